@@ -1,7 +1,7 @@
 """Explain why an event was not derived: for each rule that could derive it, the closest attempt and its failure.
 
-The rule's head is unified with the requested event. Its body is matched with the occurrences up to the requested time.
-The explanation describes the attempt that came closest (see `_nearness`).
+First, the rule's head is unified with the requested event. Then the rule's body is matched with the occurrences up to
+the requested time. The explanation describes the attempt that came closest (see `_nearness`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from cep.rules.terms import PolicyChoice, Variable, expression_variables
 
 DAY = 86_400_000_000
 MOST = 2_000
-"""The number of latest occurrences of one event that are tried."""
+"""The greatest number of occurrences per event that are tried. The latest occurrences are chosen."""
 DEEPEST = 3
-"""The depth to which missing events are explained by other missing events."""
+"""The greatest depth of an explanation: a missing event may be explained by another missing event, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The answer to the question why an event is missing: for each rule, in program order, why it did not derive the
-    event. If the event exists after all, `occurrences` contains its occurrences instead.
+    """The reasons why an event is missing: for each rule, in program order, why it did not derive the event.
 
-    `before`, `after`: the closest occurrences. `until`: occurrences that end later were not considered. `ended`: for a
-    fluent, why it last ended before the requested time.
+    - `occurrences`: the event's occurrences, if it was derived after all.
+    - `before`: the latest occurrence of the event that ends by the requested time.
+    - `after`: the first occurrence that ends later.
+    - `until`: the latest end of an occurrence that the explanation considered.
+    - `ended`: the time and reason of a fluent's last end before the requested time.
     """
 
     wanted: EventQuestion
@@ -49,12 +51,16 @@ class Absence:
 
 
 Back = int | tuple[int, ...] | None
-"""How far back from the requested time occurrences are considered, in microseconds. A tuple has a value for each depth.
-None: a day, or the longest duration in the rule if that is longer."""
+"""How far back from the requested time occurrences are considered, in microseconds.
+
+A tuple has one value for each depth of the explanation. None means one day, or the longest duration in the rule if that
+is longer.
+"""
 
 
 def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: Back = None) -> Absence:
-    """Explain why there is no such event at the requested time."""
+    """Explain why the event `wanted` is missing at the requested time. `back`: how far back occurrences are
+    considered."""
     occurrences = tuple(wanted.found(memory))
     until = wanted.until
     if occurrences:
@@ -121,7 +127,8 @@ class _Refusing:
     def whole(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> Failure:
         """Return why an attempt failed although all its conditions hold.
 
-        It derived another event, ended before the requested time, or was not chosen by the policy.
+        There are three possible reasons: the attempt derived another event, it ended before the requested time, or the
+        policy chose another attempt.
         """
         if not self.gives(rule, attempt, wanted):
             args = tuple(self.judge.value(argument, attempt.bound)[0] for argument in rule.arguments)
@@ -131,7 +138,10 @@ class _Refusing:
         return Failure("apart", rule.body, by=before) if before else Failure("policy" if chosen else "whole", rule.body)
 
     def gives(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> bool:
-        """Return True if an attempt agrees with the requested arguments, as far as its variables are bound."""
+        """Return True if no argument that an attempt derives contradicts the question `wanted`.
+
+        An argument whose variables are not bound contradicts nothing.
+        """
         for place, value in wanted.fixed.items():
             known = self.known(rule, attempt, place)
             if known is not None and not same(known[0], value):
@@ -140,7 +150,10 @@ class _Refusing:
         return all(first is None or other is None or same(first[0], other[0]) for first, other in pairs)
 
     def known(self, rule: Rule, attempt: Attempt, place: int) -> TypedValue | None:
-        """Return an argument of the event that an attempt derives, or None if its variables are not bound."""
+        """Return the argument at position `place` of the event that an attempt derives.
+
+        Returns None if variables of the argument are not bound.
+        """
         argument = rule.arguments[place]
         if isinstance(argument, Variable):
             return attempt.bound.get(argument.name)
@@ -158,7 +171,7 @@ class _Refusing:
 
 
 def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:
-    """Return pairs of argument positions with the same variable."""
+    """Return the pairs of argument positions that contain the same variable."""
     arguments = pattern.properties().arguments
     names = [argument.name if isinstance(argument, Variable) else "_" for argument in arguments]
     again = [place for place, name in enumerate(names) if name[0] != "_" and name in names[:place]]
@@ -172,16 +185,16 @@ def _policies(rule: Rule) -> list[PolicyChoice]:
 
 
 def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:
-    """Return a sort key for attempts that derive the requested arguments; the closest attempt has the greatest key.
+    """Return a sort key for attempts that derive the requested arguments. The closest attempt has the greatest key.
 
-    It compares, in this order:
+    The key compares, in this order:
 
     - the number of matched events,
     - True if the attempt touches the requested time,
     - the stage at which the attempt failed,
     - the number of conditions that hold,
-    - the time by which the attempt misses the rule and the requested time,
-    - its end.
+    - the time by which the attempt misses the rule's limits and the requested time,
+    - the attempt's end.
     """
     before = _before(attempt, wanted)
     short = before if failure.kind == "apart" else before + failure.by
@@ -189,5 +202,4 @@ def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tupl
 
 
 def _before(attempt: Attempt, wanted: EventQuestion) -> int:
-    """Return the time from the end of an attempt to the requested time, at least 0."""
     return max(0, wanted.since - attempt.end)

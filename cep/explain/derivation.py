@@ -1,5 +1,4 @@
-"""Explain why an event was derived: by which rule, from which constituents, and why these were derived, down to input
-records."""
+"""Explain why an event was derived: the rule, its constituents, and why these were derived, down to input records."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from cep.plan.algebra import Rule
 from cep.plan.pattern import levels
 
 MOST = 200
-"""The default number of occurrences in a tree."""
+"""The default limit for the number of occurrences in a derivation tree."""
 DEEPEST = 20
 
 
@@ -30,15 +29,17 @@ def derivation(
     depth: int = DEEPEST,
     instant: int | None = None,
 ) -> DerivationNode:
-    """Return the tree of an occurrence, with at most `most` occurrences and `depth` levels of rules.
+    """Return the derivation tree of an occurrence.
 
-    The links of a chain do not count as levels. `instant`: the time of the question, or None.
+    - `most`: the greatest number of occurrences in the tree.
+    - `depth`: the greatest number of levels of rules. The links of a chain do not count as levels.
+    - `instant`: the time of the question, or None.
     """
     return _Deriving(memory, judge, most, instant).node(occurrence, depth)
 
 
 def fluent_nodes(memory: Memory, judge: Judge, most: int) -> FluentNodes:
-    """Return an object that creates the nodes of fluents, with at most `most` occurrences in their trees."""
+    """Return an object that creates the nodes of fluents. `most`: the greatest number of occurrences in a tree."""
     return _Deriving(memory, judge, most).fluents
 
 
@@ -82,8 +83,10 @@ class _Deriving:
         return tuple(nodes), 0
 
     def chain(self, latest: Occurrence, depth: int) -> tuple[tuple[DerivationNode, ...], int]:
-        """Return the chain of earlier occurrences of the same event from which `latest` was derived, and the number
-        left out."""
+        """Return the chain of `latest`, and the number of occurrences that were left out.
+
+        The chain contains the earlier occurrences of the same event from which `latest` was derived.
+        """
         links: list[DerivationNode] = []
         current: Occurrence | None = latest
         while current is not None and self.room > 0 and current not in self.seen:
@@ -121,15 +124,19 @@ class _Deriving:
         )
 
     def rules(self, occurrence: Occurrence, only_own: bool = False) -> list[Rule]:
-        """Return the rules that may have derived an occurrence. `only_own`: only rules that are known to have derived
-        it."""
+        """Return the rules that may have derived an occurrence.
+
+        `only_own`: return only rules that are recorded as having derived the occurrence.
+        """
         every = self.memory.engine.plan.rules.rules
         own_rules = [every[number] for number in self.memory.rules(occurrence)]
         return own_rules or ([] if only_own else [rule for rule in every if rule.event == occurrence.event])
 
     def made(self, occurrence: Occurrence) -> tuple[Rule, Attempt] | None:
-        """Return the rule that derived an occurrence, with its match, or None. The closest constituents in its lineage
-        are tried first."""
+        """Return the rule that derived an occurrence, and its match. Returns None if no match is found.
+
+        The match is searched among the constituents in the occurrence's lineage, the closest first.
+        """
         rules = self.rules(occurrence)
         names: Ints = np.array([occurrence.name], np.int64)
         for level in range(2 + max((levels(rule.body) for rule in rules), default=0)):
@@ -164,5 +171,5 @@ class _Deriving:
 
 
 def _earlier(attempt: Attempt, occurrence: Occurrence) -> Occurrence | None:
-    """Return the constituent of the same event, which the occurrence continues, or None."""
+    """Return the constituent of the same event as `occurrence`, which continues it. Returns None if there is none."""
     return next((part for part in attempt.parts if part.event == occurrence.event), None)

@@ -1,4 +1,4 @@
-"""Explain windows of evaluation ticks: find the times at which a remembered event or fluent is in a window."""
+"""Explain windows of evaluation ticks: the times at which a remembered event or fluent is in a window."""
 
 from __future__ import annotations
 
@@ -23,35 +23,41 @@ EVER = (-(2**62), 2**62)
 
 
 ANY = 2**62
-"""A `longest` duration that excludes no event: in a window, an event of any duration belongs to the tick in which it
-ends."""
+"""A value for `longest` that excludes no occurrence. In a window, an occurrence belongs to the tick in which it ends,
+however long it is."""
 
 
 def stretch(window: WindowTicks, tick_number: int) -> tuple[int, int]:
-    """Return the interval, in codes of time, during which a window contains the tick `tick_number`."""
+    """Return the interval during which a window contains the tick `tick_number`, as codes of time."""
     ticks = np.array([tick_number])
     closes = int(window.closes(ticks)[0])
     return int(window.opens(ticks)[0]), INFINITE if closes >= INFINITE else closes - 1
 
 
 class Reader(Protocol):
-    """Finds the extents of formulas."""
+    """A reader that computes the extents of formulas."""
 
     memory: Memory
     judge: Judge
 
     def extents(self, pattern: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the values for which a formula holds at any time, each with its intervals. `bound`: values that are
-        given."""
+        """Return the extents of a formula, for all values and times for which it holds.
+
+        `bound`: values that some variables must have.
+        """
 
     def of_event(
         self, atom: Pattern, names: Sequence[str], longest: int | None, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of an event, which holds at its occurrences."""
+        """Return the extents of the event `atom`, which holds while it occurs.
+
+        - `names`: the variables to keep.
+        - `longest`: the greatest duration of an occurrence that counts; None is 0.
+        """
 
 
 class WindowExtents:
-    """Finds the extents of windows. `reader` finds the extents of the formulas inside."""
+    """An evaluator of windows. `reader` computes the extents of the formulas inside a window."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader, self.memory, self.judge = reader, reader.memory, reader.judge
@@ -59,7 +65,10 @@ class WindowExtents:
     def in_window(
         self, event: Pattern, names: Sequence[str], variable: str | None, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of an event while it is in a window. `variable`: the variable for its tick, or None."""
+        """Return the extents of an event while it is in a window.
+
+        `variable`: the variable that is bound to the event's tick, or None.
+        """
         extents = self.reader.of_event(event, names, ANY, bound)
         return self._by_tick(
             extents, variable, bound, window.tick, lambda occurrence: stretch(window, occurrence.end // window.tick)
@@ -73,8 +82,11 @@ class WindowExtents:
         tick: int,
         seen: Callable[[Occurrence], tuple[int, int] | None],
     ) -> list[FormulaExtent]:
-        """Compute extents from the times at which occurrences are in the window, as returned by `seen`. If `variable`
-        names a variable for the tick, each tick has its own extent."""
+        """Compute the extents of a window from the extents of the event inside it.
+
+        - `variable`: the variable that is bound to an occurrence's tick, or None. Each tick then has its own extent.
+        - `seen`: returns the time during which an occurrence is in the window, or None if it never is.
+        """
         windowed = []
         for extent in extents:
             groups: dict[int | None, list[Occurrence]] = {}
@@ -94,8 +106,10 @@ class WindowExtents:
     def between_own_times(
         self, pattern: Pattern, inner: Pattern, variable: str, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of a formula that binds its tick to the variable `variable`, while that tick is in the
-        window."""
+        """Return the extents of the formula `inner` while its tick is in the window.
+
+        `variable`: the variable that `inner` binds to this tick.
+        """
         windowed = []
         for extent in self.reader.extents(inner, bound):
             number = extent.bound[variable][0]
@@ -107,7 +121,7 @@ class WindowExtents:
     def tick_by_tick(
         self, pattern: Pattern, inner: Pattern, variable: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return an extent for each past tick at which a formula holds."""
+        """Return the extents of `inner`, split by tick: one extent for each past tick at which `inner` holds."""
         engine = self.memory.engine
         now = 2 * min(engine.watermark, END_OF_TIME)
         extents = []
@@ -132,7 +146,7 @@ class WindowExtents:
     def from_first(
         self, pattern: Pattern, events: Pattern, variable: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extent from the tick of the first event on."""
+        """Return an extent that begins at the tick of the first occurrence of `events` and never ends."""
         names = [atom.properties().event for atom in atoms(events)]
         occurrences = [
             occurrence for name in names if name is not None for occurrence in self.memory.find(name, {}, *EVER)
@@ -145,7 +159,8 @@ class WindowExtents:
         return [FormulaExtent(pattern, {**bound, variable: (number, "int")}, ((2 * number * tick, INFINITE),))]
 
     def among_last(self, pattern: LastAtomsPattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the extents of an event while it is among the last arrivals."""
+        """Return the extents of an event while it is among the last arrivals, as the window of tuples `pattern` counts
+        them."""
         seen: dict[tuple[object, ...], None] = {}
         by_key: dict[tuple[object, ...], list[Occurrence]] = {}
         names = [arrival.event for arrival in pattern.arrivals]

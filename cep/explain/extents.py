@@ -1,4 +1,4 @@
-"""Extents of formulas: the values and times for which they hold, and the reasons."""
+"""Extents of formulas: the values and times for which a formula holds, and the reasons."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from cep.explain.occurrences import Occurrence
 from cep.plan.pattern import Pattern
 
 When = tuple[tuple[int, int], ...]
-"""Maximal intervals in order. Each is a pair of codes (`cep.core.interval_sets`)."""
+"""Maximal intervals in order. Each interval is a pair of codes of time (`cep.core.interval_sets`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaExtent:
-    """The times at which a formula holds for some values.
+    """The times at which a formula holds for some values of its variables.
 
-    `parts`: the extents from which it was computed, each with True if it is negated. `sources`: the intervals of a
-    fluent, or the occurrences of an event. `judged`: its conditions, with the values for which they were evaluated.
+    - `parts`: the extents from which this extent was computed. Each is paired with True if it is negated.
+    - `sources`: the intervals of a fluent, or the occurrences of an event.
+    - `judged`: the formula's conditions, each with the values for which it was evaluated.
     """
 
     pattern: Pattern
@@ -32,7 +33,7 @@ class FormulaExtent:
     judged: tuple[tuple[Judged, BoundValues], ...] = ()
 
     def holds(self, code: int) -> bool:
-        """Return True if the formula holds at a code of time."""
+        """Return True if the formula holds at the time `code` (`cep.core.interval_sets`)."""
         return any(first <= code <= last for first, last in self.when)
 
 
@@ -44,5 +45,5 @@ def set_of(when: Collection[tuple[int, int]]) -> Intervals:
 
 
 def when_of(held: Intervals) -> When:
-    """Convert a set of intervals to a tuple."""
+    """Convert a set of intervals to a tuple of pairs."""
     return tuple(zip(held.start.tolist(), held.end.tolist(), strict=True))

@@ -1,5 +1,4 @@
-"""Explain why a fluent does not hold at a time: nothing began it, something ended it, or parts of its formulas are not
-met."""
+"""Explain why a fluent does not hold at a time: nothing began it, something ended it, or its formulas do not hold."""
 
 from __future__ import annotations
 
@@ -26,17 +25,20 @@ from cep.plan.pattern import Pattern
 from cep.rules.terms import Constant
 
 DEEPEST = 3
-"""The depth to which missing fluents and events are explained by other missing fluents and events."""
+"""The greatest depth of an explanation: a missing fluent may be explained by another missing fluent or event, and so
+on."""
 SOME = 60
 """The greatest number of occurrences in the tree that explains why a fluent ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class FluentAbsence:
-    """The surroundings of a time at which a fluent does not hold.
+    """The reasons why a fluent does not hold at a time.
 
-    It has the closest intervals, why the fluent last ended, and why each rule has not begun it since. For fluents
-    derived by a solver, `answers` contains the reasons.
+    - `before`, `after`: the fluent's last interval before the time, and its first one after it.
+    - `ended`: the time and reason of the fluent's last end before the time.
+    - `refusals`: for each rule, why it has not begun the fluent since then.
+    - `answers`: the reasons, if a solver derives the fluent.
     """
 
     before: Occurrence | None
@@ -47,20 +49,24 @@ class FluentAbsence:
 
 
 class Refusing(Protocol):
-    """Explains why rules did not derive an event."""
+    """An explainer of why rules did not derive an event."""
 
     def refusal(self, rule: Rule, wanted: EventQuestion, path: tuple[str, ...]) -> Refusal:
-        """Explain why one rule did not derive the event."""
+        """Explain why `rule` did not derive the event `wanted`. `path`: the events and fluents that are being
+        explained."""
         ...
 
     def refusals(self, wanted: EventQuestion, path: tuple[str, ...]) -> list[Refusal]:
-        """Explain why each rule for the event did not derive it."""
+        """Explain why each rule for the event `wanted` did not derive it."""
         ...
 
 
 class FluentAbsences:
-    """Explains absences of the fluents of a program. `refusing` returns an object that considers occurrences up to a
-    time."""
+    """An explainer of absent fluents.
+
+    `refusing`: a function that takes a time, and returns an explainer of events that considers occurrences up to that
+    time.
+    """
 
     def __init__(self, memory: Memory, judge: Judge, refusing: Callable[[int], Refusing]) -> None:
         self.memory, self.judge, self.refusing = memory, judge, refusing
@@ -68,7 +74,10 @@ class FluentAbsences:
         self.reducts = Reducts.of(memory, judge)
 
     def of(self, name: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> FluentAbsence:
-        """Explain the absence of a fluent at a code of time (`cep.core.interval_sets`)."""
+        """Explain why a fluent does not hold at the time `code` (`cep.core.interval_sets`).
+
+        `fixed`: the values of the fluent's arguments, by position.
+        """
         held = self.memory.fluents.intervals(name, fixed)
         before = next((earlier for earlier in reversed(held) if earlier.codes[1] < code), None)
         after = min((later for later in held if later.codes[0] > code), key=lambda later: later.start, default=None)
@@ -90,8 +99,10 @@ class FluentAbsences:
         return FluentAbsence(before, after, ended, tuple(refusals))
 
     def of_table(self, table: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> FluentAbsence:
-        """Explain the absence of a fluent, given one of its tables. The column of a table that says how the fluent
-        changes is ignored."""
+        """Explain the absence of the fluent to which `table` belongs.
+
+        Some tables have an additional last column, the kind of change. The explanation ignores this column.
+        """
         fluent = self.memory.schemas[table].fluent
         more = fluent is not None and fluent.part in (EDGES, TRANSITIONS)
         width = len(self.memory.schemas[table].attributes) - more
@@ -103,12 +114,12 @@ class FluentAbsences:
     def _begun(
         self, name: str, fixed: Mapping[int, Value], code: int, before: Occurrence | None, path: tuple[str, ...]
     ) -> list[Refusal]:
-        """Explain why no rule has initiated the fluent since its last end."""
         beginning = [rule for rule in self.facts.rules_of(name) if same(_what(rule), INITIATED)]
         return [refusal for rule in beginning for refusal in self._simple(name, rule, fixed, code, before, path)]
 
     def _become(self, name: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> list[Refusal]:
-        """Explain why no other value has become the missing one by a deadline (`BECOMES .. AFTER`)."""
+        """Explain why no deadline (`BECOMES .. AFTER`) has changed another value of the fluent into the missing
+        value."""
         place = len(self.memory.schemas[name].attributes) - 1
         key = {i: value for i, value in fixed.items() if i != place}
         refusals = []
@@ -148,8 +159,10 @@ class FluentAbsences:
         before: Occurrence | None,
         path: tuple[str, ...],
     ) -> list[Refusal]:
-        """Explain why a rule has not initiated the fluent since its last end. An `initially` statement that took effect
-        needs no explanation."""
+        """Explain why a rule has not initiated the fluent since the end of `before`, its last interval.
+
+        Returns an empty list for an `initially` statement that took effect.
+        """
         if before is not None and self.facts.initial(rule):
             return []
         until = code >> 1
@@ -168,7 +181,7 @@ class FluentAbsences:
     # --- formulas ---
 
     def _formula(self, rule: Rule, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> Refusal:
-        """Explain why the formula of a rule does not hold at a code of time."""
+        """Explain why the formula of a rule does not hold at the time `code` (`cep.core.interval_sets`)."""
         nothing = Attempt({}, 0, 0)
         bound = unified(rule, fixed, self.memory.engine)
         if bound is None:
@@ -186,7 +199,7 @@ class FluentAbsences:
 
 @dataclass(frozen=True, slots=True)
 class _Nested:
-    """Explains why a fluent or event in a formula is absent."""
+    """An explainer of fluents and events that are absent inside a formula."""
 
     absences: FluentAbsences
     path: tuple[str, ...]

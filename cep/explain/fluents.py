@@ -1,4 +1,4 @@
-"""Explain why a fluent holds: its beginning and end or, if formulas define it, the intervals of their parts."""
+"""Explain why a fluent holds: by its beginning and end or, if formulas define it, by the intervals of their parts."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ from cep.plan.goal_names import says_records
 from cep.plan.pattern import FluentDeadline
 
 SHOWN = 6
-"""The number of occurrences shown for one part of a formula. The first and the last occurrences are shown."""
+"""The greatest number of occurrences that are shown for one part of a formula: half of them the first, half the
+last."""
 
 
 class Nodes(Protocol):
-    """Creates nodes of occurrences. `room`: the number of nodes that may still be created."""
+    """A creator of nodes. `room`: the number of nodes that may still be created."""
 
     room: int
 
     def node(self, occurrence: Occurrence, depth: int) -> DerivationNode:
-        """Return the node of an occurrence with its constituents."""
+        """Return the node of an occurrence, with its constituents. `depth`: the number of levels of rules below the
+        node."""
         ...
 
 
@@ -71,8 +73,10 @@ class FluentFacts:
         return fluent is not None and fluent.valued
 
     def rules_of(self, name: str) -> list[Rule]:
-        """Return the rules that initiate or terminate a fluent, or its formulas. If constraints apply to the fluent,
-        return its rules before the constraints are applied."""
+        """Return the rules that initiate or terminate a fluent, or its formulas.
+
+        If constraints apply to the fluent, the rules are those of the fluent before its constraints are applied.
+        """
         if f"{name}{UNCONSTRAINED}" in self.memory.schemas:
             name += UNCONSTRAINED
         return self.rules.get(self.tables.get((name, TRANSITIONS), ""), [])
@@ -83,12 +87,12 @@ class FluentFacts:
         return line[rule.span.column - 1 :].startswith("initially")
 
     def deadlines(self, name: str) -> list[tuple[Rule, FluentDeadline]]:
-        """Return the deadlines of a fluent, each with the rule that applies them."""
+        """Return the deadlines of a fluent. Each is paired with the rule that applies it."""
         own = self.rules.get(self.tables.get((name, EDGES), ""), [])
         return [(rule, deadline) for rule in own for deadline in rule.body.properties().deadlines]
 
     def deadline_of(self, interval: Occurrence) -> FluentDeadline | None:
-        """Return the deadline of an interval, or None."""
+        """Return the deadline that applies to an interval of a fluent, or None."""
         value = interval.args[-1] if self.valued(interval.event) else None
         every = self.deadlines(interval.event) if interval.start != SINCE_EVER else []
         return next(
@@ -96,7 +100,7 @@ class FluentFacts:
         )
 
     def renewed(self, interval: Occurrence, deadline: FluentDeadline) -> int:
-        """Return the time when a deadline last started or was renewed."""
+        """Return the time at which an interval's deadline last started or was renewed."""
         again = (
             self.transitions(interval, interval.start, min(interval.end - 1, LATEST), INITIATED)
             if deadline.renewed
@@ -105,14 +109,17 @@ class FluentFacts:
         return max([interval.start, *(renewal.end for renewal in again)])
 
     def transitions(self, interval: Occurrence, since: int, until: int, what: int) -> list[Occurrence]:
-        """Return the transitions of an interval's fluent between two times. `what`: their kind."""
+        """Return the transitions of an interval's fluent from `since` to `until`.
+
+        `what`: the kind of the transitions, such as INITIATED.
+        """
         table = self.tables[interval.event, TRANSITIONS]
         key = interval.args[:-1] if self.valued(interval.event) and what == ENDED_ALL else interval.args
         fixed: dict[int, Value] = dict(enumerate(key))
         return self.memory.find(table, {**fixed, len(interval.args): what}, since, until)
 
     def others(self, interval: Occurrence, time: int) -> list[Occurrence]:
-        """Return the transitions that initiated another value at a time."""
+        """Return the transitions at `time` that initiated another value than the interval's."""
         if not self.valued(interval.event):
             return []
         fixed: dict[int, Value] = dict(enumerate(interval.args[:-1]))
@@ -122,7 +129,7 @@ class FluentFacts:
         return [transition for transition in transitions if not same(transition.args[-2], interval.args[-1])]
 
     def records(self, interval: Occurrence) -> list[Occurrence]:
-        """Return the records that say that a fluent holds at times of an interval."""
+        """Return the fluent's records that overlap an interval."""
         records = self._recorded(interval)
         first, last = interval.codes
         return [record for record in records if record.codes[0] <= last and record.codes[1] >= first]
@@ -144,7 +151,10 @@ class FluentFacts:
 
 
 class FluentNodes:
-    """Creates the nodes of fluents for trees of `nodes`. `time`: the time of the question, or None."""
+    """A creator of nodes for fluents.
+
+    `nodes`: creates the nodes of occurrences below them. `time`: the time of the question, or None.
+    """
 
     def __init__(self, memory: Memory, judge: Judge, nodes: Nodes, time: int | None = None) -> None:
         self.memory, self.judge, self.nodes, self.at = memory, judge, nodes, time
@@ -152,7 +162,7 @@ class FluentNodes:
         self.facts, self.reader = FluentFacts(memory), FormulaReader(memory, judge)
 
     def node(self, interval: Occurrence, depth: int) -> DerivationNode:
-        """Return the node of an interval, or of its beginning or end."""
+        """Return the node of a fluent's interval, or of a beginning or end."""
         fluent = self.memory.schemas[interval.event].fluent
         assert fluent is not None, "it is of a fluent"
         if fluent.part == EDGES:
@@ -187,7 +197,10 @@ class FluentNodes:
     # --- answer streams ---
 
     def _answered(self, interval: Occurrence, depth: int, reducts: Reducts) -> DerivationNode:
-        """Return the node of an atom that a solver derived, with its rule and the atoms that make the body true."""
+        """Return the node of an atom that a solver derived.
+
+        The node has the rule, and the atoms that make the rule's body true.
+        """
         size = reducts.program.tick
         step = reducts.step(interval, None if self.at is None else self.at // size)
         if step is None:  # the atom is a fact
@@ -229,7 +242,7 @@ class FluentNodes:
         return Turn(interval.start, "forgotten", self._records(interval))
 
     def ended(self, interval: Occurrence, depth: int) -> Turn:
-        """Return the time and the reason of the end of a simple fluent's interval."""
+        """Return when and why an interval of a simple fluent ended."""
         transitions = self.facts.transitions(interval, interval.end, interval.end, TERMINATED)
         if self.facts.valued(interval.event):
             transitions += self.facts.transitions(interval, interval.end, interval.end, ENDED_ALL)
@@ -246,7 +259,7 @@ class FluentNodes:
         return Turn(interval.end, "forgotten", self._records(interval))
 
     def _of_key(self, interval: Occurrence) -> list[Occurrence]:
-        """Return the intervals of all values with the same key."""
+        """Return the intervals of the same fluent and key, for all values of the fluent."""
         key = interval.args[:-1] if self.facts.valued(interval.event) else interval.args
         return self.memory.fluents.intervals(interval.event, dict(enumerate(key)))
 
@@ -282,7 +295,12 @@ class FluentNodes:
     def _formula(
         self, extent: FormulaExtent, first: int, last: int, depth: int, rule: Rule | None = None, negated: bool = False
     ) -> FormulaNode:
-        """Return a formula with its parts and their intervals. `first` and `last` delimit the relevant times."""
+        """Return the node of a formula, with its parts and their intervals.
+
+        - `first`, `last`: the codes of time that delimit the relevant intervals.
+        - `rule`: the rule whose whole body is the formula, or None.
+        - `negated`: True if the formula must not hold.
+        """
         when = tuple(interval for interval in extent.when if interval[0] <= last and interval[1] >= first)
         judged = tuple(self.judge.detailed(judgement, bound) for judgement, bound in extent.judged)
         nodes: list[FormulaNode | DerivationNode] = []
@@ -308,8 +326,10 @@ class FluentNodes:
         return FormulaNode(extent.pattern, bound, when, negated, rule, judged, tuple(nodes), left_out)
 
     def _sources(self, occurrences: list[Occurrence], depth: int) -> tuple[list[FormulaNode | DerivationNode], int]:
-        """Return nodes for the intervals and events of a formula, and the number left out. If there are many, the first
-        and last ones are returned."""
+        """Return the nodes of a formula's intervals and occurrences, and the number that were left out.
+
+        If there are many, only the first and the last ones get nodes.
+        """
         some = occurrences if len(occurrences) <= SHOWN else [*occurrences[: SHOWN // 2], *occurrences[-SHOWN // 2 :]]
         some = some[: max(self.nodes.room, 0)]
         return [self.nodes.node(occurrence, depth - 1) for occurrence in some], len(occurrences) - len(some)

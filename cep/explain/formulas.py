@@ -1,7 +1,7 @@
-"""Evaluate formulas over remembered intervals and events: the values and times for which they hold, and the reasons.
+"""Evaluate formulas over remembered intervals and occurrences: when they hold, for which values, and why.
 
-This follows the definitions of the language, one tuple at a time. It answers questions of people and is too slow to run
-programs.
+The code follows the definitions of the language, one tuple at a time. It is meant for questions of people, and too slow
+to run programs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from cep.rules.terms import AggregateResult, Condition, Constant, Variable
 
 
 class FormulaReader:
-    """Finds the extents of a program's formulas."""
+    """A reader that computes the extents of a program's formulas."""
 
     def __init__(self, memory: Memory, judge: Judge) -> None:
         self.memory, self.judge = memory, judge
 
     def extents(self, pattern: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the values for which a formula holds at any time, each with its intervals. `bound`: values that are
-        given."""
+        """Return the extents of a formula, for all values and times for which it holds.
+
+        `bound`: values that some variables must have.
+        """
         self.judge.check_limit()
         return pattern.extents(self, bound)
 
@@ -60,8 +62,11 @@ class FormulaReader:
     def of_event(
         self, atom: Pattern, names: Sequence[str], longest: int | None, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of an event, which holds at its occurrences. `longest`: the greatest duration over which
-        it holds; longer occurrences are left out."""
+        """Return the extents of the event `atom`, which holds while it occurs.
+
+        - `names`: the variables to keep.
+        - `longest`: the greatest duration of an occurrence that counts; None is 0.
+        """
 
         def codes(occurrence: Occurrence) -> tuple[int, int] | None:
             fits = occurrence.end - occurrence.start <= (longest or 0)
@@ -72,7 +77,8 @@ class FormulaReader:
         return self._of(atom, properties.event, properties.arguments, bound, names, codes)
 
     def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the extent of a pattern that a solver derived. Its parts are the facts from which it was derived."""
+        """Return the extent of a pattern that a solver derived. `asked`: a pattern for the facts from which it was
+        derived."""
         extents = self.extents(asked, {})
         when = tuple(interval for extent in extents for interval in extent.when)
         return [FormulaExtent(pattern, dict(bound), when_of(set_of(when)), tuple((part, False) for part in extents))]
@@ -112,10 +118,11 @@ class FormulaReader:
     def onto(
         self, formula: Pattern, names: Sequence[str], bound: BoundValues, closed: str | None = None
     ) -> list[FormulaExtent]:
-        """Return the extents of a formula projected to some variables. A projected extent holds when the formula holds
-        for some values of the other variables.
+        """Return the extents of a formula, projected to the variables `names`.
 
-        `closed`: "begin" adds the first instant to intervals that are open there; other values add the last.
+        A projected extent holds when the formula holds for at least one combination of the other variables' values.
+        `closed`: "begin" closes intervals that are open at the beginning; any other text closes intervals that are open
+        at the end.
         """
         groups: dict[tuple[tuple[str, TypedValue], ...], list[FormulaExtent]] = {}
         for extent in self.extents(formula, bound):
@@ -133,7 +140,7 @@ class FormulaReader:
     def together(
         self, formula: Pattern, left: Pattern, right: Pattern, negated: bool, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of `left AND right` or, with `negated`, `left AND NOT right`."""
+        """Return the extents of `left AND right` or, if `negated`, of `left AND NOT right`."""
         extents = []
         for extent in self.extents(left, bound):
             chained = extent.pattern.__class__ is formula.__class__ and extent.pattern.span == formula.span
@@ -156,8 +163,10 @@ class FormulaReader:
     def over(
         self, formula: Pattern, inner: Pattern, bound: BoundValues, when: Callable[[Intervals], Intervals]
     ) -> list[FormulaExtent]:
-        """Return the extents of an operator over one formula. `when` computes the operator's times from the times of
-        `inner`."""
+        """Return the extents of an operator over the formula `inner`.
+
+        `when`: computes the times at which the operator holds from the times at which `inner` holds.
+        """
         extents = [
             FormulaExtent(formula, e.bound, when_of(when(set_of(e.when))), ((e, False),))
             for e in self.extents(inner, bound)
@@ -172,7 +181,10 @@ class FormulaReader:
         bound: BoundValues,
         when: Callable[[Intervals, Intervals], Intervals],
     ) -> list[FormulaExtent]:
-        """Return the extents of an operator over two formulas. `right` binds all variables."""
+        """Return the extents of an operator over two formulas. All variables are bound by `right`.
+
+        `when`: computes the times at which the operator holds from the times of `left` and `right`.
+        """
         extents = []
         for extent in self.extents(right, bound):
             held = [part for other in self.extents(left, extent.bound) for part in _own(other)]
@@ -186,7 +198,10 @@ class FormulaReader:
     def where(
         self, formula: Pattern, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of a formula while its conditions are true, with the knowledge of each time."""
+        """Return the extents of a formula while its conditions are true.
+
+        Each condition is evaluated with the knowledge that is valid at the time.
+        """
         parts = self.extents(inner, bound)
         extents: dict[tuple[int, tuple[tuple[str, TypedValue], ...]], FormulaExtent] = {}
         for first, last, known in self.judge.versions():
@@ -214,7 +229,8 @@ class FormulaReader:
         by: Sequence[str],
         bound: BoundValues,
     ) -> list[FormulaExtent]:
-        """Return the aggregates over the tuples of each group, for each time at which they hold."""
+        """Return the extents of an aggregate: for each group, the results over the tuples that hold at the same
+        time."""
         groups: dict[tuple[TypedValue, ...], list[FormulaExtent]] = {}
         for extent in self.extents(inner, {name: value for name, value in bound.items() if name in by}):
             groups.setdefault(tuple(extent.bound[name] for name in by), []).append(extent)
@@ -239,20 +255,25 @@ class FormulaReader:
 
 
 def _closed(when: Sequence[tuple[int, int]], edge: str) -> tuple[tuple[int, int], ...]:
-    """Add the first instant to intervals that begin just after it (`edge` is "begin"), or the last to those that end
-    just before it."""
+    """Close intervals at one end.
+
+    If `edge` is "begin", add the first instant to intervals that begin just after it. Otherwise add the last instant to
+    intervals that end just before it.
+    """
     if edge == "begin":
         return when_of(set_of([(first - (first & 1 and first > -INFINITE), last) for first, last in when]))
     return when_of(set_of([(first, last + (last & 1 and last < INFINITE)) for first, last in when]))
 
 
 def _own(extent: FormulaExtent) -> list[FormulaExtent]:
-    """Return the parts that the author wrote to the left of SINCE. After lowering, the left side may refer to tuples of
-    the right."""
+    """Return the parts that the author wrote to the left of SINCE.
+
+    The compiler may have added tuples of the right side to the left side; these are omitted.
+    """
     mine = [part for part, _ in extent.parts if part.pattern.span == extent.pattern.span]
     return mine or [extent]
 
 
 def shown(bound: BoundValues) -> dict[str, TypedValue]:
-    """Return the variables that the author wrote, without internal ones."""
+    """Return the variables that the author wrote, without the compiler's own variables."""
     return {name: value for name, value in bound.items() if "'" not in name and not name.endswith("()")}

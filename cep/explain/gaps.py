@@ -1,4 +1,4 @@
-"""Explain why a formula does not hold at a time: the parts that are not met, down to fluents and events."""
+"""Explain why a formula does not hold at a time: the parts that do not hold, down to fluents and events."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ if TYPE_CHECKING:
     from cep.explain.refusal import Refusal
 
 NEAREST = 2
-"""The number of intervals of a formula that are reported. The intervals closest to the time are chosen."""
+"""The number of a formula's intervals that are reported. The intervals closest to the time are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A part of a formula that is not met at `moment` (a code of time of `cep.core.interval_sets`), by its `kind`:
+    """A part of a formula that does not hold as required at the time `moment`, a code of `cep.core.interval_sets`.
+
+    The `kind` says what is wrong:
 
     - missing: the fluent or event `pattern` is absent. `before` and `after` are its closest occurrences, `ended` is
-      the reason of the last end, and `because` tells why rules did not begin or derive it.
-    - held: it holds over `when`, but must not.
+      the reason of its last end, and `because` explains why rules did not begin or derive it.
+    - held: the part holds over `when`, but must not.
     - condition: the conditions `judged` are false.
-    - never: it holds at no time from `since` to `until` (codes). `when` contains the closest intervals.
-    - not always: it must hold at all times from `since` to `until`. `parts` explain the first time at which it does
-      not hold.
-    - short: it only holds over `when`, which is not long enough.
-    - group: the aggregates have the other `values`.
+    - never: the part holds at no time from `since` to `until` (codes). `when` contains the closest intervals.
+    - not always: the part must hold at all times from `since` to `until`. `parts` explain the first time at which it
+      does not hold.
+    - short: the part only holds over `when`, which is not long enough.
+    - group: the aggregates have other values, which are in `values`.
 
-    An odd `until` is just before the next instant if `open`, otherwise just after the previous one.
+    An odd `until` is just before the next instant if `open` is true, otherwise just after the previous instant.
     """
 
     kind: str
@@ -56,40 +58,42 @@ class Gap:
 
 
 class Nested(Protocol):
-    """Explains why a fluent or event is absent."""
+    """An explainer of fluents and events that are absent inside a formula."""
 
     def of_atom(self, atom: Pattern, bound: BoundValues, code: int) -> Gap:
-        """Return the gap of a fluent that does not hold at a time, or of an event that does not occur then."""
+        """Explain why a fluent does not hold at the time `code`, or why an event does not occur then."""
         ...
 
 
 class FormulaGaps:
-    """Explains the gaps in formulas of a program."""
+    """An explainer of the gaps in a program's formulas."""
 
     def __init__(self, memory: Memory, judge: Judge, nested: Nested) -> None:
         self.judge, self.nested = judge, nested
         self.reader = FormulaReader(memory, judge)
 
     def lacks(self, pattern: Pattern, bound: BoundValues, code: int) -> list[Gap]:
-        """Return the parts of a formula that are not met at a time. Empty if the formula holds for some values."""
+        """Return the parts of a formula that do not hold at the time `code`. Empty if the formula holds for some
+        values."""
         self.judge.check_limit()
         if self.there(pattern, bound, code):
             return []
         return pattern.lacks(self, bound, code)
 
     def there(self, pattern: Pattern, bound: BoundValues, code: int) -> list[FormulaExtent]:
-        """Return the extents of a formula that include a time."""
+        """Return the extents of a formula that include the time `code`."""
         return [extent for extent in self.reader.extents(pattern, bound) if extent.holds(code)]
 
     # --- what operators ask (`Pattern.lacks`) ---
 
     def of_atom(self, atom: Pattern, bound: BoundValues, code: int) -> list[Gap]:
-        """Return the gap of a fluent or an event."""
         return [self.nested.of_atom(atom, bound, code)]
 
     def together(self, left: Pattern, right: Pattern, negated: bool, bound: BoundValues, code: int) -> list[Gap]:
-        """Return the gaps of `left AND right` or, with `negated`, `left AND NOT right`, for the values with the fewest
-        gaps."""
+        """Return the gaps of `left AND right` or, if `negated`, of `left AND NOT right`.
+
+        If the left side holds for several values, the result is for the values that leave the fewest gaps.
+        """
         lefts = self.there(left, bound, code)
         if not lefts:
             return [*self.lacks(left, bound, code), *([] if negated else self.lacks(right, bound, code))]
@@ -107,8 +111,10 @@ class FormulaGaps:
         return Gap("held", pattern, shown(extent.bound), code, source, when=when)
 
     def over(self, formula: Pattern, inner: Pattern, always: bool, bound: BoundValues, code: int) -> list[Gap]:
-        """Return the gap of an operator over one formula, which must hold at some relevant time or, with `always`, at
-        all of them."""
+        """Return the gaps of an operator over the formula `inner`.
+
+        `always`: True if `inner` must hold at all times that the operator covers; False if one of them is enough.
+        """
         since, until = formula.reaches(code, code)
         extents = self.reader.extents(inner, bound)
         if not always:
@@ -132,7 +138,7 @@ class FormulaGaps:
     def since(
         self, formula: Pattern, left: Pattern, right: Pattern, future: bool, bound: BoundValues, code: int
     ) -> list[Gap]:
-        """Return the gap of `left SINCE right` or, with `future`, `left UNTIL right`."""
+        """Return the gaps of `left SINCE right` or, if `future`, of `left UNTIL right`."""
         since, until = formula.reaches(code, code)
         extents = self.reader.extents(right, bound)
         near = [
@@ -154,7 +160,7 @@ class FormulaGaps:
         return [Gap("not always", left, shown(best.bound), code, since=low, until=high, parts=parts, open=open)]
 
     def lasting(self, inner: Pattern, bound: BoundValues, code: int) -> list[Gap]:
-        """Return the gap of `inner LASTING ..`."""
+        """Return the gaps of `inner LASTING ..`."""
         extents = self.there(inner, bound, code)
         if not extents:
             return self.lacks(inner, bound, code)
@@ -162,7 +168,7 @@ class FormulaGaps:
         return [Gap("short", inner, shown(extents[0].bound), code, when=when)]
 
     def where(self, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues, code: int) -> list[Gap]:
-        """Return the gap of a formula with conditions."""
+        """Return the gaps of a formula that has conditions."""
         extents = self.there(inner, bound, code)
         if not extents:
             return self.lacks(inner, bound, code)
@@ -177,7 +183,7 @@ class FormulaGaps:
         self, whole: Pattern, inner: Pattern, results: Sequence[AggregateResult], by: Sequence[str], bound: BoundValues,
         code: int,
     ) -> list[Gap]:  # fmt: skip
-        """Return the gaps of an aggregate over the tuples that hold at a time."""
+        """Return the gaps of the aggregate `whole` over the tuples of `inner` that hold at the time `code`."""
         groups = {name: value for name, value in bound.items() if name in by}
         if not self.there(inner, groups, code):
             return self.lacks(inner, groups, code)

@@ -1,4 +1,4 @@
-"""Unify the head of a rule with a requested event, which binds variables of its body."""
+"""Unify the head of a rule with a requested event. This binds variables of the rule's body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from cep.rules.terms import Constant, Expression, Variable
 
 
 def unified(rule: Rule, fixed: Mapping[int, Value], engine: Engine) -> dict[str, TypedValue] | None:
-    """Return the values of variables if the head has these arguments, given by position. None: it cannot have them."""
+    """Return the values that the rule's variables have if its head has the arguments `fixed`, by position.
+
+    Returns None if the head cannot have these arguments.
+    """
     schemas = engine.plan.schemas
     bound: dict[str, TypedValue] = {}
     for place, value in fixed.items():
@@ -47,8 +50,10 @@ def _type_of(name: str, rule: Rule, schemas: Mapping[str, Schema]) -> str | None
 
 
 def _type_given(name: str, place: int, rule: Rule, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the type of a head's variable that a condition binds. It is the type of the event's attribute; None:
-    unknown."""
+    """Return the type of a variable in the head that a condition of the rule binds.
+
+    This is the type of the event's attribute at position `place`. Returns None if it is not known.
+    """
     if any(name == result.variable for part in patterns(rule.body) for result in part.properties().results):
         return None
     type = schemas[rule.event].attributes[place].type

@@ -1,5 +1,5 @@
-"""Evaluate conditions one by one for given values: the result, the variables they bind, and the knowledge they depend
-on."""
+"""Evaluate conditions one by one for known values: their results, the variables they bind, and the knowledge they
+use."""
 
 from __future__ import annotations
 
@@ -39,21 +39,24 @@ from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 TypedValue = tuple[Value, str]
 """A value and its type."""
 BoundValues = Mapping[str, TypedValue]
-"""Variables with their values and types."""
+"""Variables, each mapped to its value and type."""
 
 MOST_ANSWERS = 64
-"""The number of answers of a condition that are followed for one occurrence."""
+"""The greatest number of answers of one condition that are followed for one occurrence."""
 DEEPEST = 8
-"""The depth to which conditions are explained by the conditions of static rules."""
+"""The greatest depth of an explanation of conditions by the conditions of static rules."""
 
 
 Triple = tuple[str, str, str]
-"""A triple of terms in N-Triples form."""
+"""A triple of terms, written as in N-Triples."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProofStep:
-    """A triple, the rule that infers it (`asserted` if it was not inferred), and the premises of the rule."""
+    """One step of a proof: a triple, the rule that infers it, and the premises of the rule.
+
+    The rule is `asserted` if the triple was not inferred.
+    """
 
     triple: Triple
     rule: str
@@ -62,11 +65,10 @@ class ProofStep:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A triple of the knowledge in readable form. If it was inferred, `proof` has one line per step, with indented
-    premises.
+    """A triple of the knowledge in readable form.
 
-    `steps`: the proof for programs. The triple itself comes first, then all triples that its proof needs, without
-    duplicates.
+    - `proof`: if the triple was inferred, its proof as text: one line per step, premises indented.
+    - `steps`: its proof as data. It begins with the triple itself, and contains every triple of the proof once.
     """
 
     triple: str
@@ -75,14 +77,20 @@ class Fact:
 
 
 SupportingTriples = Callable[[Graph | Fixed, Mapping[str, Value], KnowledgeSource | None], list[Fact]]
-"""A function that returns the triples on which an answer of a graph pattern depends. Its last argument is the knowledge
-at the time of the answer; None: the initial knowledge."""
+"""A function that returns the triples on which an answer of a graph pattern depends.
+
+Its last argument is the knowledge at the time of the answer. None means the initial knowledge.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A condition with the values of its variables. For a comparison, `sides` are the values of its sides. `within`:
-    the conditions of the static rule that makes it true. `facts`: the triples it depends on."""
+    """A condition with the values of its variables.
+
+    - `sides`: the values of a comparison's two sides.
+    - `within`: the conditions of the static rule that makes the condition true.
+    - `facts`: the triples on which the condition depends.
+    """
 
     condition: Condition
     holds: bool
@@ -94,8 +102,10 @@ class Judged:
 
 @dataclass(slots=True)
 class Case:
-    """An assignment of values for which conditions are evaluated. `origin`: the index of the case from which it was
-    split."""
+    """Values of variables for which conditions are evaluated.
+
+    `origin`: the index of the original case from which this case was split.
+    """
 
     origin: int
     bound: dict[str, TypedValue]
@@ -107,10 +117,10 @@ class Case:
 
 
 class Judge:
-    """Evaluates conditions of an engine's program with the knowledge at the end of a case, `end()`.
+    """An evaluator of conditions, which uses the knowledge at the end of each case (`end()`).
 
-    `most`: the number of answers of a condition that are followed for one case, or None for all. `check_limit` is
-    called now and then; it raises an error when the time limit is exceeded.
+    - `most`: the greatest number of answers of one condition that are followed for one case, or None for all.
+    - `check_limit`: a function that is called regularly, and raises an error after the time limit.
     """
 
     def __init__(
@@ -133,9 +143,9 @@ class Judge:
     def judge(self, conditions: Sequence[Condition], cases: Sequence[BoundValues]) -> list[Case]:
         """Evaluate conditions for each case.
 
-        A condition with several answers splits a case. If a condition that would bind variables has no answer, the case
-        ends, because other conditions may need them. Otherwise, the remaining conditions are evaluated even after one
-        is false.
+        A condition that has several answers splits the case. If a condition has no answer but should bind variables,
+        the evaluation of the case ends, because other conditions may need these variables. Otherwise the remaining
+        conditions are evaluated even after one is false.
         """
         outcomes: list[Case] = []
         for places in self._together(cases):
@@ -148,8 +158,11 @@ class Judge:
         return sorted(outcomes, key=lambda case: case.origin)
 
     def versions(self) -> list[tuple[int, int, BoundValues]]:
-        """Return the periods with constant knowledge. Each has its first and last code of time
-        (`cep.core.interval_sets`), and a binding of `end()` to a time within it."""
+        """Return the periods over which the knowledge does not change.
+
+        Each period has its first and last code of time (`cep.core.interval_sets`), and a binding of `end()` to a time
+        within it.
+        """
         if self._changes is None:
             return [(-INFINITE, INFINITE, {})]
         times = [change.time for change in self._changes.past]
@@ -169,7 +182,7 @@ class Judge:
     # --- what was known then ---
 
     def _together(self, cases: Sequence[BoundValues]) -> Iterator[list[int]]:
-        """Group the indexes of cases by the knowledge at their ends."""
+        """Group cases that end while the same knowledge is valid. Yields the indexes of each group."""
         if self._changes is None or not cases:
             yield from [list(range(len(cases)))] if cases else []
             return
@@ -184,8 +197,10 @@ class Judge:
 
     @contextmanager
     def _then(self, bound: BoundValues) -> Iterator[None]:
-        """Use the knowledge at the end of a case within the block. For a case without an end, the knowledge stays the
-        same."""
+        """Use the knowledge at the end of a case while the block runs.
+
+        For a case without an end, the current knowledge stays in use.
+        """
         before, moment = self._moment, self._moment_of(bound)
         if self._changes is None or moment is None or moment == before:
             yield
@@ -215,7 +230,10 @@ class Judge:
         return live, ended
 
     def _answers(self, condition: Condition, cases: Sequence[BoundValues]) -> list[list[dict[str, TypedValue]]]:
-        """Return for each case the bindings of each answer of a condition. Empty: the condition is false."""
+        """Return the answers of a condition, one list per case. Each answer has the variables that it binds.
+
+        The list is empty if the condition is false.
+        """
         types = {name: type for name, (_, type) in cases[0].items()}
         compiled = self._ready(condition, types)
         columns = self.columns(cases, types)
@@ -234,7 +252,7 @@ class Judge:
         return self._compiled[key]
 
     def columns(self, cases: Sequence[BoundValues], types: Mapping[str, str]) -> dict[str, Column]:
-        """Encode values as columns of the engine."""
+        """Encode the values of cases as columns of the engine, by variable."""
         columns: dict[str, Column] = {}
         for name, type in types.items():
             column = encoded([case[name][0] for case in cases], type, self.pool)
@@ -243,7 +261,7 @@ class Judge:
         return columns
 
     def decoded(self, column: Column, type: str) -> list[Value]:
-        """Decode a column of the engine."""
+        """Decode a column of the engine to Python values."""
         table = np.zeros((FIRST + 1, len(column)), np.int64)
         table[FIRST] = bits(column.astype(np.float64) if type == "float" else column.astype(np.int64))
         return values(table, 0, type, self.pool)
@@ -262,8 +280,8 @@ class Judge:
         return Judged(condition, holds, {name: bound[name][0] for name in names})
 
     def detailed(self, judged: Judged, bound: BoundValues, depth: int = 0) -> Judged:
-        """Return a condition with the values of its sides, the static rule that makes it true, and the triples it
-        depends on."""
+        """Return a condition with details: the values of its sides, the static rule that makes it true, and the triples
+        on which it depends."""
         with self._then(bound):
             return self._detailed(judged, bound, depth)
 
@@ -283,8 +301,10 @@ class Judge:
         return replace(judged, within=self._by_rule(condition, bound, depth))
 
     def _alternative(self, condition: Disjunction, holds: bool, bound: BoundValues, depth: int) -> tuple[Judged, ...]:
-        """Return the conditions of the first alternative that holds. If none holds, return the false conditions of all
-        alternatives."""
+        """Return the conditions of the first alternative that holds.
+
+        If no alternative holds, return the false conditions of all alternatives.
+        """
         failed: list[Judged] = []
         for inside in condition.alternatives:
             cases = self.judge(inside, [bound])
@@ -318,7 +338,8 @@ class Judge:
         return self.value(argument, bound)[0]
 
     def _by_rule(self, condition: Predicate, bound: BoundValues, depth: int) -> tuple[Judged, ...]:
-        """Return the conditions of the first static rule, in program order, that makes a predicate true."""
+        """Return the conditions of the first static rule, in program order, that makes the predicate `condition`
+        true."""
         if depth >= DEEPEST:
             return ()
         arguments = {i: a for i, a in enumerate(condition.arguments) if not _free(a, bound)}

@@ -1,7 +1,7 @@
 """Match a rule's pattern with a few occurrences: return complete matches, and incomplete matches with the reason.
 
-This is a plain nested loop that follows the definitions of the language. It ignores consumption policies, so it returns
-more matches than the engine.
+The code consists of nested loops that follow the definitions of the language. It ignores consumption policies, so it
+returns more matches than the engine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from cep.plan.pattern import Pattern
 from cep.rules.terms import AggregateResult, Condition, Constant, Variable, condition_variables
 
 Find = Callable[[str, Mapping[int, Value]], Sequence[Occurrence]]
-"""A function that returns the occurrences of an event with given arguments, sorted by (end, start)."""
+"""A function that returns the occurrences of an event that have these arguments, by position.
+
+The result is sorted by (end, start).
+"""
 
 HeldAt = Callable[[str, Mapping[int, Value], int], Sequence[Occurrence]]
 
@@ -27,34 +30,34 @@ _PLACED = {"missing": 0, "relation": 0, "deadline": 1, "open": 1}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The reason why an attempt failed, by its `kind`.
+    """The reason why an attempt failed, by its `kind`:
 
-    - missing: nothing matches `pattern` with these `values`.
+    - missing: no occurrence that has these `values` matches `pattern`.
     - condition: the conditions `judged` are false.
-    - relation: the parts do not have the relation of `pattern`; `occurrence` is the second part, `by` the distance.
+    - relation: the two parts are not in the relation of `pattern`. `occurrence` is the second part, `by` the distance.
     - deadline: the attempt is longer than its WITHIN, by the duration `by`.
-    - came: `occurrence` happened in a period of required absence, whose nearer end is `by` away.
+    - came: `occurrence` happened in a period in which it had to be absent. The nearer end of the period is `by` away.
     - unheld: the fluent `pattern` did not hold at the end of the attempt or, if `time` is not None, at that time.
-    - held: the fluent held, over `occurrence`.
-    - open: the attempt needs all occurrences up to a time later than `Matcher.until`, by the duration `by`.
+    - held: the fluent held over `occurrence`, but must not hold.
+    - open: the attempt needs all occurrences up to a time that is later than `Matcher.until`, by the duration `by`.
     - head: the rule derives other arguments, `arguments`.
-    - apart: everything holds, but it ended before the requested time, by the duration `by`.
-    - policy: everything holds, but another partner was chosen.
+    - apart: everything holds, but the attempt ended before the requested time, by the duration `by`.
+    - policy: everything holds, but the policy chose another partner.
     - whole: everything holds, and no policy can have chosen another partner.
 
     For fluents:
 
-    - over: the rule began the fluent with `occurrence`, but it ended again.
+    - over: the rule began the fluent by `occurrence`, but it ended again.
     - cancelled: at the instant of `occurrence`, the fluent was also ended, or another value began.
     - later: the fluent holds from just after the requested time.
-    - formula: parts of the formula are not met.
+    - formula: parts of the formula do not hold.
 
-    For a value that replaces another value by a deadline:
+    For a value of a fluent that replaces another value by a deadline:
 
-    - waits: `occurrence` has the other value. It is replaced at the time `time`, the duration `by` after it began.
+    - waits: `occurrence` has the other value. It is replaced at `time`, which is the duration `by` after it began.
     - stopped: the other value ended before its deadline.
     - endless: the other value holds from before all time, without a deadline.
-    - unbegun: the other value never held with these `arguments`.
+    - unbegun: the other value never held for these `arguments`.
     """
 
     kind: str
@@ -69,8 +72,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt to match a pattern with occurrences. `held`: the number of its events that were matched. `silent`:
-    patterns that had to be absent, each with the end of its period of absence."""
+    """An attempt to match a pattern with occurrences.
+
+    - `held`: the number of the pattern's events that were matched.
+    - `silent`: patterns that had to be absent, each with the end of its period of absence.
+    """
 
     bound: BoundValues
     start: int
@@ -83,30 +89,39 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[int, int, int, int, int]:
-        """The sort key of attempts; the closest attempt has the greatest key.
+        """The sort key of attempts. The closest attempt has the greatest key.
 
-        It compares the number of matched events, the stage reached, the number of conditions that hold, the time by
-        which the attempt misses its limit (`Failure.by`), and its end.
+        The key compares, in this order:
+
+        - the number of matched events,
+        - the stage at which the attempt failed,
+        - the number of conditions that hold,
+        - the time by which the attempt misses its limit (`Failure.by`),
+        - the attempt's end.
         """
         return self.held, self.placed, self.holding, 0 if self.failure is None else -self.failure.by, self.end
 
     @property
     def placed(self) -> int:
-        """The stage at which the attempt failed: events, their order, conditions, or none."""
+        """The stage at which the attempt failed, as a number that grows from events over their order to conditions.
+
+        The greatest number means that it did not fail.
+        """
         return 3 if self.failure is None else _PLACED.get(self.failure.kind, 2)
 
     @property
     def holding(self) -> int:
-        """The number of conditions that hold."""
+        """The number of the attempt's conditions that hold."""
         return sum(judgement.holds for judgement, _ in self.judged)
 
 
 class Matcher:
-    """Matches patterns of a program.
+    """A matcher for the patterns of a program.
 
-    `find` returns occurrences. `until`: the time up to which all occurrences are known. `held` returns the intervals of
-    a fluent that contain a time. Its arguments are a table of the fluent, known arguments of the fluent by position,
-    and the time.
+    - `find`: returns the occurrences of an event.
+    - `until`: the time up to which all occurrences are known.
+    - `held`: returns the intervals of a fluent that contain a time. Its arguments are a table of the fluent, the known
+      arguments of the fluent by position, and the time.
     """
 
     def __init__(
@@ -118,8 +133,10 @@ class Matcher:
         self.until = until
 
     def attempts(self, pattern: Pattern, bound: BoundValues) -> list[Attempt]:
-        """Return all matches of a pattern, closest first. If a part has no match, return the best attempts without
-        it."""
+        """Return all matches of a pattern, the closest first.
+
+        If a part of the pattern has no match, return the best attempts without this part.
+        """
         self.judge.check_limit()
         attempts: list[Attempt] = pattern.attempts(self, bound)
         if pattern.within is not None:
@@ -146,7 +163,7 @@ class Matcher:
         members_at: Members,
         results: Sequence[AggregateResult],
     ) -> list[Attempt]:
-        """Return the windows over complete matches whose results agree with the bound values."""
+        """Return the windows over the complete matches `whole` whose results agree with the values `bound`."""
         attempts = []
         for attempt in windowed(whole, by, members_at, results, self.judge):
             late = attempt.end - self.until
@@ -188,7 +205,7 @@ class Matcher:
         return Attempt(bound, 0, 0, failure=Failure("missing", pattern, values))
 
     def joined(self, left: Attempt, right: Attempt) -> Attempt:
-        """Join two attempts, from the earlier start to the later end."""
+        """Join two attempts to one that lasts from the earlier start to the later end."""
         return Attempt(
             {**left.bound, **right.bound},
             min(left.start, right.start),
@@ -200,8 +217,7 @@ class Matcher:
         )
 
     def lacking(self, pattern: Pattern, left: Attempt) -> Attempt:
-        """Return a left side without a partner. Its failure says why the right pattern has no match with the values of
-        the left side."""
+        """Return the attempt `left` with a failure: why `pattern` has no match for its values."""
         best = self.attempts(pattern, left.bound)[0]
         failure = best.failure or self.missing(pattern, left.bound).failure
         return replace(left, held=left.held + best.held * bool(best.failure), failure=failure)
@@ -215,9 +231,9 @@ class Matcher:
     def holding(
         self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, instant: str | None = None
     ) -> list[Attempt]:
-        """Return the matches of a pattern while a fluent holds or, with `no`, does not hold.
+        """Return the matches of a pattern at which a fluent holds or, if `no`, does not hold.
 
-        The fluent is checked at the end of the match, or at the time in the variable `instant`.
+        The fluent is checked at the end of the match. `instant`: a variable with another time for the check, or None.
         """
         attempts: list[Attempt] = []
         for attempt in self.attempts(pattern, bound):
@@ -245,7 +261,7 @@ class Matcher:
         return attempts
 
     def of_fluent(self, fluent: Pattern, attempt: Attempt, time: int) -> list[Attempt]:
-        """Return the attempt joined with each interval of the fluent that contains a time."""
+        """Return copies of the attempt, each joined with one of the fluent's intervals that contain `time`."""
         event, arguments = fluent.properties().event, fluent.properties().arguments[:-1]
         assert event is not None, "of a fluent"
         known: dict[int, Value] = {n: a.value for n, a in enumerate(arguments) if isinstance(a, Constant)}

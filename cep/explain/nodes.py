@@ -1,4 +1,4 @@
-"""The parts of an explanation: occurrences with the rules that derived them, intervals of fluents, formulas."""
+"""The parts of an explanation: occurrences and the rules that derived them, intervals of fluents, and formulas."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Turn:
     """The time in microseconds when a fluent began or ended, and the reason, by `how`:
 
     - rule: rules derived the transitions in `nodes`.
-    - initially: it held from before all time, because of `nodes`.
+    - initially: the fluent held from before all time, because of `nodes`.
     - other: `nodes` initiated another value.
-    - deadline: a deadline passed that had started or been renewed at `since`. `deadline` is its statement.
+    - deadline: a deadline passed, which started or was last renewed at `since`. `deadline` is its statement.
     - forgotten: the transitions are not remembered. `nodes` are the records from which the fluent was derived.
     """
 
@@ -33,8 +33,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class FormulaNode:
-    """A formula with its intervals near the requested time, and its parts. `negated`: it does not hold there. `rule`:
-    the rule whose whole body it is, or None."""
+    """A formula, its intervals near the requested time, and its parts.
+
+    - `negated`: True if the formula must not hold.
+    - `rule`: the rule whose whole body is the formula, or None.
+    """
 
     pattern: Pattern
     bound: Mapping[str, TypedValue]
@@ -48,8 +51,10 @@ class FormulaNode:
 
 @dataclass(frozen=True, slots=True)
 class LiteralNode:
-    """A literal of a rule's body with its values, and the atoms that make it true. `negated`: it is true because there
-    are no such atoms."""
+    """A literal of a rule's body, the values of its variables, and the atoms that make it true.
+
+    `negated`: True if the literal is true because no such atom exists.
+    """
 
     text: str
     negated: bool = False
@@ -59,7 +64,7 @@ class LiteralNode:
 
 @dataclass(frozen=True, slots=True)
 class AnswerNode:
-    """The rule that derived an atom of an answer stream at `time` (the beginning of a tick, microseconds)."""
+    """The rule that derived an atom of an answer stream. `time`: the beginning of the atom's tick, in microseconds."""
 
     time: int
     span: Span
@@ -70,16 +75,16 @@ class AnswerNode:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRefusal:
-    """The reason why a rule (at `span`) does not derive an atom at a tick, by `kind`:
+    """The reason why the rule at `span` does not derive an atom at a tick, by `kind`:
 
-    - head: it derives other atoms.
+    - head: the rule derives other atoms.
     - missing: the literal `text` is not true.
     - denied: a negated literal fails, because the atoms `against` are true.
     - condition: the conditions `lacking` are false.
-    - none: there is no answer stream at this tick.
+    - none: this tick has no answer stream.
 
-    `parts`: the atoms that make its other literals true. `forbidden`: constraints that would be violated if the atom
-    were true and the atoms in `against` were not.
+    `parts`: the atoms that make the rule's other literals true. `forbidden`: the constraints that would be violated if
+    the atom were true and the atoms in `against` were false.
     """
 
     kind: str
@@ -95,16 +100,20 @@ class AnswerRefusal:
 
 @dataclass(frozen=True, slots=True)
 class DerivationNode:
-    """An occurrence, the rule that derived it with its variables, and its constituents.
+    """An occurrence, the rule that derived it, the values of the rule's variables, and the constituents.
 
-    `rule` is None for an input record, and if the constituents are no longer remembered. `also`: the other rules that
-    derived the same occurrence. `chain`: the earlier occurrences of the same event that the occurrence continues,
-    latest first. `again`: it appears earlier in the tree, with its constituents. `left_out`: the number of constituents
-    that are not in the tree.
+    - `rule`: None for an input record, and for an occurrence whose constituents are no longer remembered.
+    - `also`: the other rules that derived the same occurrence.
+    - `chain`: the earlier occurrences of the same event that this occurrence continues, latest first.
+    - `again`: True if the occurrence appears earlier in the tree, where its constituents are shown.
+    - `left_out`: the number of constituents that are not in the tree.
 
-    For a fluent, `began` and `ended` contain the reasons. `deadline`: the time in microseconds at which it ends if
-    nothing else happens. `formulas`: the formulas that define it and hold in its interval. `answer`: the rule that
-    derived an atom, if a solver derived it.
+    For a fluent:
+
+    - `began`, `ended`: the times and reasons of its beginning and end.
+    - `deadline`: the time in microseconds at which it ends if nothing else happens.
+    - `formulas`: the formulas that define it and hold in the interval.
+    - `answer`: the rule that derived an atom, if a solver derived it.
     """
 
     occurrence: Occurrence

@@ -39,13 +39,16 @@ LATEST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """An occurrence of an event with its closed interval in microseconds, or an interval of a fluent.
+    """An occurrence of an event, or an interval of a fluent. Start and end are microseconds, and both belong to an
+    occurrence.
 
-    `order`: the number of the input record, or of the record that completed a derived event. `name`: its handle in
-    lineage. `number`: the number of equal occurrences before it.
+    - `order`: the arrival number of the input record, or of the record that completed a derived event.
+    - `name`: the handle of the occurrence in the lineage.
+    - `number`: the number of equal occurrences that precede it.
+    - `bounds`: the brackets of a fluent's interval; empty for an event.
 
-    An interval of a fluent has `bounds`. It starts at SINCE_EVER if it holds from before all time, and ends at
-    END_OF_TIME if nothing has ended it.
+    An interval starts at SINCE_EVER if the fluent holds from before all time. It ends at END_OF_TIME if nothing has
+    ended the fluent.
     """
 
     event: str
@@ -59,7 +62,7 @@ class Occurrence:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """The codes of its first and last time (`cep.core.interval_sets`)."""
+        """The codes of the first and last time at which it occurs or holds (`cep.core.interval_sets`)."""
         if not self.bounds:
             return 2 * self.start, 2 * self.end
         first = -INFINITE if self.start == SINCE_EVER else code(self.start, self.bounds[0] == "[", False)
@@ -68,7 +71,7 @@ class Occurrence:
 
 
 class Memory:
-    """The occurrences in an engine with `remember`. It must not be used while the engine is stepping."""
+    """The occurrences that an engine with `remember` keeps. It must not be used while the engine is stepping."""
 
     def __init__(self, engine: Engine) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
@@ -81,22 +84,28 @@ class Memory:
     def find(
         self, event: str, fixed: Mapping[int, Value], since: int, until: int, most: int | None = None
     ) -> list[Occurrence]:
-        """Return the occurrences that end in [since, until] and have the arguments `fixed` (by position), sorted by
-        (end, start). `most`: return only the latest occurrences, at most this many."""
+        """Return the occurrences of an event that end in [since, until], sorted by (end, start).
+
+        - `fixed`: values that some arguments must have, by position.
+        - `most`: the greatest number of occurrences to return; the latest are chosen. None: return all.
+        """
         if self.fluents.knows(event):
             occurrences = [row for row in self.fluents.rows(event, fixed) if since <= row.end <= until]
             return occurrences if most is None else occurrences[-most:]
         return self.decoded(event, self.having(event, self.table(event, since, until), fixed), most)
 
     def after(self, event: str, fixed: Mapping[int, Value], time: int) -> Occurrence | None:
-        """Return the first occurrence that ends after a time, or None."""
+        """Return the first occurrence of an event that ends after `time`, or None.
+
+        `fixed`: values that some arguments must have, by position.
+        """
         if self.fluents.knows(event):
             return next(iter(self.find(event, fixed, time + 1, LATEST)), None)
         later = self.having(event, self.table(event, time + 1, LATEST), fixed)
         return next(iter(self.decoded(event, later[:, :1], None)), None)
 
     def named(self, event: str, names: Ints) -> list[Occurrence]:
-        """Return the occurrences with these handles, sorted by (end, start)."""
+        """Return the occurrences of an event that have the handles `names`, sorted by (end, start)."""
         if self.fluents.knows(event):
             return self.fluents.rows(event, {})
         names = np.unique(names)
@@ -104,11 +113,11 @@ class Memory:
         return self.decoded(event, _ordered(concat([empty(self._width(event)), *tables])), None)
 
     def parts(self, names: Ints) -> Ints:
-        """Return the handles of the constituents of some occurrences."""
+        """Return the handles of the constituents of the occurrences that have the handles `names`."""
         return np.unique(self.history.lineage.parts_of(np.unique(names))[1])
 
     def rules(self, occurrence: Occurrence) -> list[int]:
-        """Return the numbers of the rules that derived an occurrence. Empty if only one rule derives the event."""
+        """Return the numbers of the rules that derived an occurrence. Empty if only one rule derives its event."""
         return [int(rule) for rule in self.history.lineage.rules_of(np.array([occurrence.name], np.int64))[1]]
 
     def is_input(self, occurrence: Occurrence) -> bool:
@@ -122,7 +131,7 @@ class Memory:
         return occurrence.name < DERIVED and any(bool(holds(run[IDENTITY], name)[0]) for run in runs)
 
     def records(self, name: int) -> list[Occurrence]:
-        """Return the input records from which the occurrence with a handle was derived."""
+        """Return the input records from which an occurrence was derived. `name`: the handle of the occurrence."""
         _, inputs = self.history.lineage.inputs_of(np.array([name], np.int64))
         return [occurrence for event in self.history.sources for occurrence in self._given(event, inputs)]
 
@@ -131,16 +140,20 @@ class Memory:
         return self.decoded(event, concat([empty(self._width(event)), *tables]), None)
 
     def _runs(self, event: str) -> Sequence[Table]:
-        """Return the tables with all occurrences of an event. For an input event that rules also derive, these include
-        its records."""
+        """Return the tables that together contain all occurrences of an event.
+
+        If rules also derive an input event, the tables contain its input records as well.
+        """
         if event in self.history.transitions:
             return self.history.transitions[event]
         derived = event in self.engine.plan.derived
         return (self.history.derived if derived else self.history.sources).get(event, ())
 
     def table(self, event: str, since: int, until: int) -> Table:
-        """Return the occurrences of an event that end in [since, until], sorted by (end, start). If equal input records
-        count once, only the first is returned."""
+        """Return the rows of an event that end in [since, until], sorted by (end, start).
+
+        If the program counts equal input records once, only the first of them is returned.
+        """
         tables = [run[:, (run[END] >= since) & (run[END] <= until)] for run in self._runs(event)]
         rows = _ordered(concat([empty(self._width(event)), *tables]))
         return first_of_equal(rows) if event in self.history.sources and event not in self._several else rows
@@ -149,7 +162,7 @@ class Memory:
         return len(self.schemas[event].attributes)
 
     def having(self, event: str, table: Table, fixed: Mapping[int, Value]) -> Table:
-        """Return the rows with the arguments `fixed`, by position."""
+        """Return the rows of `table` that have the arguments `fixed`, by position."""
         for place, value in fixed.items():
             code = encoded([value], self.schemas[event].attributes[place].type, self.engine.pool)
             if code is None:
@@ -158,7 +171,10 @@ class Memory:
         return table
 
     def decoded(self, event: str, table: Table, most: int | None) -> list[Occurrence]:
-        """Return rows as occurrences. `most`: return only the latest occurrences, at most this many."""
+        """Convert rows of an event to occurrences.
+
+        `most`: the greatest number of occurrences to return; the latest are chosen. None: return all.
+        """
         if most is not None:
             table = table[:, max(0, table.shape[1] - most) :]
         attributes = self.schemas[event].attributes
@@ -181,7 +197,7 @@ class Memory:
 
 
 class HeldIntervals:
-    """The intervals of fluents in an engine with `remember`, with their beginnings and ends."""
+    """The intervals of fluents that an engine with `remember` keeps, and their beginnings and ends."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -189,21 +205,22 @@ class HeldIntervals:
         self._open: dict[str, Table] | None = None
 
     def knows(self, table: str) -> bool:
-        """Return True if a table holds the intervals of a fluent, or its beginnings and ends."""
+        """Return True if a table contains the intervals of a fluent, or its beginnings and ends."""
         fluent = self.schemas[table].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 
     def of(self, table: str) -> str:
-        """Return the fluent to which a table belongs. A table for LASTING belongs to the fluent that LASTING tests."""
+        """Return the name of the fluent to which a table belongs. A table for LASTING belongs to the fluent that it
+        tests."""
         fluent = self.schemas[table].fluent
         assert fluent is not None, "it is a fluent's"
         return fluent.name.removeprefix(LASTS)
 
     def rows(self, table: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
-        """Return the rows of a fluent's table with the arguments `fixed`, by position.
+        """Return the rows of a fluent's table. `fixed`: values that some arguments must have, by position.
 
-        The table contains intervals, or beginnings, ends and complete intervals. In the second case, the last argument
-        says which of these a row is.
+        There are two kinds of tables. One contains intervals. The other contains beginnings, ends and complete
+        intervals, and the last argument of each row says which of these it is.
         """
         schema = self.schemas[table]
         assert schema.fluent is not None, "it is a fluent's"
@@ -230,7 +247,10 @@ class HeldIntervals:
         return sorted(occurrences, key=lambda occurrence: (occurrence.end, occurrence.start))
 
     def intervals(self, name: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
-        """Return the maximal intervals of a fluent with the arguments `fixed` (by position), sorted by (end, start)."""
+        """Return the maximal intervals of a fluent, sorted by (end, start).
+
+        `fixed`: values that some arguments must have, by position.
+        """
         memory, fluent = self.memory, self.schemas[name].fluent
         assert fluent is not None, "it is a fluent"
         if self._open is None:
@@ -247,8 +267,11 @@ class HeldIntervals:
         )
 
     def at(self, table: str, fixed: Mapping[int, Value], time: int) -> list[Occurrence]:
-        """Return the intervals that contain a time, of the fluent to which a table belongs, with the arguments `fixed`
-        (by position)."""
+        """Return the intervals of a fluent that contain `time`.
+
+        - `table`: a table of the fluent.
+        - `fixed`: values that some arguments must have, by position.
+        """
         held = self.intervals(self.of(table), fixed)
         return [interval for interval in held if interval.codes[0] <= 2 * time <= interval.codes[1]]
 
@@ -263,7 +286,7 @@ def _ordered(table: Table) -> Table:
 
 
 def encoded(column: Sequence[Value], type: str, pool: Pool) -> Ints | np.ndarray | None:
-    """Encode values as a column of the engine, or return None if one does not have the type."""
+    """Encode values as a column of the engine. Returns None if a value does not have the type."""
     match type:
         case "float":
             if all(value is None or isinstance(value, int | float) for value in column):
@@ -284,7 +307,7 @@ builtin = type
 
 
 def same(left: Value, other: Value) -> bool:
-    """Return True if values are equal in the language. A missing value equals nothing."""
+    """Return True if two values are equal in the language of rules. A missing value equals nothing."""
     if left is None or other is None or isinstance(left, bool) != isinstance(other, bool):
         return False
     if isinstance(left, float) and isinstance(other, int | float):

@@ -1,4 +1,4 @@
-"""Parse the event in a question: `warning(EWR)`, `warning(station: EWR)`, `warning`, and its time."""
+"""Parse the event and the time of a question. Examples: `warning(EWR)`, `warning(station: EWR)`, `warning`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ UNIT = Fraction(SECOND)
 
 @dataclass(frozen=True, slots=True)
 class EventQuestion:
-    """A requested event or fluent: its arguments by position, and the closed interval that it must touch.
+    """A requested event or fluent: its arguments by position, and the closed interval in which it must occur or hold.
 
-    The value of a fluent is its last argument. `same`: pairs of positions whose arguments must be equal.
+    `fixed`: the arguments by position; the value of a fluent is its last argument. `same`: pairs of positions whose
+    arguments must be equal.
     """
 
     event: str
@@ -45,10 +46,13 @@ class EventQuestion:
 
 
 def read_question(text: str, engine: Engine, when: str | None = None, unit: Fraction | None = UNIT) -> EventQuestion:
-    """Parse an event as written in a rule. Words are strings, even if they start with a capital letter; `_` matches any
-    value.
+    """Parse a requested event, which is written as in a rule.
 
-    `when`: a time, or two separated by `/`. `unit`: the unit of numeric times in microseconds (see `read_instant`).
+    Words are strings, even if they start with a capital letter. `_` matches any value.
+
+    - `when`: a time, or two times separated by `/`.
+    - `unit`: the unit of numeric times in microseconds (see `read_instant`).
+
     Raises CepError if the text is not valid or does not fit the program.
     """
     since, until = (BEGINNING, END) if when is None else interval(when, unit)
@@ -105,7 +109,7 @@ def read_question(text: str, engine: Engine, when: str | None = None, unit: Frac
 
 
 def interval(text: str, unit: Fraction | None) -> tuple[int, int]:
-    """Parse `2013-02-08T18:00:00Z`, a number, or two times separated by `/`, as microseconds."""
+    """Parse a time (`2013-02-08T18:00:00Z` or a number), or two times separated by `/`. Returns microseconds."""
     first, slash, last = text.partition("/")
     since = _instant(first, unit)
     until = _instant(last, unit) if slash else since

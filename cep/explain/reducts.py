@@ -1,7 +1,7 @@
 """Explain why an atom is in an answer stream, or is not: by a derivation in the reduct.
 
-The negated atoms of a derivation are false in the answer. Its positive atoms are derived earlier, so no atom supports
-itself.
+Negated atoms of a derivation are false in the answer stream. Positive atoms are derived before the atoms that depend on
+them, so no atom supports itself.
 
 Source: Beck, Eiter and Folie, Ticker (2017), Definition 4; Faber, Leone and Pfeifer (2004).
 """
@@ -28,7 +28,7 @@ from cep.rules.terms import Constant, Expression, Variable
 
 @dataclass(frozen=True, slots=True)
 class ReductStep:
-    """A rule whose body is true at a tick."""
+    """A step of a derivation: a rule whose body is true at a tick."""
 
     tick: int
     rule: LarsRule
@@ -61,7 +61,7 @@ class Reducts:
         return predicate_of(fluent) in self.solved
 
     def _key(self, occurrence: Occurrence, tick: int) -> tuple[Key, Value]:
-        """Return the atom of an occurrence when evaluated at a tick, and the number of its answer stream."""
+        """Return the atom that an occurrence stands for at a tick, and the number of the atom's answer stream."""
         predicate = predicate_of(occurrence.event)
         args, model = occurrence.args, None
         heads = (rule.head for rule in self.program.rules if rule.head is not None)
@@ -77,8 +77,10 @@ class Reducts:
     # --- why it is there ---
 
     def step(self, occurrence: Occurrence, tick: int | None) -> ReductStep | None:
-        """Return the rule that derives an atom at a tick. If the atom is not true then, the tick of its beginning is
-        used."""
+        """Return the rule that derives an atom at a tick.
+
+        If the atom is not true at this tick, the tick at which `occurrence` begins is used.
+        """
         size = 2 * self.program.tick
         first, last = occurrence.codes
         if tick is None or not first <= tick * size <= last:
@@ -87,8 +89,10 @@ class Reducts:
         return self._derived(tick, model).get(key)
 
     def _derived(self, tick: int, model: Value) -> dict[Key, ReductStep]:
-        """Return, for each atom of an answer stream, a rule that derives it. Derivations have no cycles: the atoms in
-        the body of a rule are derived before its head."""
+        """Return, for each atom of an answer stream, a rule that derives it.
+
+        Derivations have no cycles: the atoms in a rule's body are derived before its head.
+        """
         if (tick, model) in self._steps:
             return self._steps[tick, model]
         reading = TickReading(self.memory, self.judge, self.program, self.solved, tick, model)
@@ -130,7 +134,7 @@ class Reducts:
     # --- why it is not ---
 
     def has_answer(self, tick: int) -> bool:
-        """Return True if there is an answer stream at a tick."""
+        """Return True if the program has an answer stream at a tick."""
         if INCONSISTENT not in self.memory.schemas:
             return True
         code = 2 * tick * self.program.tick
@@ -138,7 +142,8 @@ class Reducts:
         return not any(interval.codes[0] <= code <= interval.codes[1] for interval in held)
 
     def refusals(self, fluent: str, fixed: Mapping[int, Value], time: int) -> list[AnswerRefusal]:
-        """Explain for each rule why it does not derive the atom at a time."""
+        """Explain for each rule why it does not derive an atom at a time. `fixed`: the atom's arguments, by
+        position."""
         predicate, tick = predicate_of(fluent), time // self.program.tick
         timed = fluent != predicate
         heads = [(rule, rule.head) for rule in self.program.rules if rule.head is not None and not rule.is_fact]
@@ -175,7 +180,7 @@ class Reducts:
         return AnswerRefusal(kind, rule.span, body.bound, text, parts, body.judged, against, body.lacking, forbidden)
 
     def text_of(self, literal: LarsLiteral, bound: BoundValues) -> str:
-        """Return a literal as text, with the values of its variables."""
+        """Return a literal as text, in which variables are replaced by their values."""
 
         def known(term: Expression) -> Expression:
             if not isinstance(term, Variable) or term.name not in bound:
@@ -189,12 +194,15 @@ class Reducts:
         return print_literal(replace(literal, atom=atom, tick=instant), self.program.tick)
 
     def _numbered(self, fluent: str, arity: int) -> bool:
-        """Return True if atoms carry the number of their answer stream."""
+        """Return True if a table's atoms have the number of their answer stream as an additional argument."""
         width = len(self.memory.schemas[fluent].attributes)
         return width > arity + (predicate_of(fluent) != fluent)
 
     def _asked(self, rule: LarsRule, fixed: Mapping[int, Value], instant: Value) -> dict[str, TypedValue] | None:
-        """Return the values of variables if the head has these arguments. None: it cannot have them."""
+        """Return the values that the rule's variables have if its head has the arguments `fixed`, by position.
+
+        Returns None if the head cannot have these arguments.
+        """
         assert rule.head is not None, "of a rule with a head"
         types = {place: attribute.type for place, attribute in enumerate(self._attributes(rule.head.predicate))}
         pairs = [(rule.head.arguments[place], value, types.get(place, "any")) for place, value in fixed.items()]
@@ -217,7 +225,7 @@ class Reducts:
     def _forbidden(self, rule: LarsRule, body: BodyReading, reading: TickReading) -> tuple[LarsRule, ...]:
         """Return the constraints that would be violated if the rule's atom were true.
 
-        The atoms in `body.against`, which make the rule's body false, are then assumed to be false.
+        For this, the atoms in `body.against`, which make the rule's body false, are assumed to be false.
         """
         failed = body.failed
         if not (isinstance(failed, LarsLiteral) and failed.negated and failed.atom.predicate in self.solved):

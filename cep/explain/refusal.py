@@ -17,12 +17,14 @@ from cep.rules.terms import Constant
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rule that did not derive the event: the closest attempt and its failure.
+    """A rule that did not derive the requested event, its closest attempt, and the failure of this attempt.
 
-    `since`: the earliest time of the occurrences considered. If the attempt lacks an event, `before` is the latest such
-    event up to the requested time, and `after` is the first later event. `because` then explains why no rule derived
-    the lacking event. If it lacks a fluent, `ended` is why the fluent last ended. `gaps`: the parts of a formula that
-    are not met at the code of time `moment` (`cep.core.interval_sets`).
+    - `since`: the earliest time of the occurrences that were considered.
+    - `before`, `after`: if the attempt lacks an event, the latest occurrence of this event up to the requested time,
+      and the first later one.
+    - `because`: why no rule derived the lacking event.
+    - `ended`: if the attempt lacks a fluent, why this fluent last ended.
+    - `gaps`: the parts of a formula that do not hold at the time `moment` (a code of `cep.core.interval_sets`).
     """
 
     rule: Rule
@@ -38,7 +40,10 @@ class Refusal:
 
 
 def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:
-    """Return the known arguments of an event pattern, by position."""
+    """Return the arguments of an event pattern whose values are known, by position.
+
+    `values`: the values of variables.
+    """
     fixed: dict[int, Value] = {}
     for place, argument in enumerate(atom.properties().arguments):
         if isinstance(argument, Constant):

@@ -1,6 +1,6 @@
 """Find the records that were late, corrected or withdrawn, and their effects on an event.
 
-The input is processed one such record at a time, so that each effect has a known cause.
+Each of these records is processed alone, so that the cause of each effect is known.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ Tables = dict[str, pl.DataFrame]
 class InputChange:
     """A `record` that was late, corrected or withdrawn.
 
-    `time`: the latest time in the input when this happened, in microseconds. `by`: the number of the input record that
-    caused it. `now`: the record after a correction. `of`: the number of changes at the same time. If there are several,
-    this is the first; any of them may be the cause.
+    - `time`: the latest time in the input when this happened, in microseconds.
+    - `by`: the arrival number of the input record that caused the change.
+    - `now`: the record after a correction.
+    - `of`: the number of changes that happened at the same time. If it is more than 1, this is the first of them,
+      and any of them may be the cause.
     """
 
     kind: Literal["late", "withdrawn", "corrected"]
@@ -47,9 +49,9 @@ class InputChange:
 
 @dataclass(frozen=True, slots=True)
 class DerivedChange:
-    """An event that was added or withdrawn when the latest time in the input was `time`.
+    """A derived event that was added or withdrawn. `time`: the latest time in the input when this happened.
 
-    `why`: the cause, or None if the event was derived in order. `because`: its lineage.
+    `why`: the cause, or None if the event was derived in order. `because`: the lineage of the event.
     """
 
     added: bool
@@ -63,8 +65,8 @@ class DerivedChange:
 class Revisions(Protocol):
     """Late, corrected and withdrawn records, and their effects.
 
-    `late` and `replaced`: the change to report, by the number of the record that arrived. `reported`: the changes of
-    events.
+    - `late`, `replaced`: the input changes, by the arrival number of the record that caused them.
+    - `reported`: the changes of derived events.
     """
 
     @property
@@ -77,15 +79,17 @@ class Revisions(Protocol):
     def reported(self) -> Sequence[DerivedChange]: ...
 
     def changes(self, id: str, /) -> Sequence[DerivedChange]:
-        """Return the changes of one event."""
+        """Return the changes of one derived event. `id`: the event's `@id`."""
 
 
 @dataclass(slots=True)
 class InputRevisions:
-    """Follows an engine that revises results.
+    """A follower of an engine that revises results.
 
-    `event`: the derived event whose changes are kept, or None for all. `latest`: the latest time in the input. `late`
-    and `replaced`: the change to report, by the number of the record that arrived. `reported`: the changes of events.
+    - `event`: the derived event whose changes are kept, or None for all events.
+    - `latest`: the latest time in the input.
+    - `late`, `replaced`: the input changes, by the arrival number of the record that caused them.
+    - `reported`: the changes of derived events.
     """
 
     engine: Engine
@@ -102,8 +106,10 @@ class InputRevisions:
         self.engine.follow_input(self._take)
 
     def pieces(self, tables: Tables) -> Iterator[Tables]:
-        """Split the tables of a batch into pieces, in the order of their records. A record that is late, or may correct
-        or withdraw another record, becomes a separate piece."""
+        """Split the tables of a batch into smaller batches, in the order of their records.
+
+        A record that is late, or may correct or withdraw another record, gets a batch of its own.
+        """
         if not self.engine.withdraws:
             self.latest = max([self.latest, *(int(_ends(table).max()) for table in tables.values() if table.height)])
             yield tables
@@ -124,7 +130,7 @@ class InputRevisions:
             self.latest = max([self.latest, *(int(end) for end in ends[piece])])
 
     def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Process the results that the engine returned for the last piece."""
+        """Process the results that the engine returned for the last part of a batch (see `pieces`)."""
         for name, table in derived.items():
             if (self.event is not None and name != self.event) or CHANGE not in table.columns:
                 continue
@@ -139,7 +145,7 @@ class InputRevisions:
                 )
 
     def corrected(self) -> Tables:
-        """Return the records that exist at the end, sorted by their numbers."""
+        """Return the input records that are valid after all corrections, sorted by their arrival numbers."""
         frames = {}
         for name, window in sorted(self._there.items()):
             table = by_arrival(contiguous(window.all()))
@@ -148,7 +154,7 @@ class InputRevisions:
         return frames
 
     def changes(self, id: str) -> list[DerivedChange]:
-        """Return the changes of one event."""
+        """Return the changes of one derived event. `id`: the event's `@id`."""
         return [change for change in self.reported if change.id == id.removeprefix("@")]
 
     def _take(self, event: str, changes: RowChanges) -> None:
@@ -175,7 +181,7 @@ class InputRevisions:
         return [Occurrence(event, args, int(table[START, 0]), int(table[END, 0]), int(table[ORDER, 0]))]
 
     def _alone(self, name: str, table: pl.DataFrame) -> Ints:
-        """Return a code for each row: when it must be processed alone.
+        """Return a code for each row that says when it must be processed alone:
 
         - 2: always
         - 1: if it is late, or another row has the same time

@@ -1,8 +1,7 @@
-"""Evaluate bodies of LARS rules at one tick over remembered atoms: the values for which they are true, and the literal
-that fails otherwise.
+"""Evaluate bodies of LARS rules at one tick: the values for which they are true, or the literal that fails.
 
-This follows the definitions of LARS, one atom at a time. It answers questions of people and is too slow to run
-programs. Derived atoms are taken from the engine's memory. Source: Beck, Eiter and Folie, Ticker (2017), Definitions 3
+The code follows the definitions of LARS, one atom at a time. It is meant for questions of people, and too slow to run
+programs. Derived atoms are read from the engine's memory. Source: Beck, Eiter and Folie, Ticker (2017), Definitions 3
 and 4.
 """
 
@@ -34,7 +33,10 @@ Key = tuple[str, tuple[Value, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class TickAtom:
-    """An atom that is true at a tick, and the occurrence it comes from. None: it is a fact of the program."""
+    """An atom that is true at a tick.
+
+    `occurrence`: the occurrence from which the atom was read, or None if it is a fact of the program.
+    """
 
     predicate: str
     args: tuple[Value, ...]
@@ -50,9 +52,11 @@ class TickAtom:
 class BodyReading:
     """The result of evaluating a body for some values.
 
-    `literals`: its true literals, each with the atoms that make it true. `judged`: its true conditions. `failed`: the
-    literal that is not true, or None. `against`: the atoms that make a negated literal false. `lacking`: the conditions
-    that are false.
+    - `literals`: the true literals, each with the atoms that make it true.
+    - `judged`: the true conditions.
+    - `failed`: the literal that is not true, or None.
+    - `against`: the atoms that make a negated literal false.
+    - `lacking`: the conditions that are false.
     """
 
     bound: BoundValues
@@ -64,10 +68,10 @@ class BodyReading:
 
 
 class TickReading:
-    """The atoms that are true at tick `now` in the answer stream `model`.
+    """The atoms that are true at the tick `now` in the answer stream `model`.
 
-    `solved`: the predicates that a solver derives. `instead`: atoms to assume for them, or None to use the derived
-    ones.
+    - `solved`: the predicates that a solver derives.
+    - `instead`: the atoms of these predicates to assume, or None to use the atoms that the solver derived.
     """
 
     def __init__(
@@ -92,7 +96,7 @@ class TickReading:
         self._known: dict[str, list[TickAtom]] = {}
 
     def _arrivals(self) -> list[TickAtom]:
-        """Return the arrivals up to now, in order; equal atoms of a tick count once."""
+        """Return the input atoms that arrived up to now, in order. Equal atoms of the same tick count once."""
         until = (self.now + 1) * self.tick - 1
         every = [occurrence for name in self.events for occurrence in self.memory.find(name, {}, -LATEST, until)]
         atoms: dict[Key, TickAtom] = {}
@@ -104,7 +108,7 @@ class TickReading:
     # --- atoms ---
 
     def atoms(self, predicate: str) -> list[TickAtom]:
-        """Return all known atoms of a predicate, at any tick."""
+        """Return all known atoms of a predicate, for all ticks."""
         if predicate not in self._known:
             if self.instead is not None and predicate in self.solved:
                 atoms = [atom for atom in self.instead if atom.predicate == predicate]
@@ -116,7 +120,7 @@ class TickReading:
         return self._known[predicate]
 
     def answer(self) -> list[TickAtom]:
-        """Return the atoms that the solver derived."""
+        """Return the atoms that the solver derived, for all its predicates."""
         return [atom for name in sorted(self.solved) for atom in self.atoms(name)]
 
     def _held(self, fluent: str, timed: bool) -> Iterator[TickAtom]:
@@ -145,8 +149,10 @@ class TickReading:
     # --- literals ---
 
     def _window(self, literal: LarsLiteral) -> tuple[list[TickAtom], range]:
-        """Return the atoms of a literal's predicate in its window, and the ticks of the window. Windows of tuples by
-        key are left to `_windows`."""
+        """Return the atoms of a literal's predicate that are in its window, and the ticks of the window.
+
+        A window of tuples that has a key must be passed to `_windows` instead.
+        """
         every, window = self.atoms(literal.atom.predicate), literal.window
         if literal.modality == NOW:
             return [atom for atom in every if atom.tick == self.now], range(self.now, self.now + 1)
@@ -162,7 +168,8 @@ class TickReading:
         return [atom for atom in every if atom.tick in ticks], ticks
 
     def _windows(self, literal: LarsLiteral) -> Iterable[tuple[list[TickAtom], range]]:
-        """Return the same as `_window`, for each key if the window has one."""
+        """Return the windows of a literal, as `_window` does: one for each key, or a single one if the window has no
+        key."""
         window = literal.window
         if not isinstance(window, TupleWindow) or window.by is None:
             return [self._window(literal)]
@@ -178,7 +185,10 @@ class TickReading:
         return windows
 
     def literal(self, literal: LarsLiteral, bound: BoundValues) -> list[tuple[BoundValues, tuple[TickAtom, ...]]]:
-        """Return the values for which a literal is true, and the atoms that make it true. Its `not` is ignored."""
+        """Return the values for which a literal is true, and the atoms that make it true.
+
+        A `not` of the literal is ignored.
+        """
         solutions: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]] = {}
         if literal.modality == NOW:
             for rule in self.program.rules:
@@ -214,7 +224,7 @@ class TickReading:
                 solutions.setdefault(_values(values), (values, tuple(sorted(own, key=lambda atom: atom.tick))))
 
     def _unified(self, literal: LarsLiteral, atom: TickAtom, bound: BoundValues) -> BoundValues | None:
-        """Return the bindings with which a literal's atom equals this atom, or None."""
+        """Return the bindings that make a literal's atom equal to `atom`, or None."""
         now = dict(bound)
         types = self._types(literal.atom.predicate)
         if len(literal.atom.arguments) != len(atom.args):
@@ -250,8 +260,10 @@ class TickReading:
     # --- bodies ---
 
     def bodies(self, body: Sequence[BodyLiteral], bound: BoundValues) -> list[BodyReading]:
-        """Evaluate a body. Each result has the values for which the body is true, or the literal that fails for some
-        values."""
+        """Evaluate the body of a rule.
+
+        Each result has either values for which the whole body is true, or the literal that fails for some values.
+        """
         live, done, waiting = [BodyReading(bound)], [], list(body)
         while waiting and live:
             element = self._next(waiting, live[0].bound)
@@ -266,8 +278,11 @@ class TickReading:
         return [*live, *done]
 
     def _next(self, waiting: Sequence[BodyLiteral], bound: BoundValues) -> BodyLiteral:
-        """Return the literal to evaluate next: comparisons as soon as possible, solver-derived ones late, negated ones
-        last."""
+        """Return the literal to evaluate next.
+
+        Comparisons are evaluated as soon as possible, literals of solver-derived predicates late, and negated literals
+        last.
+        """
 
         def rank(literal: BodyLiteral) -> int:
             if isinstance(literal, Comparison):
@@ -304,7 +319,8 @@ class TickReading:
         ]
 
     def _condition(self, element: BodyLiteral) -> Condition | None:
-        """Return the literal as a condition (comparison, graph pattern, static predicate), or None."""
+        """Convert a literal to a condition. Returns None unless it is a comparison, a graph pattern or a static
+        predicate."""
         match element:
             case Comparison():
                 return element

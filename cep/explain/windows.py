@@ -1,4 +1,4 @@
-"""Windows over a few occurrences, computed directly from their definition."""
+"""Compute windows over a few occurrences directly from the definition of windows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 Members = Callable[[Sequence[int]], Iterable[tuple[slice, int | None, int]]]
-"""A function that yields the windows of a group that have a result, given the ends of its occurrences in order.
+"""A function that yields the windows of a group that have a result.
 
-Each window has its members, its start (None: the start of the first member), and its end.
+Its argument is the ends of the group's occurrences, in order. Each window has its members, its start (None: the start
+of the first member), and its end.
 """
 
 
@@ -34,8 +35,10 @@ def windowed(
     results: Sequence[AggregateResult],
     judge: Judge,
 ) -> list[Attempt]:
-    """Return an attempt for each group and each time at which its window has a result. The parts of the attempt are all
-    occurrences in the window."""
+    """Return an attempt for each group and each time at which the group's window has a result.
+
+    The parts of the attempt are all occurrences in the window. `by`: the variables that form the groups.
+    """
     names = list(dict.fromkeys(by))
     groups: dict[tuple[TypedValue, ...], list[Attempt]] = {}
     for attempt in sorted(
@@ -93,7 +96,10 @@ def result_of(result: AggregateResult, inside: Sequence[Any], judge: Judge) -> T
 
 
 def _trend(function: str, fading: float, times: list[float], numbers: list[float]) -> float | None:
-    """Compute an aggregate that depends on the times of values, in seconds."""
+    """Compute an aggregate that depends on the times of its values.
+
+    `fading`: the half-life of `ewma`. `times`: the times of the values, in seconds.
+    """
     if not numbers:
         return None
     if function == "ewma":
