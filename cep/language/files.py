@@ -1,4 +1,5 @@
-"""Programs in several files: their texts are concatenated, and each line still belongs to its file."""
+"""Programs that consist of several files. Their texts are joined to one text, and each line keeps the name of its
+file."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from cep.core.errors import Files, Source
 
 
 def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
-    """Concatenate files, given as (name, text).
+    """Join files to one text. `texts`: the name and the text of each file.
 
-    Return the text, a name for messages, and the name and first line of each file. A single file keeps its text and
-    name.
+    Return the joined text, a name of the program for messages, and the name and first line of each file. If there is
+    only one file, return its text and name, and no files.
     """
     parts = list(texts)
     assert parts, "a program has a text"
@@ -30,7 +31,7 @@ def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
 
 
 def apart(source: Source) -> Iterator[tuple[str, Source]]:
-    """Yield each file as a source that contains only its text, on its original lines."""
+    """Yield the name of each file, and a source that contains only the file's text, on its lines in the joined text."""
     lines = source.text.splitlines(keepends=True)
     ends = [first - 1 for _, first in source.files[1:]] + [len(lines)]
     for (name, first), end in zip(source.files, ends, strict=True):
@@ -39,7 +40,7 @@ def apart(source: Source) -> Iterator[tuple[str, Source]]:
 
 
 def blended(sources: Iterable[Source]) -> Source:
-    """Merge sources that use different lines of the same text."""
+    """Merge sources that contain different lines of the same text."""
     parts = list(sources)
     lines: list[str] = []
     for part in parts:

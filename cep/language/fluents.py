@@ -1,7 +1,10 @@
 """Lowering of simple fluents: rules that initiate and terminate them, and a rule for inertia.
 
-A fluent `f` has three tables, which the plan treats like events. `transitions of f` has a row each time that a rule
-initiates or terminates a value. `times of f` has the beginnings and ends of f, and `f` its maximal intervals.
+A fluent `f` has three tables, which the plan treats like events:
+
+- `transitions of f` has a row each time that a rule initiates or terminates a value.
+- `times of f` has the beginnings and ends of f.
+- `f` has the maximal intervals of f.
 """
 
 from __future__ import annotations
@@ -63,23 +66,24 @@ NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "flo
 
 
 def transitions(name: str) -> str:
-    """Return the name of the table with a fluent's transitions, or with the changes that its formulas derive."""
+    """Return the name of the table that contains a fluent's transitions, or the changes that its formulas derive."""
     return f"{TRANSITIONS_OF}{name}"
 
 
 class Late(Protocol):
-    """A check that refuses fluents whose values are known too late."""
+    """A check that refuses fluents whose values become known too late for event rules."""
 
     def refuse(self, name: str, span: Span) -> None:
-        """Report a use of a fluent in an event rule if its value is not known in time."""
+        """Report the use of a fluent in an event rule if the fluent's value is not known in time."""
         ...
 
 
 class Fluents:
     """The fluents of a program.
 
-    `declared`: the declaration of each fluent; `errors`: mistakes in its statements; `flawed`: the ids of those
-    statements.
+    - `declared`: maps the name of each fluent to its declaration.
+    - `errors`: the mistakes in statements about fluents.
+    - `flawed`: the ids of the statements that have mistakes.
     """
 
     def __init__(
@@ -88,9 +92,9 @@ class Fluents:
         schemas: dict[str, Schema],
         schema_of: Callable[[ast.EventDeclaration], Schema],
     ) -> None:
-        """Collect the fluents of a program and check their statements.
+        """Collect the fluents of a program and check the statements about them.
 
-        `schema_of`: returns the schema of a declaration of records.
+        `schema_of`: a function that returns the schema of a declaration of records.
         """
         self.source: Source = program.source
         self.schemas = schemas
@@ -223,7 +227,7 @@ class Fluents:
             )
 
     def deadline(self, statement: ast.DeadlineStatement) -> None:
-        """Check a deadline and store it."""
+        """Check the statement of a deadline and store it."""
         names = [
             argument.name for argument in statement.arguments if isinstance(argument, Variable) and argument.name != "_"
         ]
@@ -252,8 +256,8 @@ class Fluents:
         mine.append(FluentDeadline(value, statement.duration, becomes, statement.renewed, statement.span))
 
     def constant(self, name: str, value: Expression | None) -> Constant | None:
-        """Return the constant value of a fluent in a deadline, or None for any value. Report a value of the wrong
-        type."""
+        """Return the constant to which a deadline applies, or None if it applies to any value. Report a value of the
+        wrong type."""
         declared = self.declared[name].value
         if value is None or declared is None or (isinstance(value, Variable)):
             return None
@@ -287,8 +291,8 @@ class Fluents:
         return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:
-        """Return the rules that compute beginnings and ends from transitions, and maximal intervals from beginnings and
-        ends."""
+        """Return the rules that compute the beginnings and ends of each fluent from its transitions, and its maximal
+        intervals from these."""
         rules = []
         for name, statement in self.declared.items():
             if name in self.incoming:
@@ -310,7 +314,8 @@ class Fluents:
     # --- patterns and conditions ---
 
     def atom(self, atom: ast.EventPattern, lowered: Atom) -> Atom:
-        """Return the atom for a fluent in a pattern: its maximal intervals, its beginnings or its ends."""
+        """Return the atom for a fluent in a pattern. It matches the fluent's maximal intervals, its beginnings or its
+        ends."""
         kind = {None: WHOLE, "BEGIN": BEGINS, "END": ENDS}[atom.edge]
         if atom.name in self.defined or atom.name in self.incoming:
             kind = {None: WHOLE, "BEGIN": BEGINNING, "END": ENDING}[atom.edge]
@@ -318,8 +323,11 @@ class Fluents:
         return replace(lowered, event=edges(atom.name), arguments=arguments)
 
     def of(self, condition: Condition) -> tuple[str, tuple[Expression, ...], bool] | None:
-        """Return the fluent that a condition tests, its arguments with the value, and True if negated. None: it tests
-        no fluent."""
+        """Return the fluent that a condition tests, its arguments, and True if the test is negated. The last argument
+        is the fluent's value, if it has one.
+
+        Return None if the condition tests no fluent.
+        """
         match condition:
             case Predicate(name, arguments, negated, graph=None) if name in self.declared:
                 self.fits(name, len(arguments), None, condition.span)
@@ -337,7 +345,7 @@ class Fluents:
         return None
 
     def elsewhere(self, condition: Condition) -> None:
-        """Report a fluent in a place where it cannot be tested, such as inside an expression."""
+        """Report a fluent in a condition that cannot test it, for instance inside an expression."""
         if self.held.refuse(condition):
             return
         for nested in each_condition([condition]):
@@ -387,7 +395,7 @@ class Fluents:
         return HoldingPattern(pattern, self.asked_atom(asked, span), asked[2], None, span)
 
     def asked_atom(self, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Atom:
-        """Return an atom over the edges of the fluent that a condition tests."""
+        """Return an atom that matches the beginnings and ends of the fluent that a condition tests."""
         name, arguments, _ = asked
         if self.late is not None:
             self.late.refuse(name, span)
@@ -403,7 +411,7 @@ class Fluents:
         return Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
 
     def instant(self, event: str) -> bool:
-        """Return True if all occurrences of an event are instants, and no rule derives it."""
+        """Return True if an event is input and all its occurrences are instants."""
         return event not in self.derived and event in self.schemas and self.schemas[event].point
 
 

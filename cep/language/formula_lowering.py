@@ -1,8 +1,8 @@
-"""Lowering of formulas. Each formula becomes a pattern that binds only the variables its surroundings need.
+"""Lowering of formulas. Each formula becomes a pattern that binds only the variables that are needed outside it.
 
-`ONCE p(X, Y)`, where only X is needed, holds for any Y, so its state is kept by X alone. Operators that test one value
+If only X is needed, `ONCE p(X, Y)` holds for any Y, so its state is kept for each X. Operators that test one value
 throughout (HISTORICALLY, LASTING, AGGREGATE) keep all variables. The modules in `cep/operators/` describe the pattern
-of each operator: their `lowered` methods call this module for their parts.
+of each operator: their `lowered` methods call this module for their operands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cep.rules.terms import Condition
 
 
 class FormulaLowering:
-    """Lowering of formulas, with names resolved by `fluents`, which also collects the mistakes."""
+    """Lowering of formulas to patterns. `fluents` resolves the names and collects the mistakes."""
 
     def __init__(self, fluents: Fluents, known: KnowledgePatterns, lateness: Lateness) -> None:
         self.fluents, self.known, self.lateness, self.error = fluents, known, lateness, fluents.error
@@ -34,16 +34,18 @@ class FormulaLowering:
     def of_rule(self, formula: Formula, keep: Names, cycle: Names, now: Names, late: int, lagging: bool) -> Pattern:
         """Lower the formula of a rule whose results have a delay of `late` microseconds.
 
-        `cycle`: the fluents that depend on the rule's fluent and on which it depends. `now`: the fluents of the cycle
-        that depend on each other at the same time. These are all of them, unless the cycle is `lagging`: it has NOT or
-        AGGREGATE.
+        - `keep`: the variables that the pattern must bind.
+        - `cycle`: the fluents that depend on the rule's fluent and on which it depends.
+        - `now`: the fluents of the cycle that depend on each other at the same time. These are all fluents of the
+          cycle, unless it is `lagging`.
+        - `lagging`: True if the cycle has NOT or AGGREGATE.
         """
         self.cycle, self.now, self.late, self.lagging = cycle, now, late, lagging
         return self.lowered(formula, keep, keep)
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
-        """Lower a formula to a pattern that binds the variables in `keep`. `outside`: the variables that its
-        surroundings use."""
+        """Lower a formula to a pattern that binds the variables in `keep`. `outside`: the variables that are used
+        around it."""
         before = self.cycle, self.now
         if self.waits and not _asks(formulas(formula), self.cycle):
             late, self.cycle, self.now = FOREVER, frozenset(), frozenset()
@@ -58,9 +60,10 @@ class FormulaLowering:
 
     @property
     def waits(self) -> bool:
-        """Return True if all inputs of a cycle wait for the end of the stream, because some are known only then.
+        """Return True if the inputs of a cycle wait for the end of the stream, because some of them are not known
+        earlier.
 
-        The cycle then runs alone, and nothing on it is delayed.
+        The cycle then runs alone, and none of its formulas has a delay.
         """
         return bool(self.cycle) and self.late >= FOREVER
 
@@ -69,33 +72,35 @@ class FormulaLowering:
         return self.within(self.lateness.late_of(formula))
 
     def within(self, late: int) -> int:
-        """Return a delay as seen within the cycle: 0 if the cycle waits for the end of the stream."""
+        """Return a delay as it counts inside the cycle: 0 if the cycle waits for the end of the stream."""
         return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:
-        """Return True if a formula uses a fluent of the cycle. On a lagging cycle, only uses at the same time count."""
+        """Return True if a formula uses a fluent of the cycle. On a lagging cycle, it must use the fluent at the same
+        time."""
         return _asks(asked_now(formula) if self.lagging else formulas(formula), self.now)
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
-        """Combine the parts outside the cycle into one part by `make`. Without recursion, return all parts
-        unchanged."""
+        """Combine the formulas that do not use the cycle into one formula, by `make`. Outside a recursion, return
+        `parts` unchanged."""
         outer = [part for part in parts if not self.through(part)]
         if not self.now or len(outer) < 2:
             return list(parts)
         return [make(tuple(outer)), *(part for part in parts if self.through(part))]
 
     def projected(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
-        """Project a formula's pattern on the variables in `keep`."""
+        """Return the pattern of a formula, reduced to the variables in `keep`."""
         mine = variables(pattern) - {KIND}
         return pattern if mine <= keep else self.narrowed(pattern, mine & keep, self.late_of(formula), formula.span)
 
     def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
-        """Project a pattern on `names`. The result holds while the pattern does for some values of the other
+        """Return a pattern that binds only `names`. It holds while `pattern` holds for some values of the other
         variables."""
         return ProjectionPattern(pattern, tuple(sorted(set(names) - {KIND})), late, 0, None, span)
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
-        """Extend the intervals of a pattern to include the instant of their `edge`: the beginning or the end."""
+        """Extend the intervals of a pattern so that they include the instant at which they begin or end. `edge` says
+        which of the two."""
         names = tuple(sorted(variables(pattern) - {KIND}))
         return ProjectionPattern(pattern, names, self.late_of(formula), 0, None, formula.span, edge)
 
@@ -104,7 +109,7 @@ class FormulaLowering:
         return recorded_fluents.edges(name) if name in self.fluents.declared else None
 
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-        """Lower the conditions of a WHERE, and report fluents among them."""
+        """Lower the conditions of a WHERE. Report each fluent that a condition uses."""
         uses = dict.fromkeys(asked(conditions), 2)
         lowered = tuple(self.known.condition(condition, uses) for condition in conditions)
         for condition in lowered:
@@ -117,5 +122,5 @@ class FormulaLowering:
 
 
 def _asks(parts: Iterable[Formula], names: Names) -> bool:
-    """Return True if some of these formulas are atoms with one of these names."""
+    """Return True if at least one of `parts` is an atom whose name is in `names`."""
     return any(part.name in names for part in parts if isinstance(part, FormulaAtom))

@@ -1,4 +1,4 @@
-"""Lowering of defined fluents: `head WHILE formula` becomes rules over tables of changes (`cep.core.fluents`)."""
+"""Lowering of defined fluents. `head WHILE formula` becomes rules over tables of changes (`cep.core.fluents`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from cep.rules.terms import (
 
 
 class Formulas:
-    """The WHILE rules of a program. `atom`: a function that lowers an event pattern and reports its mistakes."""
+    """The WHILE rules of a program. `atom`: a function that lowers an event pattern and reports the mistakes in it."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class Formulas:
     def _recursive(self) -> set[str]:
         """Check the recursion among fluents. Return the fluents whose recursion was refused.
 
-        Record the cycle of each recursive fluent in `cycles`. Record in `now` which fluents it uses at the same time,
-        and in `lagging` the cycles with NOT or AGGREGATE.
+        Record in `cycles` the cycle of each recursive fluent. Record in `now` which fluents a recursive fluent uses at
+        the same time. Record in `lagging` the fluents of cycles that have NOT or AGGREGATE.
         """
         refused: set[str] = set()
 
@@ -108,7 +108,7 @@ class Formulas:
     def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
         """Record which fluents of a cycle through NOT or AGGREGATE depend on each other at the same time.
 
-        Refuse the cycle if NOT or AGGREGATE applies to one of its fluents at the same time.
+        Refuse the cycle if NOT or AGGREGATE applies to the value that such a fluent has at the same time.
         """
 
         def now(name: object) -> list[str]:
@@ -134,7 +134,7 @@ class Formulas:
                             )
 
     def looks_ahead(self, rule: ast.WhileRule, cycle: frozenset[str]) -> Iterator[tuple[str, Span]]:
-        """Yield the parts of a rule that look ahead on the cycle, with their spans. Refuse operators that cannot be
+        """Yield the words of a rule that look ahead on the cycle, with their spans. Refuse operators that cannot be
         recursive."""
 
         def through(formula: Formula) -> bool:
@@ -157,9 +157,12 @@ class Formulas:
         ahead: tuple[str, Span],
         asks_whole: Sequence[tuple[Formula, str, Span]],
     ) -> bool:
-        """Return True if all operators of a cycle look ahead, and none looks back.
+        """Return True if all operators of a cycle look ahead and none looks back. Otherwise report the cycle.
 
-        Report the cycle otherwise, and also if an operator such as NOT needs the complete result of the cycle.
+        Also report the cycle if an operator such as NOT needs the complete result of the cycle.
+
+        - `ahead`: a word that looks ahead, and its span.
+        - `asks_whole`: the operators that need a complete result: the operand, the word and the span of each.
         """
         word, span = ahead
         name = rules[0].name
@@ -186,8 +189,8 @@ class Formulas:
     # --- rules ---
 
     def rule(self, statement: ast.WhileRule, number: int | None = None) -> Rule | None:
-        """Lower a statement to a rule. `number`: its position among the rules of its fluent. Return None after a
-        mistake."""
+        """Lower a statement to a rule. Return None after a mistake. `number`: the statement's position among the rules
+        of its fluent."""
         if statement.name in self.recursive:
             return None
         before = len(self.fluents.errors)
@@ -234,8 +237,8 @@ class Formulas:
         return Rule(transitions(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
-        """Return the rules that compute, for each fluent, beginnings and ends from changes, and maximal intervals from
-        beginnings and ends."""
+        """Return the rules that compute the beginnings and ends of each fluent from changes, and its maximal intervals
+        from these."""
         rules = []
         for name in self.rules:
             span = self.fluents.declared[name].span
@@ -251,8 +254,11 @@ class Formulas:
         return [*rules, *(rule for name in self.whole_of for rule in self.long_of(name))]
 
     def long_of(self, name: str) -> list[Rule]:
-        """Return the rules of an auxiliary fluent, which is not output. The fluent `name` holds in the long intervals
-        of this auxiliary fluent (LASTING)."""
+        """Return the rules of an auxiliary fluent for LASTING. The fluent `name` holds in those intervals of the
+        auxiliary fluent that are long enough.
+
+        The auxiliary fluent is not part of the output.
+        """
         own, rule = _inner(name), self.rules[name][0]
         for of in (transitions, edges):
             schema = self.fluents.schemas[of(name)]
@@ -271,8 +277,8 @@ class Formulas:
     def occurrence(self, atom: Atom, written: ast.EventPattern) -> Pattern:
         """Return the pattern for a fluent in an event pattern.
 
-        A fluent defined by a minimum duration (LASTING) is read from an auxiliary fluent whose intervals are known in
-        time.
+        If LASTING defines the fluent, the pattern reads an auxiliary fluent, because the intervals of this one are
+        known in time.
         """
         name = written.name
         if name not in self.rules or name in self.recursive or self.lateness.in_time(name):
@@ -289,8 +295,8 @@ class Formulas:
     # --- names ---
 
     def resolved(self, formula: Formula) -> Formula | None:
-        """Return the formula with positional arguments and a fresh variable for each `_`. Return None after a
-        mistake."""
+        """Return the formula after its arguments become positional and each `_` becomes a fresh variable. Return None
+        after a mistake."""
         if isinstance(formula, FormulaAtom):
             return self.named(formula)
         parts = [self.resolved(part) for part in formula.inside()]
@@ -335,12 +341,12 @@ class Formulas:
         )
 
     def right(self, atom: Atom, fluent: bool) -> bool:
-        """Return True if an event pattern was lowered without a mistake, so that it has all its arguments."""
+        """Return True if a lowered event pattern has all arguments of its event. It lacks some after a mistake."""
         schema = self.fluents.schemas[atom.event]
         return len(atom.arguments) == len(schema.attributes)
 
     def unbound(self, variable: Variable, formula: Formula) -> None:
-        """Report a variable of the head that the formula does not bind."""
+        """Report a variable of the head to which the formula gives no value."""
         name = variable.name
         if name in formula_variables(formula):
             self.error(
@@ -360,18 +366,18 @@ class Formulas:
 
 
 def _names(formula: Formula, now: bool = False) -> frozenset[str]:
-    """Return the fluents and events that a formula uses. `now`: only names that it uses at the same time."""
+    """Return the fluents and events that a formula uses. `now`: True for only those that it uses at the same time."""
     parts = asked_now(formula) if now else formulas(formula)
     return frozenset(part.name for part in parts if isinstance(part, FormulaAtom))
 
 
 def _shifted(formula: Formula, cycle: frozenset[str]) -> Formula:
-    """Return an equivalent formula that uses the cycle only in operators that shift time (`Formula.shifted`)."""
+    """Return an equivalent formula in which only operators that shift time use the cycle (`Formula.shifted`)."""
     inside = tuple(_shifted(part, cycle) for part in formula.inside())
     rebuilt = formula.over(inside) if inside else formula
     return rebuilt.shifted(lambda part: bool(_names(part) & cycle))
 
 
 def _inner(name: str) -> str:
-    """Return the name of the auxiliary fluent for `Formulas.long_of`."""
+    """Return the name of the auxiliary fluent that `Formulas.long_of` defines."""
     return f"{LASTS}{name}"

@@ -11,11 +11,14 @@ from cep.language.syntax import ast
 from cep.rules.terms import Expression
 
 HeadMistake = tuple[str, Span, str]
-"""A mistake: message, span, and what to write instead."""
+"""A mistake in a head: the message, the span, and a hint that says what to write instead."""
 
 
 def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool) -> Iterator[HeadMistake]:
-    """Yield the mistakes in the attribute names of a head. `attributes`: the attributes of its event."""
+    """Yield the mistakes in the attribute names of a rule's head.
+
+    `attributes`: the attribute names of the event. `declared`: True if the program declares the event.
+    """
     names = rule.names or ()
     where = "it is declared" if declared else "elsewhere it is"
     written = ", ".join(f"{name}: ..." for name in attributes)
@@ -30,7 +33,7 @@ def head_mistakes(rule: ast.EventRule, attributes: Sequence[str], declared: bool
 
 
 def placed(rule: ast.EventRule, schema: Schema) -> tuple[Expression, ...]:
-    """Return the arguments of a head in the order of the event's attributes."""
+    """Return the arguments of a rule's head in the order of the event's attributes."""
     if rule.names is None:
         return rule.arguments
     by_name = dict(zip(rule.names, rule.arguments, strict=True))

@@ -1,5 +1,7 @@
-"""Lowering of `held(moving(V), T)` in a WHERE, which tests a fluent at the time T. It also bounds how far back T
-lies."""
+"""Lowering of `held(moving(V), T)` in a WHERE, which tests a fluent at the time T.
+
+This module also calculates how far T can lie before the end of a match.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,12 @@ from cep.rules.terms import (
 WORD = "held"
 FORM = "`held(moving(V), start())`, `held(location(P) = X, end() - 5 s)`"
 Asked = tuple[str, tuple[Expression, ...], bool]
-"""A fluent, its arguments followed by its value, and True if the test is negated."""
+"""The name of a fluent, its arguments, and True if the test is negated. The last argument is the fluent's value, if it
+has one."""
 
 
 class KnownFluents(Protocol):
-    """The interface of `Fluents` that this module needs."""
+    """The part of `Fluents` that this module needs."""
 
     @property
     def declared(self) -> Collection[str]: ...
@@ -54,12 +57,12 @@ class AskedAt:
 
     @property
     def fresh(self) -> set[str]:
-        """The variables that the condition binds unless another part of the rule binds them."""
+        """The variables to which the condition gives a value, unless another part of the rule does."""
         return set() if self.fluent[2] else {n for argument in self.fluent[1] for n in expression_variables(argument)}
 
 
 class HeldConditions:
-    """The `held(..)` conditions of a program. `own`: the program has a predicate named `held`, which takes
+    """The `held(..)` conditions of a program. `own`: True if the program has its own predicate `held`, which takes
     precedence."""
 
     def __init__(self, fluents: KnownFluents, own: bool) -> None:
@@ -67,7 +70,7 @@ class HeldConditions:
         self.times = 0
 
     def is_one(self, condition: Condition) -> bool:
-        """Return True if a condition is `held(...)`."""
+        """Return True if a condition tests a fluent by `held(...)`."""
         if not isinstance(condition, Predicate) or condition.name != WORD or condition.graph is not None:
             return False
         if self.own or WORD in self.fluents.declared or not self.fluents.declared:
@@ -75,8 +78,8 @@ class HeldConditions:
         return True
 
     def of(self, condition: Condition) -> AskedAt | None:
-        """Return the parts of a `held(...)` condition. Return None for another condition, or after reporting a
-        mistake."""
+        """Return the parts of a `held(...)` condition. Return None if the condition is not one, or has a mistake, which
+        is reported."""
         if not self.is_one(condition):
             return None
         assert isinstance(condition, Predicate), "it was asked"
@@ -109,10 +112,10 @@ class HeldConditions:
     def before(
         self, pattern: Pattern, asked: Sequence[AskedAt], rest: tuple[Condition, ...], within: int | None, span: Span
     ) -> tuple[Pattern, tuple[Condition, ...]]:
-        """Add the positive `held` conditions to a pattern.
+        """Add the positive `held` conditions to a pattern. Return the pattern and the conditions that remain.
 
-        `rest`: the other conditions. Conditions that bind a time for `held` are added first. Return the pattern and the
-        remaining conditions.
+        `asked`: the positive `held` conditions. `rest`: the other conditions. Those that give a value to a time in
+        `held` are added first.
         """
         every, waiting = rest, list(asked)
         while waiting:
@@ -150,7 +153,7 @@ class HeldConditions:
     # --- how far back ---
 
     def back(self, pattern: Pattern, time: Expression, beside: tuple[Condition, ...]) -> int | None:
-        """Return how far `time` can lie before the end of a match, in microseconds, or None if that is unlimited."""
+        """Return how far `time` can lie before the end of a match, in microseconds. None means unlimited."""
         bound = _bound(time, lambda name, seen: _of_conditions(name, beside, seen) or _of_pattern(name, pattern, seen))
         if bound is None:
             return None
@@ -163,7 +166,7 @@ class HeldConditions:
         return max(lag, 0)
 
     def longest(self, pattern: Pattern) -> int | None:
-        """Return the longest duration of a pattern's matches in microseconds, or None if that is unlimited."""
+        """Return the longest duration that a match of a pattern can have, in microseconds. None means unlimited."""
         bounds = [] if pattern.within is None else [pattern.within]
         while isinstance(pattern, SelectPattern | HoldingPattern):
             pattern = pattern.pattern
@@ -176,7 +179,8 @@ class HeldConditions:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The bound of a time: at most `lag` microseconds before the end, or the start, of a match."""
+    """The bound of a time: it lies at most `lag` microseconds before the end of a match, or before its start
+    (`of_start`)."""
 
     of_start: bool
     lag: int
@@ -186,7 +190,7 @@ Search = Callable[[str, frozenset[str]], _Bound | None]
 
 
 def _fluent(expression: Expression) -> str | None:
-    """Return the fluent's name in `f(X)`, `f(X) = v` or `f`, or None for another expression."""
+    """Return the name of the fluent in `f(X)`, `f(X) = v` or `f`. Return None for another expression."""
     match expression:
         case Call("=" | "!=", (inner, _)):
             return _fluent(inner)
@@ -198,7 +202,7 @@ def _fluent(expression: Expression) -> str | None:
 
 
 def _later(conditions: tuple[Condition, ...], fresh: set[str]) -> tuple[Condition, ...]:
-    """Return the conditions that need a variable bound by `held`, directly or through another condition."""
+    """Return the conditions that need a variable of `fresh`, directly or through another condition."""
     later: tuple[Condition, ...] = ()
     while True:
         more = tuple(condition for condition in conditions if fresh.intersection(condition_variables(condition)))
@@ -232,7 +236,7 @@ def _bound(time: Expression, search: Search, seen: frozenset[str] = frozenset())
 
 
 def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[str]) -> _Bound | None:
-    """Return the bound that these conditions set for a variable, or None."""
+    """Return the bound that `conditions` set for the time in the variable `name`, or None."""
     for condition in conditions:
         if not isinstance(condition, Comparison):
             continue
@@ -248,7 +252,7 @@ def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[s
 
 
 def _of_pattern(name: str, pattern: Pattern, seen: frozenset[str]) -> _Bound | None:
-    """Return the bound that conditions inside a pattern set for a variable, or None."""
+    """Return the bound that the conditions inside a pattern set for the time in the variable `name`, or None."""
     if isinstance(pattern, SelectPattern):
         return _of_conditions(name, pattern.conditions, seen) or _of_pattern(name, pattern.pattern, seen)
     if isinstance(pattern, HoldingPattern):

@@ -1,4 +1,4 @@
-"""The part of a program that can be checked although other statements have mistakes."""
+"""The part of a program that can still be checked when some statements have mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from cep.language.syntax import ast
 
 
 def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
-    """Return the tree without statements that contain one of `names`, and without statements that depend on these."""
+    """Return a program without the statements that contain one of `names`, and without the statements that depend on
+    these."""
     users: dict[str, list[int]] = {}
     for index, statement in enumerate(tree.statements):
         for word in set(_words(statement)):
@@ -25,7 +26,7 @@ def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
 
 
 def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
-    """Return the names that the statements with errors declare or derive."""
+    """Return the names that statements declare or derive, if the statement has an error."""
     spans = [error.span for error in errors if error.span is not None]
     names = set[str]()
     for statement in tree.statements:

@@ -1,4 +1,5 @@
-"""Queries to background knowledge in conditions. Each becomes a predicate for the table that answers it."""
+"""Queries to the background knowledge in conditions. Each query becomes a predicate for the table that contains its
+answers."""
 
 from __future__ import annotations
 
@@ -30,10 +31,11 @@ from cep.rules.terms import (
 
 
 class KnowledgePatterns:
-    """The queries of a program.
+    """The queries of a program to the background knowledge.
 
-    `asked`: the query of each predicate that this class creates. `rules`: the program's static rules; `own`: the
-    predicates that the program defines or declares.
+    - `asked`: maps each predicate that this class creates to its query.
+    - `rules`: the static rules of the program.
+    - `own`: the names of predicates that the program defines or declares.
     """
 
     def __init__(self, rules: Sequence[StaticRule], own: Collection[str]) -> None:
@@ -44,13 +46,16 @@ class KnowledgePatterns:
 
     @classmethod
     def of(cls, program: SyntaxTree, tables: Collection[str]) -> KnowledgePatterns:
-        """Collect the static rules and predicates of a program. `tables`: predicates whose rows come from outside."""
+        """Collect the static rules and predicates of a program.
+
+        `tables`: the names of predicates whose rows come from outside the program.
+        """
         rules = [statement for statement in program.statements if isinstance(statement, StaticRule)]
         declared = [statement.name for statement in program.statements if isinstance(statement, FactDeclaration)]
         return cls(rules, [*tables, *declared, *(rule.name for rule in rules)])
 
     def asked_by(self, conditions: Sequence[Condition]) -> bool:
-        """Return True if conditions query the knowledge, themselves or through static rules."""
+        """Return True if conditions query the background knowledge, directly or through static rules."""
         if self._following is None:
             self._following = following = set[str]()
             known = -1
@@ -84,8 +89,10 @@ class KnowledgePatterns:
         return replace(rule, conditions=tuple(self.condition(condition, counts) for condition in rule.conditions))
 
     def condition(self, condition: Condition, uses: Mapping[str, int]) -> Condition:
-        """Replace a query by the predicate of the table that answers it. `uses`: how often the rule uses each
-        variable."""
+        """Replace a query by a predicate for the table that contains its answers. Return other conditions unchanged.
+
+        `uses`: how often the rule uses each variable.
+        """
         if isinstance(condition, Disjunction):
             inside = tuple(
                 tuple(self.condition(inner, uses) for inner in each_of) for each_of in condition.alternatives
@@ -132,7 +139,10 @@ def _areas(expression: Expression) -> bool:
 
 
 def _alike(known: Graph | Triples, graph: Graph) -> bool:
-    """Return True if two graph patterns with the same text mean the same: the prefixes that occur in it agree."""
+    """Return True if two graph patterns that have the same text also have the same meaning.
+
+    The prefixes that occur in the text must stand for the same IRIs.
+    """
     assert isinstance(known, Graph), "the name of triples is in no braces"
     known_prefixes, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
     return known_prefixes == other

@@ -1,6 +1,6 @@
 """The delay of fluents that look ahead or otherwise depend on later input.
 
-This module also decides which fluents event rules may use.
+The module also decides which fluents event rules may use.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ class Lateness:
         error: Callable[..., None],
         answered: Container[str] = (),
     ) -> None:
-        """Create the table, without any delays yet. `answered`: fluents that LARS derives. Event rules read them at the
-        end of LARS's tick."""
+        """Create the object. Delays are calculated when they are first needed.
+
+        `answered`: the fluents that LARS derives. Event rules read these fluents at the end of a tick.
+        """
         self.rules, self.declared, self.error, self.answered = rules, declared, error, answered
         self.recursive: set[str] = set()
         self.found: dict[str, int] = {}
@@ -43,9 +45,9 @@ class Lateness:
         return self.found[name]
 
     def of_cycle(self, names: Iterable[str], ahead: bool) -> None:
-        """Set the delay of fluents that depend on each other: the longest delay of the fluents they use.
+        """Set the delay of fluents that depend on each other to the longest delay of the fluents that they use.
 
-        `ahead`: they depend on later events, so they are known only at the end of the input.
+        `ahead`: True if the fluents depend on later events, so that they are known only at the end of the input.
         """
         self.found |= dict.fromkeys(names, FOREVER if ahead else 0)
         late = [self.late_of(whole(rule)) for name in names for rule in self.rules[name]]
@@ -56,7 +58,7 @@ class Lateness:
         return formula.late(self)
 
     def refuse(self, name: str, span: Span) -> None:
-        """Report an event rule that uses a fluent whose value is not known in time."""
+        """Report the use of a fluent in an event rule if the fluent's value is not known in time."""
         if name in self.recursive or self.in_time(name):
             return
         hint = "what looks back is known in time"
@@ -66,7 +68,7 @@ class Lateness:
         self.error(f"`{name}` is known only {after}, and events do not wait for it", span, hint, "late")
 
     def in_time(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
-        """Return True if event rules may use a fluent: it has no delay, or only the delay of LARS's ticks."""
+        """Return True if event rules may use a fluent. It must have no delay, or only the delay of a tick of LARS."""
         if not self.late(name) or name in self.answered:
             return True
         if not self.answered or name in seen or self.late(name) >= FOREVER:
@@ -80,7 +82,7 @@ class Lateness:
         return all(self.in_time(inner_name, seen | {name}) for inner_name in inside)
 
     def everything(self, name: str) -> Iterator[Formula]:
-        """Yield all formulas in the rules of a fluent, and of the fluents they use, directly or indirectly."""
+        """Yield all formulas in the rules of a fluent, and in the rules of all fluents on which it depends."""
         stack, seen = [whole(rule) for rule in self.rules.get(name, ())], {name}
         while stack:
             formula = stack.pop()
@@ -91,11 +93,10 @@ class Lateness:
             stack += formula.inside()
 
     def whole(self, name: str) -> bool:
-        """Return True if a fluent's maximal intervals are known when they end.
+        """Return True if each maximal interval of a fluent is known when the interval ends.
 
-        This is true of a fluent without a delay. It is also true if the fluent has one rule, which selects the long
-        intervals (LASTING) of a formula without delay. The head must have all the formula's variables. The fluent's
-        occurrences are then these intervals.
+        This is true if the fluent has no delay. It is also true if the fluent has a single rule that selects the long
+        intervals (LASTING) of a formula without delay. The head of this rule must have all variables of the formula.
         """
         if name in self.recursive or not self.late(name):
             return not self.late(name)
@@ -109,7 +110,7 @@ class Lateness:
 
 
 def whole(rule: ast.WhileRule) -> Formula:
-    """Return the formula of a rule, including the operators of its head."""
+    """Return the formula of a rule, with the temporal operators of its head applied to it."""
     formula = rule.formula
     for box in reversed(rule.boxes):
         formula = headed(box.operator, box.within, formula, rule.span)

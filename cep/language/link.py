@@ -1,7 +1,9 @@
-"""Linking of programs in several files and dialects to one tree: each file may use what another derives.
+"""Linking of a program's files to one tree. The files can have several dialects, and each one may use what another
+derives.
 
-Files of one dialect form one program. The other files see LARS's derived atoms as fluents, which are known at the end
-of their tick. LARS sees events of other files as input atoms, each at the tick in which the event ends.
+The files of one dialect form one program. The other files see the atoms that LARS derives as fluents, which are known
+at the end of their tick. LARS sees the events of other files as input atoms. Such an atom belongs to the tick in which
+the event ends.
 """
 
 from __future__ import annotations
@@ -28,15 +30,17 @@ from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Comparison, Constant, Predicate, StaticRule
 
 Types = Mapping[str, Sequence[str]]
-"""Attribute types, by event."""
+"""Maps each event to the types of its attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """The statements of several files. `others`: the statements of all dialects except LARS; `lars`: the LARS program,
-    or None.
+    """The statements of several files.
 
-    `untyped`: events that LARS reads, other rules derive, and no file declares.
+    - `others`: the statements of all dialects except LARS.
+    - `lars`: the LARS program, or None.
+    - `untyped`: the events that LARS reads and other rules derive, but no file declares.
+    - `needs`: maps each derived event or fluent to the names that its rules use.
     """
 
     source: Source
@@ -74,7 +78,10 @@ class Together:
         return link
 
     def tree(self, types: Types) -> ast.SyntaxTree:
-        """Return the whole program. `types`: the attribute types of the untyped events. Raises CepError."""
+        """Return the whole program. Raises CepError with the mistakes of its LARS part.
+
+        `types`: the attribute types of the untyped events.
+        """
         if self.lars is None:
             return self.others
         lars_part = lowered(self.asking(types), self.source, options=self.options)
@@ -93,7 +100,8 @@ class Together:
         )
 
     def _never(self, types: Types, declared: Collection[str]) -> Iterator[ast.Statement]:
-        """Yield declarations of fluents that other files read but no rule of LARS can derive. They never hold."""
+        """Yield declarations of fluents that other files read, but that no rule of LARS can derive. These fluents never
+        hold."""
         assert self.lars is not None, "it derives something"
         program = self.asking(types)
         columns = column_types(program, given_types(program), "any")
@@ -111,8 +119,10 @@ class Together:
             yield ast.FluentRule("initially", name, some, None, None, (never,))
 
     def typed(self, plan: Callable[[ast.SyntaxTree], Types]) -> ast.SyntaxTree:
-        """Return the whole program. `plan`: a function that infers the types of the untyped events from part of the
-        program."""
+        """Return the whole program after the types of the untyped events are inferred.
+
+        `plan`: a function that infers attribute types from a part of the program.
+        """
         known: dict[str, Sequence[str]] = {}
         waiting = list(self.untyped)
         while waiting:
@@ -124,7 +134,8 @@ class Together:
         return self.tree(known)
 
     def _part(self, names: Iterable[str], types: Types) -> ast.SyntaxTree:
-        """Return the statements on which some events depend. Fluents that LARS derives are input of this part."""
+        """Return the statements on which the events `names` depend. In the result, fluents that LARS derives are
+        input."""
         assert self.lars is not None, "it asks events"
         wanted = set(names).union(*(_before(name, self.needs) for name in names))
         program = self.asking(types)
@@ -147,7 +158,7 @@ class Together:
         return replace(self.others, statements=(*kept, *more, *answered), answered=self.lars.derived)
 
     def asking(self, types: Types) -> LarsProgram:
-        """Return the LARS program with declarations of the events and facts that it reads from other files."""
+        """Return the LARS program, with declarations of the events and facts that it reads from other files."""
         assert self.lars is not None, "it asks events"
         own = {declaration.name for declaration in self.lars.declarations if isinstance(declaration, DECLARATIONS)}
         asked = _asked(self.lars) - own
@@ -178,7 +189,8 @@ class Together:
         )
 
     def _facts(self, name: str, rules: Sequence[StaticRule]) -> FactDeclaration:
-        """Return a declaration of facts whose types follow from their values. Raises CepError."""
+        """Return a declaration of facts. The types follow from the values of the facts. Raises CepError if values of
+        one argument differ in type."""
         first = rules[0]
         types: list[str] = []
         for index in range(len(first.arguments)):
@@ -198,7 +210,7 @@ class Together:
 
 
 def _asked(lars: LarsProgram) -> frozenset[str]:
-    """Return the predicates that a program uses."""
+    """Return the names of all predicates that a LARS program uses."""
     heads = (rule.head.predicate for rule in lars.rules if rule.head is not None)
     return frozenset((*heads, *(literal.atom.predicate for literal in _literals(lars))))
 
@@ -211,7 +223,7 @@ def _literals(lars: LarsProgram) -> Iterator[LarsLiteral]:
 
 
 def _needs(others: ast.SyntaxTree, lars: LarsProgram | None) -> dict[str, frozenset[str]]:
-    """Return the names that the rules of each derived event or fluent use."""
+    """Return, for each derived event and fluent, the names that its rules use."""
     needs: dict[str, set[str]] = {}
     for statement in others.statements:
         if isinstance(statement, RULES):
@@ -224,7 +236,7 @@ def _needs(others: ast.SyntaxTree, lars: LarsProgram | None) -> dict[str, frozen
 
 
 def _names(value: object) -> Iterator[str]:
-    """Yield the events, fluents and predicates that a rule uses."""
+    """Yield the names of the events, fluents and predicates that a rule uses."""
     match value:
         case ast.EventPattern() | FormulaAtom() | Predicate():
             yield value.name
@@ -239,7 +251,7 @@ def _names(value: object) -> Iterator[str]:
 
 
 def _before(name: str, needs: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return everything on which `name` depends, directly or indirectly."""
+    """Return the names on which `name` depends, directly or indirectly."""
     reached: set[str] = set()
     waiting = [name]
     while waiting:
@@ -252,7 +264,7 @@ def _before(name: str, needs: Mapping[str, frozenset[str]]) -> frozenset[str]:
 def _refuse_circles(
     source: Source, lars: LarsProgram, derived: frozenset[str], needs: Mapping[str, frozenset[str]]
 ) -> None:
-    """Refuse cycles between LARS and other rules."""
+    """Refuse cycles that contain both rules of LARS and rules of other dialects."""
     errors = Mistakes()
     for component in components(sorted(needs), lambda name: sorted(needs.get(str(name), ()))):
         names = set(map(str, component))
@@ -296,7 +308,7 @@ def _refuse_unknown(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -
 
 
 def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> None:
-    """Refuse names that LARS and other files both derive or declare, and fluents of other files in LARS."""
+    """Refuse names that both LARS and other files derive or declare, and fluents of other files in LARS."""
     errors = Mistakes()
     derived = lars.derived
     fluents: set[str] = set()

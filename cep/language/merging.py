@@ -1,4 +1,4 @@
-"""Merging of the statements of several files. Each name is declared once."""
+"""Merging of the statements of several files, so that each name is declared once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Declaration = ast.EventDeclaration | ast.FluentDeclaration | FactDeclaration
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
-    """The statements of one file in our own language, or of all files of a dialect.
+    """The statements of one file in our own language, or of all files of another dialect.
 
-    `weak`: its declarations are inferred from its rules, so declarations of other files take precedence.
+    `weak`: True if the declarations are inferred from rules, so that declarations of other files take precedence.
     """
 
     tree: ast.SyntaxTree
@@ -27,7 +27,7 @@ class FileTree:
 
 
 class MergedFiles:
-    """The statements of several trees, where each name is declared once."""
+    """The statements of several trees, merged so that each name is declared once."""
 
     def __init__(self, source: Source, trees: Sequence[FileTree], lars: LarsProgram | None) -> None:
         self.source, self.trees = source, trees
@@ -66,8 +66,11 @@ class MergedFiles:
         return ast.SyntaxTree(tuple(statements), self.source, impossible, helpers)
 
     def declare(self, number: int, declaration: Declaration) -> None:
-        """Choose between a declaration and an earlier one of the same name. Report a contradiction. `number`: the
-        tree's index."""
+        """Choose between a declaration and an earlier declaration of the same name. Report it if the two contradict
+        each other.
+
+        `number`: the index of the declaration's tree.
+        """
         name, weak = declaration.name, self.trees[number].weak
         elsewhere = name in self.derived or any(
             name in rules for other, rules in enumerate(self.rules_of) if other != number
@@ -94,7 +97,10 @@ class MergedFiles:
 
 
 def one_program(source: Source, parts: Sequence[LarsProgram], tick: int) -> LarsProgram:
-    """Merge LARS files. A declaration that several of them repeat is kept once. Raises CepError."""
+    """Merge LARS files. If several files have the same declaration, it is kept once.
+
+    Raises CepError if files declare a name differently.
+    """
     known: dict[str, tuple[int, Declaration]] = {}
     declarations: list[ast.Statement] = []
     errors = Mistakes()
@@ -119,7 +125,7 @@ def _otherwise(source: Source, declaration: Declaration, other: Declaration) -> 
 
 
 def instants(statement: Declaration) -> Declaration:
-    """Make an event instantaneous, as in LARS, unless its declaration names its time columns."""
+    """Make an event instantaneous, as in LARS, unless its declaration names a time column."""
     if not isinstance(statement, ast.EventDeclaration):
         return statement
     plain = (statement.time, statement.start) == (None, None)

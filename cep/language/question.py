@@ -1,6 +1,6 @@
-"""Reader of events in questions, such as `warning(EWR)`, `warning(station: EWR)` or `warning`.
+"""Reader of events in questions of users, such as `warning(EWR)`, `warning(station: EWR)` or `warning`.
 
-For LARS it also reads an atom at a tick, `used(EWR) at 3`.
+For LARS, a question can also name an atom at a tick, `used(EWR) at 3`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ from cep.rules.terms import Expression
 
 @dataclass(frozen=True, slots=True)
 class AskedEvent:
-    """An event in a question: its name, its arguments and optional argument names, and the value of a fluent.
+    """An event, fluent or atom in a question.
 
-    `at_tick`: the question is about an atom at a tick. `tick`: the tick, or None for any tick.
+    - `arguments`: the arguments, each a constant or a variable.
+    - `names`: the attribute names of the arguments, or None if they are positional.
+    - `value`: the value of a fluent.
+    - `at_tick`: True if the question is about an atom at a tick.
+    - `tick`: the tick, or None for any tick.
     """
 
     name: str
@@ -33,16 +37,20 @@ class AskedEvent:
 
 
 _AT_TICK = re.compile(r"(?P<name>[^\s(]+)\s*(?P<arguments>\(.*\))?\s+at\b\s*(?P<rest>.*)", re.DOTALL)
-"""The forms `used(EWR) at 3`, `used at`, and `used at(EWR, 3)`. Programs write the last form in their output."""
+"""Matches an atom at a tick: `used(EWR) at 3`, `used at`, or `used at(EWR, 3)`, the form in which programs write their
+output."""
 _PARTS = re.compile(r"(?P<name>[^(]+)\((?P<arguments>.*)\)(?P<value>\s*=\s*)?(?(value)(?P<of>.+))", re.DOTALL)
-"""The parts of `location(P) = X`."""
+"""Matches the name, the arguments and the value of `location(P) = X`."""
 _ARGUMENT = re.compile(r'(?:"(?:[^"\\]|\\.)*(?:"|\\?$)|[^",])+')
-"""One argument. A quote that is not closed extends to the end."""
+"""Matches one argument. A string whose quote is not closed extends to the end of the text."""
 _NAMED = re.compile(r"\s*(?P<name>[^\W\d]\w*\s*:\s)?\s*(?P<value>.*?)\s*", re.DOTALL)
 
 
 def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
-    """Read an event. `prefixes`: the program's prefixes with their IRIs. Raises CepError."""
+    """Read the event of a question. Raises CepError if the text has another form.
+
+    `prefixes`: the prefixes of the program, each with its IRI.
+    """
     prefixes = list(prefixes)
     tick_match = _AT_TICK.fullmatch(text.strip().removesuffix("."))
     try:

@@ -1,8 +1,9 @@
-"""Events for `happensAt(end(F=V), T)` where F=V depends on the rule's own head.
+"""Events that replace `happensAt(end(F=V), T)` in clauses on which the fluent F itself depends.
 
-F=V ends at T if it holds until T, and at T something terminates it or initiates another value. The end of the fluent
-itself may not be used on a cycle. The event may, because its conditions look strictly back. A deadline cannot be
-expressed as such an event, so fluents with a deadline are left unchanged.
+F=V ends at T if it holds until T, and at T something terminates it or initiates another value. A rule cannot use the
+end of a fluent that depends on the rule's own head. It can use an event that happens when the fluent ends, because the
+event's conditions look strictly back. A deadline cannot be expressed as such an event, so fluents that have a deadline
+are left unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from cep.rules.terms import Call, Comparison, Condition, Expression, Variable, f
 
 
 class CircularEnds:
-    """Events that replace the ends of fluents on a cycle. `used`: the fluents whose ends are replaced."""
+    """The events that replace the ends of fluents on a cycle. `used`: the names of the fluents whose ends are
+    replaced."""
 
     def __init__(self, description: EventDescription, known: Signatures) -> None:
         self.source, self.known = description.source, known
@@ -32,7 +34,7 @@ class CircularEnds:
                 own.update(name for condition in clause.body for name in self._asked(condition))
 
     def _asked(self, term: Term) -> list[str]:
-        """Return the events and fluents that a condition uses."""
+        """Return the names of the events and fluents that a condition uses."""
         if not isinstance(term, Compound):
             return []
         if term.name == "\\+":
@@ -48,8 +50,10 @@ class CircularEnds:
         return [flat(self.source, asked)[0]]
 
     def event(self, name: str, head: str) -> str | None:
-        """Return the event that replaces the end of a fluent in a clause with this head. None: the end of the fluent
-        itself is used."""
+        """Return the event that replaces the end of the fluent `name` in a clause whose head is `head`.
+
+        Return None if the clause can use the end of the fluent itself.
+        """
         if name in self.deadlines or name not in self.known.simple or not self._reaches(name, head):
             return None
         self.used[name] = None
@@ -62,7 +66,7 @@ class CircularEnds:
         return ended_name
 
     def _reaches(self, name: str, head: str) -> bool:
-        """Return True if a fluent depends on `head`."""
+        """Return True if the fluent `name` depends on `head`, directly or indirectly."""
         seen, waiting = {name}, [name]
         while waiting:
             for other in self._needs.get(waiting.pop(), ()):
@@ -72,7 +76,10 @@ class CircularEnds:
         return head in seen
 
     def helpers(self, rules: Sequence[ast.Statement]) -> list[ast.EventRule]:
-        """Return the rules for the replacement events, given all rules that initiate or terminate the fluents."""
+        """Return the rules that derive the replacement events.
+
+        `rules`: all rules of the program. The rules that initiate or terminate the fluents are translated.
+        """
         helpers = []
         for rule in rules:
             if not isinstance(rule, ast.FluentRule) or rule.name not in self.used or rule.body is None:

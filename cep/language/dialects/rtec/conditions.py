@@ -26,7 +26,7 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A pattern with conditions. `variables`: the variables that the body binds."""
+    """A pattern and its conditions. `variables`: the variables to which the body gives a value."""
 
     events: ast.PatternTree
     conditions: tuple[Condition, ...]
@@ -42,15 +42,17 @@ class Body:
 
 
 def lone(terms: Sequence[Term], used: Sequence[str]) -> tuple[Term, ...]:
-    """Replace the variables that occur only once in the clause by `_`. `used`: all occurrences of variables in the
-    clause."""
+    """Replace each variable that occurs only once in the clause by `_`.
+
+    `used`: the names of the clause's variables, one for each occurrence.
+    """
     return tuple(
         Var("_", term.span) if isinstance(term, Var) and used.count(term.name) <= 1 else term for term in terms
     )
 
 
 class ConditionConverter:
-    """Converter of clause bodies to our own conditions."""
+    """Converter of clause bodies to patterns and conditions of our own language."""
 
     def __init__(self, known: Signatures, types: Types, ends: CircularEnds) -> None:
         self.known, self.types, self.ends, self.source = known, types, ends, known.source
@@ -60,7 +62,7 @@ class ConditionConverter:
     # --- conditions at one time ---
 
     def body(self, clause: Clause) -> Body:
-        """Convert the body of a rule about one time T. Raises CepError."""
+        """Convert the body of a rule about one time T. Raises CepError for a condition that is not supported."""
         used = _used(clause)
         pattern: ast.PatternTree | None = None
         conditions: list[Condition] = []
@@ -159,7 +161,7 @@ class ConditionConverter:
     # --- knowledge ---
 
     def atemporal(self, clause: Clause) -> tuple[Condition, ...]:
-        """Convert the body of a clause without a time."""
+        """Convert the body of a clause that has no time."""
         used = _used(clause)
         return tuple(condition for term in clause.body for condition in self.timeless(term, used))
 
@@ -176,7 +178,7 @@ class ConditionConverter:
         return StaticRule(name, self.types.arguments(name, arguments), conditions, rule.span)
 
     def timeless(self, term: Term, used: Sequence[str]) -> list[Condition]:
-        """Convert a condition without a time. Raises CepError."""
+        """Convert a condition that has no time. Raises CepError if it is not supported."""
         assert isinstance(term, Compound), "what is none was refused"
         negated = term.name == "\\+"
         inner = term.arguments[0] if negated else term
@@ -225,13 +227,13 @@ class ConditionConverter:
         return Comparison(operator, left, right, term.span)
 
     def type_of(self, terms: Sequence[Term]) -> str:
-        """Return the type of the constants in a comparison."""
+        """Return the type of a comparison's values: string if one is a text, or else any."""
         kinds = {"text" for term in terms if isinstance(term, Compound) and not term.arguments}
         return "string" if kinds else "any"
 
 
 def _used(clause: Clause) -> list[str]:
-    """Return the variables of a clause, with repetitions."""
+    """Return the variables of a clause, one name for each occurrence."""
     names = [name for term in clause.body for name in term_variables(term)]
     if clause.fluent is not None:
         names += [*term_variables(clause.fluent.term), *term_variables(clause.fluent.value)]

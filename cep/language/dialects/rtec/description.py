@@ -18,7 +18,7 @@ DECLARATIONS = {
     "index": 2, "cachingOrder": 1, "cachingOrder2": 2, "dynamicDomain": 1, "needsGrounding": 3, "cyclic": 1,
     "collectGrounds": 2, "collectIntervals2": 2, "buildFromPoints2": 2, "dgrounded": 2, "temporalDistance": 1,
 }  # fmt: skip
-"""Declarations that only tell RTEC how to run a description, with their number of arguments."""
+"""Declarations that only control how RTEC runs, mapped to their numbers of arguments."""
 RULE = "e.g. `initiatedAt(rich(X)=true, T) :- happensAt(win_lottery(X), T).`"
 LOADING = "consult", "include", "ensure_loaded", "load_files", "use_module"
 HEADS = (
@@ -49,8 +49,9 @@ class FluentValuePair:
 class Clause:
     """A clause about a fluent or an event.
 
-    `verb`: initiate, terminate, initially, happens, holds or ground. `time`: the head's T or I. `number`: identifies
-    the clause in its description.
+    - `verb`: initiate, terminate, initially, happens, holds or ground.
+    - `time`: the time argument of the head, T or I.
+    - `number`: the clause's number in its description.
     """
 
     verb: str
@@ -76,7 +77,7 @@ class FutureInitiation:
 
 @dataclass(frozen=True, slots=True)
 class AtemporalRule:
-    """A rule without a time, `vessel(V) :- fishing(V).`, or a fact."""
+    """A rule that has no time, `vessel(V) :- fishing(V).`, or a fact."""
 
     head: Compound
     body: tuple[Term, ...]
@@ -86,9 +87,9 @@ class AtemporalRule:
 
 @dataclass(slots=True)
 class EventDescription:
-    """All clauses of a text, with the mistakes.
+    """All clauses of a description, and the mistakes in it.
 
-    `renewed`: the fluents of `p(F=V)` clauses, whose deadline restarts when they are initiated again. `inputs`: the
+    `renewed`: the fluents of `p(F=V)` clauses. Their deadlines restart when they are initiated again. `inputs`: the
     fluents that are declared as input.
     """
 
@@ -105,7 +106,7 @@ class EventDescription:
 
 
 def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = None) -> EventDescription:
-    """Read and sort the clauses of a text. Mistakes are in the result's `errors`."""
+    """Read the clauses of a description and sort them by purpose. Mistakes are added to the result's `errors`."""
     description = EventDescription(source)
     number = 0
     for clause in clauses(source, tick, parameters):
@@ -137,7 +138,7 @@ def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = No
 
 
 def _loads(directive: Term) -> bool:
-    """Return True if a directive loads clauses from another file. Prolog libraries do not count."""
+    """Return True if a directive loads clauses from another file. A Prolog library is not such a file."""
     if isinstance(directive, Many):
         return bool(directive.items)
     if not isinstance(directive, Compound) or not directive.arguments:
@@ -205,7 +206,7 @@ def _sort(description: EventDescription, head: Compound, body: tuple[Term, ...],
 
 
 def fluent(source: Source, term: Term) -> FluentValuePair:
-    """Return the term `F=V` as a fluent with its value. Raises CepError."""
+    """Split the term `F=V` into a fluent and its value. Raises CepError if the term has another form."""
     if not (isinstance(term, Compound) and term.name == "=" and len(term.arguments) == 2):
         hint = "a fluent is written with its value: `moving(V)=true`, `location(P)=home`"
         raise refused(source, "expected a fluent and its value", term.span, hint)
@@ -216,13 +217,15 @@ def fluent(source: Source, term: Term) -> FluentValuePair:
 
 
 def refused(source: Source, message: str, span: Span, hint: str | None = None, code: str = "dialect") -> CepError:
-    """Return the error for a mistake, or for a feature that is not supported."""
+    """Create the error for a mistake or for an unsupported feature."""
     return CepError(message, source, span, hint, code)
 
 
 def flat(source: Source, term: Compound) -> tuple[str, tuple[Term, ...]]:
-    """Return the name and arguments of a fluent or event. Nested terms join the name: `obl(pay(X))` becomes
-    `obl_pay(X)`."""
+    """Return the name and arguments of a fluent or event without nested terms.
+
+    The names of nested terms become part of the name: `obl(pay(X))` becomes `obl_pay(X)`.
+    """
     name = term.name
     terms: list[Term] = []
     for argument in term.arguments:
@@ -236,7 +239,7 @@ def flat(source: Source, term: Compound) -> tuple[str, tuple[Term, ...]]:
 
 
 def timed(source: Source, term: Compound, time: Term | None) -> None:
-    """Refuse a condition whose time differs from the head's. Raises CepError."""
+    """Refuse a condition whose time is not the head's. Raises CepError if the two differ."""
     asked_time = term.arguments[1]
     if not isinstance(asked_time, Var) or not isinstance(time, Var) or asked_time.name != time.name:
         raise refused(source, f"`{term.name}` is about another time than the head", asked_time.span,
@@ -244,7 +247,7 @@ def timed(source: Source, term: Compound, time: Term | None) -> None:
 
 
 def names_of(arguments: Sequence[Term]) -> list[str | None]:
-    """Return attribute names after the variables among the arguments; None for an argument that is not a named
+    """Return attribute names: each variable's name in lower case, or None for an argument that is not a named
     variable."""
     return [
         argument.name.lower() if isinstance(argument, Var) and argument.name[0] != "_" else None

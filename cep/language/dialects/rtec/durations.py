@@ -11,14 +11,18 @@ from cep.operators.temporal import LastingFormula
 from cep.plan.formula import Formula
 
 FINDALL = "findall((S,E), (member((S,E), I1), D is E-S, D > 10), I)"
-"""The only supported form of `findall`."""
+"""The only form of `findall` that is supported."""
 _OPPOSITE = {">": "<", ">=": "=<", "<": ">", "=<": ">="}
 
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """A selection from a list of `intervals`: those whose duration is `>`, `>=`, `<` or `=<` (the `operator`) `length`
-    ticks."""
+    """A selection of intervals by their duration.
+
+    - `intervals`: the variable of the list of intervals.
+    - `operator`: `>`, `>=`, `<` or `=<`, which compares the duration of an interval with `length`.
+    - `length`: a number of ticks.
+    """
 
     intervals: Term
     operator: str
@@ -26,7 +30,7 @@ class Durations:
 
 
 def durations(term: Compound) -> Durations | None:
-    """Return the selection by duration that a term expresses, or None if it expresses something else."""
+    """Return the selection of intervals that a term expresses, or None if it expresses something else."""
     arguments = term.arguments
     if len(arguments) != 3:
         return None
@@ -63,8 +67,10 @@ def _found(pair: Term, goals: list[Term]) -> Durations | None:
 
 
 def lasting(formula: Formula, operator: str, length: int, span: Span) -> Formula:
-    """Return a formula that holds in those intervals of `formula` whose duration is `>`, `>=`, `<` or `=<` `length`
-    microseconds."""
+    """Return a formula that holds during some of the intervals in which `formula` holds.
+
+    These are the intervals whose duration is `>`, `>=`, `<` or `=<` (`operator`) `length` microseconds.
+    """
     if operator in (">", ">="):
         return LastingFormula(formula, length, operator == ">", span)
     return And((formula, LastingFormula(formula, length, operator == "=<", span)), (False, True), span)

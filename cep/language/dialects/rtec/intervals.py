@@ -1,4 +1,4 @@
-"""Translation of `holdsFor` to one formula: it nests the list operations such as `union_all`."""
+"""Translation of each `holdsFor` clause to one formula. List operations such as `union_all` become nested formulas."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HoldsForConverter:
         self.asks_ever = False
 
     def rule(self, clause: Clause) -> ast.WhileRule:
-        """Return the rule `head WHILE formula.` Raises CepError."""
+        """Return the rule `head WHILE formula`. Raises CepError if the clause cannot be translated."""
         assert clause.fluent is not None, "its head is a fluent"
         name, arguments = flat(self.source, clause.fluent.term)
         head = (*arguments, clause.fluent.value)
@@ -68,8 +68,10 @@ class HoldsForConverter:
         return term_variables(part)
 
     def ground(self, name: str, head: Sequence[Term], clause: Clause, loose: Term) -> Predicate:
-        """Return the grounding condition, which binds the head variables that the body does not bind. Raises
-        CepError."""
+        """Return the grounding condition, which gives values to head variables that the body does not bind.
+
+        Raises CepError if the fluent has no grounding. `loose`: a term that needs a value.
+        """
         if not self.known.grounded(name):
             shown = loose.name if isinstance(loose, Var) else "_"
             raise refused(self.source, f"`{shown}` has no value: the body does not bind it", loose.span,
@@ -85,8 +87,10 @@ class HoldsForConverter:
         conditions: list[Condition],
         used: list[str],
     ) -> None:
-        """Convert one condition of a body: add a formula to `lists`, or a condition to `conditions`. Raises
-        CepError."""
+        """Convert one condition of a body. Add a formula to `lists`, or a condition to `conditions`.
+
+        Raises CepError if the condition is not supported.
+        """
         arguments, span = term.arguments, term.span
         if term.name == "holdsFor":
             fluent_value = fluent(self.source, arguments[0])
@@ -111,10 +115,10 @@ class HoldsForConverter:
             conditions += self.conditions.timeless(term, used)
 
     def emptiness(self, term: Compound, lists: Mapping[str, Formula]) -> bool:
-        """Return True if a condition only requires that a list of intervals is not empty. It needs no translation,
-        because it does not restrict the time.
+        """Return True if a condition only requires that a list of intervals is not empty. Such a condition needs no
+        translation, because it does not restrict the time.
 
-        Raises CepError if it requires that the list is empty.
+        Raises CepError if the condition requires that the list is empty.
         """
         negated = term.name == "\\+"
         inner = term.arguments[0] if negated else term
@@ -172,7 +176,8 @@ class HoldsForConverter:
         return lists[term.name]
 
     def union(self, clause: Clause, name: str, parts: Sequence[Formula], span: Span) -> Formula:
-        """Return the OR of formulas. The grounding condition binds variables that some of these formulas lack."""
+        """Return the OR of formulas. If a formula lacks a variable of the head, the grounding condition binds that
+        variable."""
         assert clause.fluent is not None, "its head is a fluent"
         if len(parts) == 1:
             return parts[0]
@@ -191,14 +196,15 @@ class HoldsForConverter:
         return Or(tuple(formulas), span)
 
     def helpers(self) -> list[ast.Statement]:
-        """Return the statements of a fluent that holds from tick 0 on. Complements are relative to it."""
+        """Return the statements that define the auxiliary fluent which holds from tick 0 on. A complement is relative
+        to this fluent."""
         if not self.asks_ever:
             return []
         begins = ast.FluentRule("initiate", EVER, (), None, ast.TimePoint(-self.tick))
         return [ast.FluentDeclaration(EVER, ()), begins]
 
     def acyclic(self, errors: Mistakes) -> None:
-        """Refuse fluents whose `holdsFor` clauses depend on themselves."""
+        """Report fluents whose `holdsFor` clauses depend on themselves."""
         seen: set[str] = set()
         for name in self.needs:
             path: list[str] = []

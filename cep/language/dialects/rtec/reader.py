@@ -1,8 +1,14 @@
 """Reader of RTEC event descriptions. It returns a syntax tree of events and fluents.
 
-`initiatedAt` and `terminatedAt` become `initiate` and `terminate`. `holdsFor` becomes WHILE (intervals.py), `fi` a
-deadline, and `happensAt` in a head an event rule. Grounding becomes a predicate; the remaining clauses are static
-rules. RTEC's interval [S, E) of ticks is (S-1, E-1] here: what an event at T initiates holds from just after T.
+- `initiatedAt` and `terminatedAt` become `initiate` and `terminate`.
+- `holdsFor` becomes WHILE (intervals.py).
+- `fi` becomes a deadline.
+- `happensAt` in a head becomes an event rule.
+- Groundings become predicates.
+- All other clauses become static rules.
+
+RTEC's interval [S, E) of ticks becomes (S-1, E-1], because a fluent that an event at T initiates holds from just after
+T.
 """
 
 from __future__ import annotations
@@ -38,7 +44,7 @@ from cep.rules.terms import Call, Comparison, Condition, Expression, Predicate, 
 def read(source: Source, tick: int = SECOND, parameters: Parameters | None = None) -> ast.SyntaxTree:
     """Read a description, and declare the events, fluents and facts that it uses. Raises CepError with all mistakes.
 
-    `tick`: the length of one tick of its clock, in microseconds.
+    `tick`: the length of a tick of the description's clock, in microseconds.
     """
     return _DescriptionReader(sorted_clauses(source, tick, parameters), tick).tree()
 
@@ -143,7 +149,7 @@ class _DescriptionReader:
         return self.begins(clause)
 
     def fluent(self, fluent: FluentValuePair) -> tuple[str, tuple[Term, ...]]:
-        """Return the name of a fluent, and its arguments followed by its value."""
+        """Return the name of a fluent, and its arguments. The last argument is the fluent's value."""
         name, arguments = flat(self.source, fluent.term)
         return name, (*arguments, fluent.value)
 
@@ -162,7 +168,7 @@ class _DescriptionReader:
         ]
 
     def begins(self, clause: Clause) -> list[ast.Statement]:
-        """Return the rules for a clause of `initiatedAt` or `terminatedAt`."""
+        """Return the rule for a clause of `initiatedAt` or `terminatedAt`."""
         assert clause.fluent is not None, "its head is a fluent"
         name, terms = self.fluent(clause.fluent)
         body = self.conditions.body(clause)
@@ -196,7 +202,7 @@ class _DescriptionReader:
     def named(
         self, terms: tuple[Term, ...], arguments: tuple[Expression, ...]
     ) -> tuple[tuple[Term, ...], tuple[Expression, ...]]:
-        """Give names to the anonymous variables of a head."""
+        """Give names to the anonymous variables of a head, in its terms and in its converted arguments."""
         named_terms, values = list(terms), list(arguments)
         for index, term in enumerate(terms[:-1]):
             if isinstance(term, Var) and term.name == "_":

@@ -1,5 +1,4 @@
-"""Signatures of an event description: the kind, the number of arguments and the types of each event, fluent and
-predicate."""
+"""Signatures of an event description: the kind of each event, fluent and predicate, and its number of arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ FORMS = {
     "relative_complement_all": "relative_complement_all(I1, [I2], I)", "complement_all": "complement_all([I1], I)",
     "intDurGreater": "intDurGreater(I1, 10, I)", "intDurLess": "intDurLess(I1, 10, I)",
 }  # fmt: skip
-"""An example of each condition of RTEC."""
+"""Maps each condition of RTEC to an example."""
 EDGES = {"start": "BEGIN", "end": "END"}
 _CONVERTED = "`cep convert` prints the description in our own language, and there"
 _COUNTED = f"{_CONVERTED} `count(M, N) WHILE voted(V, M) = aye AGGREGATE N = count() BY M.` counts what holds"
@@ -52,18 +51,22 @@ FOREIGN = {
     "@<": "use `<` for numbers, `\\=` for all other values",
     "@>": "use `>` for numbers, `\\=` for all other values",
 }
-"""Unsupported predicates of Prolog and RTEC, and what to write instead."""
+"""Maps unsupported predicates of Prolog and RTEC to advice on what to write instead."""
 ALLEN = "before", "meets", "starts", "finishes", "during", "overlaps", "equal"
-"""Relations of intervals in conditions such as `during(I1, I2, union, I)`."""
+"""Relations between intervals, in conditions such as `during(I1, I2, union, I)`."""
 
 
 @dataclass(slots=True)
 class Signatures:
-    """The signatures of a description.
+    """The signatures of a description. Each mapping has the names of events, fluents and predicates as keys.
 
-    `kinds`: event, fluent or predicate, by name; `names`: attribute names. `derived`: events in heads of rules;
-    `defined`: fluents of `holdsFor`; `simple`: fluents that are initiated. `groundings`: the bodies of grounding
-    clauses, by fluent; `facts`: the arguments of facts, by predicate.
+    - `kinds`: event, fluent or predicate.
+    - `names`: the attribute names.
+    - `derived`: the events in heads of rules.
+    - `defined`: the fluents that `holdsFor` defines.
+    - `simple`: the fluents that clauses initiate.
+    - `groundings`: for each fluent, the bodies of its grounding clauses.
+    - `facts`: for each predicate, the arguments of its facts.
     """
 
     source: Source
@@ -80,9 +83,9 @@ class Signatures:
     terms: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
     def meet(self, kind: str, term: Compound, value: Term | None = None) -> tuple[str, tuple[Term, ...]]:
-        """Check one use of an event, fluent or predicate against earlier uses. Raises CepError.
+        """Check one use of an event, fluent or predicate against earlier uses. Raises CepError if they differ.
 
-        Return its name and arguments in our syntax.
+        Return the name and the arguments that `term` has in our syntax.
         """
         for nth, arg in enumerate(term.arguments):
             inner = arg.name if isinstance(arg, Compound) and arg.arguments else ""
@@ -111,14 +114,15 @@ class Signatures:
 
     @staticmethod
     def ground(name: str) -> str:
-        """Return the name of the predicate that lists the possible arguments and values of a fluent (its grounding)."""
+        """Return the name of the predicate for a fluent's grounding. Its facts are the possible arguments and values of
+        the fluent."""
         return f"grounding_{name}"
 
     def grounded(self, name: str) -> bool:
         return name in self.groundings
 
     def closed(self, name: str) -> bool:
-        """Return True if this text defines everything on which the fluent's grounding depends."""
+        """Return True if this description defines everything on which the fluent's grounding depends."""
         return all(
             isinstance(goal, Compound) and (goal.name in self.rules or goal.name in COMPARISONS)
             for body in self.groundings.get(name, ())
@@ -128,8 +132,11 @@ class Signatures:
     # --- numbers ---
 
     def number(self, term: Term, body: Sequence[Term]) -> float:
-        """Return the number that a term stands for: the number itself, or a variable's value in the only matching fact.
-        Raises CepError."""
+        """Return the number that a term stands for. A variable stands for its value in the only fact that matches
+        `body`.
+
+        Raises CepError if there is no such number, or more than one.
+        """
         if isinstance(term, Number):
             values = [term.value]
         else:
@@ -154,7 +161,7 @@ def _a(kind: str) -> str:
 
 
 def signatures(description: EventDescription, types: Types) -> Signatures:
-    """Collect the signatures of everything that a description uses. Mistakes go to its errors."""
+    """Collect the signatures of everything that a description uses. Mistakes are added to the description's errors."""
     collected = Signatures(description.source)
     for rule in description.atemporal:
         collected.rules.add(rule.head.name)
@@ -238,7 +245,8 @@ class _Collecting:
             self.made.simple.add(name)
 
     def condition(self, term: Term) -> None:
-        """Collect the signatures in a condition of a body. Raises CepError."""
+        """Collect the signatures of the events, fluents and predicates in a condition. Raises CepError if it is not
+        supported."""
         if not isinstance(term, Compound):
             raise refused(self.source, "this is not a condition", term.span)
         arguments = term.arguments

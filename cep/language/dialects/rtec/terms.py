@@ -43,7 +43,7 @@ class Many:
 class Compound:
     """A compound term, `happensAt(gap(V), T)`, or an atom, which has no arguments.
 
-    Operators are functors: `=(F, V)`. `quoted`: the atom is a quoted text.
+    An operator is the name of a compound term: `=(F, V)`. `quoted`: True if the atom is a quoted text.
     """
 
     name: str
@@ -94,7 +94,7 @@ _PREFIX = {":-": (1200, 1199), "\\+": (900, 900), "-": (200, 200), "+": (200, 20
 
 
 def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> Iterator[Term | CepError]:
-    """Yield each clause of a text as a term, or a CepError in place of a clause that cannot be read."""
+    """Yield each clause of a text as a term. For a clause that cannot be read, yield a CepError instead."""
     tokens = _tokens(source)
     if parameters:
         tokens = [word for token in tokens for word in _with_values(token, parameters, tick)]
@@ -115,7 +115,7 @@ def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> 
 
 
 def _with_values(token: _Token, parameters: Parameters, tick: int) -> list[_Token]:
-    """Return a token, or the tokens of its value if it names a parameter."""
+    """Return the token in a list. If it is the name of a parameter, return the tokens of the parameter's value."""
     pieces = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     return [token] if pieces is None else [token._replace(kind=kind, text=text) for kind, text in pieces]
 
@@ -144,7 +144,7 @@ def _tokens(source: Source) -> list[_Token]:
 
 _DIRECTIVES = "dynamic", "discontiguous", "multifile", "table", "initialization", "module_transparent", "meta_predicate"
 _DIRECTIVE = 1150
-"""The operator priority of directive words, such as `dynamic` in `:- dynamic f/1, g/2.`"""
+"""The priority of operators that are words of directives, such as `dynamic` in `:- dynamic f/1, g/2.`"""
 
 
 class _Reading:
@@ -286,7 +286,7 @@ def conjuncts(term: Term) -> list[Term]:
 
 
 def alternatives(body: list[Term]) -> list[list[Term]]:
-    """Expand a body with `;` into the bodies of several clauses without `;`."""
+    """Return the bodies of clauses without `;` that together mean the same as `body`."""
     for place, goal in enumerate(body):
         if isinstance(goal, Compound) and goal.name == ";" and len(goal.arguments) == 2:
             bodies = []
@@ -297,7 +297,7 @@ def alternatives(body: list[Term]) -> list[list[Term]]:
 
 
 def term_variables(term: Term) -> list[str]:
-    """Return the names of the variables of a term, with repetitions, except `_`."""
+    """Return the names of a term's variables except `_`. A name can occur several times."""
     match term:
         case Var(name):
             return [] if name == "_" else [name]

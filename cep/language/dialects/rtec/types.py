@@ -1,7 +1,8 @@
-"""Type inference for the arguments of all predicates, from their use. Prolog declares no types.
+"""Type inference for the arguments of all predicates. Prolog declares no types, so they follow from how arguments are
+used.
 
-Arguments that share a variable have the same type. Values in comparisons or arithmetic are numbers. They are ints if
-all known values are ints and none is input. All other values are strings.
+Arguments that share a variable have the same type. Values in comparisons or arithmetic are numbers. These numbers are
+ints if all known values are ints and no value is input. All other values are strings.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ FUNCTIONS = {
     "abs": "abs", "min": "min", "max": "max", "sqrt": "sqrt", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos",
     "atan2": "atan2", "floor": "floor", "round": "round",
 }  # fmt: skip
-"""Our names of Prolog's arithmetic functions."""
+"""Maps Prolog's arithmetic functions to our names for them."""
 
 
 class Types:
-    """Equivalence classes of arguments and variables that have the same type, and the evidence for each type."""
+    """Classes of arguments and variables that have the same type, and the evidence for the type of each class.
+
+    A key identifies an argument or variable, and also its class.
+    """
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -36,20 +40,24 @@ class Types:
         return key
 
     def same(self, key: Key, other: Key) -> None:
-        """Unite two classes."""
+        """Unite the classes of two keys."""
         key, other = self.root(key), self.root(other)
         if key != other:
             self.parent[key] = other
             self.known[other] = self.known.pop(key, {}) | self.known.get(other, {})
 
     def note(self, key: Key, kind: str, span: Span) -> None:
-        """Record evidence for the type of a class. `kind`: text, int or float (a constant), reckoned (arithmetic), or
-        input."""
+        """Record evidence for the type of a class.
+
+        `kind`: text, int or float for a constant, reckoned for a value in arithmetic, or input.
+        """
         self.known.setdefault(self.root(key), {}).setdefault(kind, span)
 
     def key(self, term: Term, clause: int) -> Key:
-        """Return the key of a term: a variable has one per clause, other terms get a new one. Record a constant's
-        type."""
+        """Return the key of a term. For a constant, also record its type.
+
+        A variable has the same key everywhere in a clause. Each other term gets a new key.
+        """
         if isinstance(term, Var) and term.name != "_":
             return ("variable", clause, term.name)
         self.fresh += 1
@@ -64,7 +72,8 @@ class Types:
         return fresh_key
 
     def reckoned(self, term: Term, clause: int) -> Key:
-        """Return the key of an arithmetic expression. All its parts are numbers of one type."""
+        """Return the key of an arithmetic expression. All values in it are numbers of one type. Raises CepError for a
+        text."""
         if not isinstance(term, Compound) or not term.arguments:
             key = self.key(term, clause)
             if isinstance(term, Compound):
@@ -81,7 +90,7 @@ class Types:
         return keys[0]
 
     def function(self, term: Compound) -> str:
-        """Return our name of an arithmetic function. Raises CepError."""
+        """Return our name of an arithmetic function. Raises CepError if the function is not supported."""
         if term.name in ARITHMETIC:
             return "neg" if len(term.arguments) == 1 and term.name == "-" else ARITHMETIC[term.name]
         if term.name not in FUNCTIONS:
@@ -91,7 +100,10 @@ class Types:
         return FUNCTIONS[term.name]
 
     def use(self, name: str, arguments: tuple[Term, ...], clause: int) -> None:
-        """Unite the arguments of a predicate, event or fluent with the terms of one use. Raises CepError."""
+        """Record that the arguments of a predicate, event or fluent have the same types as the terms of one use.
+
+        Raises CepError if a term is a list.
+        """
         for index, term in enumerate(arguments):
             if isinstance(term, Many):
                 raise CepError(
@@ -100,7 +112,7 @@ class Types:
             self.same(("argument", name, index), self.key(term, clause))
 
     def type(self, key: Key) -> str:
-        """Return the type of a class. Raises CepError if it is a text and also occurs in arithmetic."""
+        """Return the type of a class. Raises CepError if the class contains a text and also occurs in arithmetic."""
         known = self.known.get(self.root(key), {})
         if "text" in known:
             if "reckoned" in known:
@@ -116,7 +128,7 @@ class Types:
     # --- terms as expressions ---
 
     def expression(self, term: Term, type: str) -> Expression:
-        """Convert a term of a known type to an expression. Raises CepError."""
+        """Convert a term of a known type to an expression. Raises CepError if the term is a list."""
         match term:
             case Var(name, span):
                 return Variable(name, span)
@@ -132,12 +144,13 @@ class Types:
         raise CepError("a list cannot be a value", self.source, term.span, None, "dialect")
 
     def argument(self, name: str, index: int, term: Term) -> Expression:
-        """Convert an argument of a predicate, event or fluent. Raises CepError."""
+        """Convert an argument of a predicate, event or fluent. Raises CepError if it is a compound term or a list."""
         if isinstance(term, Compound) and term.arguments:
             raise CepError(f"`{term.name}(..)` cannot be a value here", self.source, term.span,
                            "use a variable, and put the arithmetic in a condition: `X is ..`", "dialect")  # fmt: skip
         return self.expression(term, self.type(("argument", name, index)))
 
     def arguments(self, name: str, terms: tuple[Term, ...]) -> tuple[Expression, ...]:
-        """Convert all arguments of a predicate, event or fluent. Raises CepError."""
+        """Convert all arguments of a predicate, event or fluent. Raises CepError if one is a compound term or a
+        list."""
         return tuple(self.argument(name, index, term) for index, term in enumerate(terms))
