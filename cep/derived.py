@@ -169,7 +169,7 @@ class Derived:
         text = f"{len(self)} derived event{'' if len(self) == 1 else 's'}: {counts or 'none'}"
         if self._dead:
             first = self._dead[0]
-            text += f"\n{len(self._dead)} row{'' if len(self._dead) == 1 else 's'} became no event, the first is row "
+            text += f"\n{len(self._dead)} row{'' if len(self._dead) == 1 else 's'} could not be read, the first is row "
             text += f"{first.row}: {first.reason}"
         return f"<{text}>"
 

@@ -33,7 +33,7 @@ def page(summary: str, tables: Mapping[str, pl.DataFrame], dead: Sequence[str] =
     if dead:
         more = "" if len(dead) == 1 else f" and {len(dead) - 1:,} more"
         first = escape(_short(dead[0]))
-        parts.append(f"<div style='margin:2px 0;color:#c0392b'>rows that became no event: {first}{more}</div>")
+        parts.append(f"<div style='margin:2px 0;color:#c0392b'>rows that could not be read: {first}{more}</div>")
     filled = {name: table for name, table in tables.items() if table.height}
     parts.append(timeline(filled))
     shown = list(filled.items())[:LANES]

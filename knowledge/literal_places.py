@@ -27,7 +27,7 @@ def with_place(error: CepError, names: str | Path | Iterable[str | Path]) -> Cep
     if not places:
         return error
     head, _, proof = error.message.partition("\n")
-    more = [f"  and at {len(places) - 3} places more"] if len(places) > 3 else []
+    more = [f"  and at {len(places) - 3} more places"] if len(places) > 3 else []
     message = "\n".join([head, *places[:3], *more, *([proof] if proof else [])])
     return CepError(message, error.source, error.span, error.hint, error.code)
 

@@ -99,14 +99,14 @@ def undescribed_properties(data: Knowledge) -> list[ValidationResult]:
     if not undescribed:
         return []
     if not names and len(undescribed) == len(observed):
-        reason = "nothing is known of what sensors observe: the ontology that defines it is knowledge as well"
+        reason = "the knowledge does not define what sensors observe: load the ontology that defines it, too"
         return [ValidationResult("sosa:observes", "", (), reason, True)]
     problems = []
     for predicate in undescribed:
         name = str(data.terms.term(predicate))
         near = nearest(name, names, SURE)
         suggestion = f", did you mean {near}?" if near else ""
-        problems.append(ValidationResult(name, "", (), f"sensors observe it, and nobody defines it{suggestion}", True))
+        problems.append(ValidationResult(name, "", (), f"sensors observe it, but nothing defines it{suggestion}", True))
     return sorted(problems)
 
 
@@ -146,7 +146,7 @@ def _read(path: Path) -> Graph:
         if word not in SH:
             raise _refused(path, f"SHACL has no word `{_name(word, shapes)}`")
     if not words:
-        raise _refused(path, "none is there")
+        raise _refused(path, "the file has no shapes")
     queries = [str(query) for word in (SH.select, SH.ask, SH.construct) for query in shapes.objects(None, word)]
     for token in (token for query in sorted(queries) for token in tokens(unescaped(query)) if token.kind == "word"):
         if token.text.lower() == "from" or "service" in token.text.lower():

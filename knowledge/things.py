@@ -167,7 +167,7 @@ def _numbers(coordinates: Any) -> str:
     if isinstance(coordinates[0], (int, float)):
         long, lat = float(coordinates[0]), float(coordinates[1])
         if not (abs(long) <= 180 and abs(lat) <= 90):
-            raise ValueError("not of WGS 84, as GeoJSON has it")
+            raise ValueError("the coordinates are not in WGS 84, which GeoJSON requires")
         return f"{long!r} {lat!r}"
     return f"({', '.join(_numbers(part) for part in coordinates)})"
 

@@ -55,7 +55,7 @@ def why_no_answers(
         message = f"this pattern has no answers: nothing in the knowledge fits `{part}`"
         return Warning(message, source, span_in_program(pattern, start, end), None, "no-answers")
     message = "this pattern has no answers: its parts have some, but none together"
-    hint = "a shared variable has to be one term in all parts, and every FILTER to hold"
+    hint = "a shared variable must have the same value in all parts, and every FILTER must be true"
     return Warning(message, source, pattern.span, hint, "no-answers")
 
 

@@ -109,14 +109,14 @@ class Graphs:
         time = self._time(quad) if word in (FROM, UNTIL) else None
         if time is None and word.startswith(PROV) and (near := _intended_name(word)):
             hint = f"did you mean `prov:{near}`?"
-            raise self._refused(f"`prov:{word.removeprefix(PROV)}` says no time of a graph", hint)
+            raise self._refused(f"`prov:{word.removeprefix(PROV)}` is not a time of a graph", hint)
         graph = self.known.setdefault(name, TimedGraph(line))
         if time is None:
             graph.about = graph.about or quad
             return name
         before = graph.begins if word == FROM else graph.ends
         if before not in (None, time):
-            hint = "each time makes a graph of its own"
+            hint = "use a graph of its own for each time"
             raise self._refused(f"the graph {name} has two times `prov:{word.removeprefix(PROV)}`", hint)
         if word == FROM:
             graph.begins = time

@@ -259,7 +259,7 @@ def test_verdicts_of_a_server_are_labels_of_a_backtest(
     [
         (["close", "ALERT", "ture"], "`ture` is not a verdict\nhint: did you mean `true`?"),
         (["ack", "zzz"], "no alert has an id that begins with `zzz`"),
-        (["silence", "site=a"], "a silence needs one end"),
+        (["silence", "site=a"], "a silence needs either --for or --until"),
         (["silence", "--for", "2h"], "MATCHER is missing"),
         (["silence", "site=a", "--for", "soon"], "`soon` is not a valid duration"),
         (["silence", "site=a", "--until", "soon"], "`soon` is not a valid time"),

@@ -54,7 +54,7 @@ def test_events_that_the_input_lacks_are_told() -> None:
     Path("other.jsonl").write_text(jsonl([EVENTS[0], {"type": "haet", "time": 2, "room": "attic", "temp": 80}]))
     messages = cep("run", "fire.cep", "--input", "other.jsonl").stderr
     assert messages.startswith(
-        "2 records, 1 dead letter (1 of a wrong type), no readable `heat` in the input, no derived"
+        "2 records, 1 dead letter (1 of an unknown event), no readable `heat` in the input, no derived"
     )
     Path("none.jsonl").write_text("")
     messages = cep("run", "fire.cep", "--input", "none.jsonl").stderr
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_a_dead_letter_and_no_record() 
     Path("open.json").write_text("[" + jsonl(EVENTS[:1]).strip() + ",")
     result = cep("run", "fire.cep", "--input", "cut.jsonl.gz", "--input", "whole.jsonl", "--input", "open.json")
     read = len(EVENTS) * 500 + len(EVENTS) + 1
-    assert "2 dead letters (1 of damaged gzip, 1 bad JSON)" in result.stderr
+    assert "2 dead letters (1 from a damaged gzip file, 1 bad JSON)" in result.stderr
     found = re.search(r"([\d,]+) records, ", result.stderr)
     assert found is not None and int(found[1].replace(",", "")) == read
 

@@ -305,4 +305,4 @@ def test_a_change_that_brings_another_type_is_refused_alone() -> None:
 
     found = [(json.loads(line)["end"][11:13], json.loads(line)["l"]) for line in result.stdout.splitlines()]
     assert found == [("00", 7), ("01", 4), ("01", 7), ("02", 7), ("03", 5), ("03", 7)]
-    assert "1 dead letter (1 of a wrong type)" in result.stderr
+    assert "1 dead letter (1 of an unknown event)" in result.stderr

@@ -309,8 +309,8 @@ def test_an_explanation_needs_an_event_behind_the_files() -> None:
     result = cep("explain", "fire.cep", "more.lars", "--input", "events.jsonl")
     assert (result.exit_code, result.stderr) == (
         2,
-        "what is to be explained?\nhint: the event comes last: `cep explain fire.cep more.lars 'warning(EWR)'`, or one "
-        "after --not\n",
+        "name one event to explain\n"
+        "hint: the event comes last: `cep explain fire.cep more.lars 'warning(EWR)'`, or one after --not\n",
     )
 
 

@@ -39,7 +39,7 @@ reads      reading(station: string FROM origin, wind: float in 0..250
              FROM wind_speed, visib: float, temp: float) TIME time_hour
 derives    settling(station: string, readings: int)
            warning(s: string, c: int)
-           (read as well, being declared: settling)
+           (declared, so also read: settling)
 
 1.  g1(S) <- reading(S, W, V, T) WHERE W >= 15, V < 2, T <= 34
                                                           # shared by lines 8, 9
@@ -48,7 +48,7 @@ derives    settling(station: string, readings: int)
     settling(S, 1) <- g1(S)                                             # line 8
     settling(S, C + 1) <- settling(S, C) SEQ g1(S) WITHIN 6 h           # line 9
       key        S
-      policy     recent: the latest, of equal ends the longest
+      policy     recent: the latest, among equal ends the longest
       remembers  settling(S, C)
       forgets    after 6 h, or when a newer one of the same S supersedes it
 
@@ -110,8 +110,8 @@ derives    fire(r: string)
                                                                    # for line 13
       key        R
       index      D2 > D1
-      policy     chronological: the oldest that the WHERE allows, of equal ends
-                   the shortest; both are then used up
+      policy     chronological: the oldest that the WHERE allows, among equal
+                   ends the shortest; both are then used up
       remembers  smoke(R, D1)
       forgets    after 3 h, or when it is paired
 
@@ -136,7 +136,7 @@ derives    fire(r: string)
 8.  spread(R, Q) <- g1(R, _) SEQ g2(Q) WHERE reach(R, Q)                # line 9
       key        none: every pair is tried
       row by row reach(R, Q)
-      warning    nothing bounds the rows that this tries: add WITHIN, or a
+      warning    each new row is tried with all kept rows: add WITHIN, or a
                    shared variable
       policy     unrestricted: every pair
       remembers  g1(R, _)
@@ -154,15 +154,15 @@ derives    fire(r: string)
 
 12. rising(R, D3) <- g5(R) SEQ smoke(R, D3) WITHIN 3 h                 # line 13
       key        R
-      policy     chronological: the oldest, of equal ends the shortest; both are
-                   then used up
+      policy     chronological: the oldest, among equal ends the shortest; both
+                   are then used up
       remembers  g5(R)
       forgets    after 3 h, or when it is paired
 
 13. most(R) <- smoke(R, D) AND smoke(Q, D2) WHERE D > D2               # line 16
       key        none: every pair is tried
-      policy     recent: the latest, of equal ends the one of the greatest D;
-                   the WHERE is asked of that pair alone
+      policy     recent: the latest, among equal ends the one of the greatest D;
+                   the WHERE tests only that pair
       remembers  smoke(R, D) and smoke(Q, D2)
       forgets    never
 
@@ -175,10 +175,11 @@ stage 1    by key: alarm by arg1, door by room, smoke by room
 stage 2    in one place: alarm, hop, smoke
              line 9: no variable is on both sides of `smoke(R, D) SEQ alarm(Q)`:
                every pair is tried
-             line 15: `near(X, Y) AND hop(Y, Z)` joins on Y, its left side on X
+             line 15: `near(X, Y) AND hop(Y, Z)` joins on Y, but its left side
+               is divided by X
              line 16: no variable is on both sides of `smoke(R, D) AND smoke(Q,
                D2)`: every pair is tried
-             with them line 14
+             also line 14
 """
 
 PROGRAMS = [case for path in sorted(FOLDER.rglob("*.case")) if "error" not in (case := read_case(path)).sections]
@@ -219,7 +220,7 @@ def test_what_stages_take_of_each_other() -> None:
 def test_a_recursion_is_run_in_one_of_three_ways() -> None:
     plan = Engine.from_text(BLIZZARD).plan
     assert "recursion of settling: instant by instant\n" in explain(plan, ())
-    assert "recursion of settling: what it makes waits for something later\n" in explain(plan)
+    assert "recursion of settling: its results wait for something later\n" in explain(plan)
 
 
 def test_an_event_of_the_name_of_a_goal() -> None:
@@ -252,7 +253,7 @@ def test_alerts_are_shown_and_belong_to_no_stage() -> None:
     assert (
         """
 2.  ALERT cold ON reading(S, T) WHERE T < 0                             # line 3
-      sends      Minor alerts, for 2 h, one for each station; `cep serve` does
+      sends      Minor alerts, for 2 h, one for each station; by `cep serve`
 """
         in page
     )

@@ -59,7 +59,7 @@ def test_times_of_day_of_frames() -> None:
     ("declared", "message", "hint"),
     [
         ('t: time FORMAT "%M:%S"', "no hour", '"%H:%M"'),
-        ('t: time FORMAT "%H%M" ZONE "Europe/Zurich"', "of no zone", 'local_time(end(), "Europe/Zurich")'),
+        ('t: time FORMAT "%H%M" ZONE "Europe/Zurich"', "cannot have a ZONE", 'local_time(end(), "Europe/Zurich")'),
         ('t: duration FORMAT "%H:%M"', "FORMAT of a duration", 'of type time: `from: time FORMAT "%H:%M"`'),
         ('t: time FORMAT "%d.%m. %H:%M"', "no year", "a fact may have a time of day alone"),
     ],

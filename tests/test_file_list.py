@@ -183,7 +183,7 @@ def test_what_is_told_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert wrong in first
     first, second, *more = told(folder)
     assert wrong in first and lost in second
-    assert more[-1].startswith("2 records, 1 dead letter (1 of a wrong file), 1 derived event: b 1"), more
+    assert more[-1].startswith("2 records, 1 dead letter (1 from a wrong file), 1 derived event: b 1"), more
     with (folder / "1.jsonl").open("a") as file:
         file.write('{"type": "a", "start": 3, "end": 3, "x": 3}\n')
     assert any("1.jsonl has grown from" in text for text in told(folder))

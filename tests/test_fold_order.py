@@ -110,7 +110,7 @@ def test_what_says_its_instant_is_no_record_of_an_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("clause", "shown"),
     [
-        ("", "4 times that Europe/Zurich has twice read as the earlier (FOLD says which)"),
+        ("", "4 times that occur twice in Europe/Zurich (read as the earlier; FOLD chooses)"),
         (" FOLD earlier", None),
         (" FOLD later", None),
         (" FOLD order", None),
@@ -236,7 +236,7 @@ def test_a_length_counts_from_the_start_in_its_pass(
 
 def test_intervals_that_nothing_settles_are_told(tmp_path: Path) -> None:
     found, (remark,) = hours_of(tmp_path, "02:00-03:00")
-    assert found == [(2, 3)] and "one interval of `m`" in remark and "of which pass it is" in remark
+    assert found == [(2, 3)] and "one interval of `m`" in remark and "in which of the two hours" in remark
     found, (remark,) = hours_of(tmp_path, "02:10-03:20 05:00-06:00")
     assert found[0] == (2 + 1 / 6, 4 + 1 / 3) and "begins in the hour that comes twice" in remark
 

@@ -199,7 +199,7 @@ def test_tables_out() -> None:
     assert frame["gusts"].isna().tolist() == [False, True, False] and str(frame["calm"].dtype) == "bool"
     assert found[0] == FOUND[0] and list(found[1:]) == FOUND[1:] and len(found) == 3
     why = "`wind` is missing: there is no value at `wind speed`"
-    assert repr(found) == f"<3 derived events: gust 3\n1 row became no event, the first is row 2: {why}>"
+    assert repr(found) == f"<3 derived events: gust 3\n1 row could not be read, the first is row 2: {why}>"
 
 
 def test_no_data() -> None:

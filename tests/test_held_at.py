@@ -367,4 +367,4 @@ def test_the_plan_says_how_long_is_remembered(tmp_path: Path) -> None:
     assert "3 s after it has ended" in told and "never" in told
     checked = CliRunner().invoke(app, ["check", str(tmp_path / "p.cep")]).output
     assert checked.count("this `held` never forgets") == 2
-    assert "`T >= end() - 1 h` beside it bounds it" in " ".join(checked.split())
+    assert "add `T >= end() - 1 h`; a WITHIN also bounds" in " ".join(checked.split())

@@ -126,7 +126,7 @@ def test_parquet_and_what_is_compressed() -> None:
 def test_lines_that_are_no_records_are_counted() -> None:
     Path("log.jsonl").write_text('{"time": 5, "level": "a"}\nbroken\n[1]\n')
     printed = cep("infer", "log.jsonl").stdout
-    assert "% 2 lines are no records\n" in printed
+    assert "% 2 lines are not records\n" in printed
     reads_all(printed, "log.jsonl", dead=2)
 
 
@@ -208,7 +208,7 @@ def test_what_was_written_is_read(
     table = reads_all(printed, "x.csv")
     assert table["level"].to_list() == [round(number, 2) + 0.0 for number in numbers[: len(times)]]
     assert table["station"].to_list() == [f"s{n % 3}" for n in range(len(times))]
-    if "it may as well be" not in printed:
+    if "it could also be" not in printed:
         expected = [int(time.replace(tzinfo=UTC).timestamp()) * 1_000_000 for time in times]
         assert table["start"].to_list() == expected
 

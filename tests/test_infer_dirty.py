@@ -97,7 +97,7 @@ def test_bad_values_are_told_with_their_number() -> None:
 def test_a_number_in_quotes_is_never_a_missing_mark() -> None:
     lines = [{"t": 1_714_550_400 + n, "v": f"{n}.5" if n % 5 == 0 else n} for n in range(20)]
     text = printed("d.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    assert "v: float QUOTED" in text and "MISSING" not in text and "4 of 20 stand in quotes" in text
+    assert "v: float QUOTED" in text and "MISSING" not in text and "4 of 20 are in quotes" in text
     assert lines_read("d.jsonl", text) == 20
 
 
@@ -258,7 +258,7 @@ def test_a_column_most_of_which_are_times_is_told() -> None:
 def test_a_name_with_a_dot_is_read_beside_an_object() -> None:
     lines = [{"time": 1_714_550_400 + n, "a.b": n, "a": {"b": "t"}} for n in range(20)]
     text = printed("d.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    assert 'b: int FROM "a.b"' in text and "no path" not in text and "of the object `a`" in text
+    assert 'b: int FROM "a.b"' in text and "no path" not in text and "it is in the object `a`" in text
     assert lines_read("d.jsonl", text) == 20
 
 
@@ -359,7 +359,7 @@ def test_a_column_of_parquet_is_read_before_the_field_of_a_struct_of_the_same_pa
     text = cep("infer", "d.parquet").stdout
     remarks = " ".join(text.replace("%", "").split())
     assert 'b: int FROM "a.b",         % 1 to 2' in text and 'c_d: int FROM "a.\\"c.d\\""' in text
-    assert "`a.b` is left out: of the struct `a`: `a.b` is the column that is called so" in remarks
+    assert "`a.b` is left out: it is in the struct `a`, but a column is called `a.b`, too" in remarks
     assert '`a.e"` is left out: no path leads to a name that is empty, or has quotes or brackets' in remarks
     assert lines_read("d.parquet", text) == 2
 
@@ -394,7 +394,7 @@ def test_intervals_in_one_column_are_named(between: str, start: str, end: str, p
 )
 def test_columns_apart_by_blanks_are_named(text: str, command: str, columns: int) -> None:
     remarks = " ".join(printed("d.csv", text).replace("%  ", "").split())
-    assert f"apart by blanks, so they are read as one: `{command}` makes them {columns}" in remarks
+    assert f"separated by blanks, so they are read as one: `{command}` makes them {columns}" in remarks
     made = subprocess.run(shlex.split(command), input=text, capture_output=True, text=True, check=True).stdout
     fixed = printed("e.csv", made)
     assert " TIME " in fixed and "blanks" not in fixed and lines_read("e.csv", fixed) == text.count("2024")
@@ -410,4 +410,4 @@ def test_columns_apart_by_blanks_are_named(text: str, command: str, columns: int
     ],
 )
 def test_blanks_within_a_column_are_no_separators(text: str) -> None:
-    assert "apart by blanks" not in printed("d.csv", text)
+    assert "separated by blanks" not in printed("d.csv", text)

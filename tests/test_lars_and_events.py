@@ -225,8 +225,8 @@ def test_a_circle_through_both_is_refused() -> None:
             "`open` is a fluent of another file, but LARS can ask only for events\n"
             "    jam(R) :- open(R).\n"
             "              ^^^^^^^\n"
-            "hint: an event of its beginning, in that file, `begins_open(X1) <- BEGIN OF open(X1).`, or of what "
-            "happens while it holds, `.. <- e(..) WHERE open(X1).`",
+            "hint: in that file, derive an event from its beginning, `begins_open(X1) <- BEGIN OF open(X1).`, or "
+            "from events while it holds, `.. <- e(..) WHERE open(X1).`",
         ),
         (
             "open(R) WHILE accident(R) SINCE[0, 1 h] accident(R).",

@@ -75,7 +75,7 @@ some over [1, 8)
 def test_why_not() -> None:
     told = explained("--not", "used(a)", "--at", "3")
     assert "but closed(a) is true\n" in told
-    assert "were it there instead, line 6 would be broken:  :- used(R), wet(R) in [1]." in told
+    assert "if it held instead, line 6 would be violated:  :- used(R), wet(R) in [1]." in told
     assert "line 6" not in explained("--not", "used(b)", "--at", "2")
     assert "but free(c) in [3] is not true" in explained("--not", "used(c)", "--at", "2")
     assert "but used(R) is not true" in explained("--not", "some", "--at", "9")

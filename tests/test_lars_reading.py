@@ -341,7 +341,7 @@ def test_many_rules_make_no_deep_recursion() -> None:
             "`car`",
         ),
         ("car(1). a :- not car(1) [3].", "this is always true", "leave out the window"),
-        ("a :- value(V), leq(18, V).", "`leq` is read from the input: it does not compare", "`18 <= V`"),
+        ("a :- value(V), leq(18, V).", "`leq` is read from the input, and has no other meaning", "`18 <= V`"),
         (
             "station_ok :- b. c :- not staton_ok.",
             "`staton_ok` is read from the input, because no rule derives it",

@@ -112,7 +112,7 @@ def test_what_an_event_begins_and_ends_a_thing_since() -> None:
     ("body", "message"),
     [
         ("q(X) AND ONCE (p(X, Y) SINCE q(X)) AND r(Y)", "`Y` is on the left of SINCE, but not on its right"),
-        ("(h(X, Y) SINCE q(X)) AND r(Y)", "only the left of SINCE has `Y` on the way"),
+        ("(h(X, Y) SINCE q(X)) AND r(Y)", "only the left of SINCE has `Y`"),
     ],
 )
 def test_what_is_refused(body: str, message: str) -> None:

@@ -176,7 +176,7 @@ def test_charts_in_a_browser(tmp_path: Path) -> None:
         page.locator("#alerts button").click()
         why = page.locator("#why")
         if not (vendor.VENDOR / "uplot.js").is_file():
-            expect(why).to_contain_text("The library of charts is not here")
+            expect(why).to_contain_text("The library of charts is missing")
             return
         # behind the alert: the readings, what the rules compare them with, when the event was
         chart = why.locator(".chart")

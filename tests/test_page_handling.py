@@ -386,7 +386,7 @@ def test_a_phone_never_says_what_is_not_known(tmp_path: Path) -> None:
         ids = {each.change.title: each.change.alert for each in one.outbox.live()}
         page.route("**/api/program", lambda route: route.fulfill(status=502, body="Bad gateway"), times=1)
         page.goto(f"{one.url}/#alert={ids['Heat at graz']}")
-        expect(page.locator("#no-alerts")).to_contain_text("it is not known which alerts there are")
+        expect(page.locator("#no-alerts")).to_contain_text("the open alerts are not known")
         expect(page.locator("#open-alerts")).to_have_text("–")
         facts = page.locator("#why .facts").first
         expect(facts).to_contain_text("conditionhas ended; the alert is over at 2024-05-01 08:15 · ")

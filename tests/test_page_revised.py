@@ -27,7 +27,7 @@ def test_what_is_withdrawn_is_struck_out_and_the_page_says_why(tmp_path: Path) -
         expect(withdrawn).to_contain_text("Heat at vie")
         expect(page.locator("#derived")).to_have_text("1, 1 withdrawn")
         withdrawn.locator("button").click()
-        expect(page.locator("#why .note").first).to_contain_text("what led to this alert is no more")
+        expect(page.locator("#why .note").first).to_contain_text("the events that led to this alert no longer exist")
         expect(page.locator("#why .note").last).to_contain_text(
             "reading(vie, 1048) at 2024-05-01T08:10:00Z was withdrawn"
         )

@@ -103,7 +103,7 @@ def test_a_shadow_in_a_browser(tmp_path: Path) -> None:
         shadow.get_by_role("button", name="Promote").click()
         expect(shadow).to_contain_text("2 events would have been otherwise")
         shadow.get_by_role("button", name="Promote it").click()
-        expect(shadow).to_contain_text("No other program runs beside this one.")
+        expect(shadow).to_contain_text("No shadow program runs beside this one.")
         expect(page.locator("#rules")).to_contain_text("T > 25")
         assert asked("/program").json()["version"] == 2
         assert bars(page) == []

@@ -171,12 +171,24 @@ BOUND = "event a(x: int). event b(x: int).\n"
         ("PARAM Hot = 7 IN 1..9 STEP 0.", "a step must be larger than 0", "STEP 0.5"),
         ("PARAM Hot = -5 min.", "a duration cannot be negative", "PARAM Hot"),
         ("PARAM Hot = 7.\nPARAM Hot = 8.", "the parameter `Hot` is declared twice", "line 2 declares it"),
-        ("PARAM Hot = 7.\nc(X) <- a(Hot).", "the parameter `Hot` as an argument of an event", "WHERE X = Hot"),
-        ("PARAM Hot = 7.\nc(X) <- a(x: Hot).", "the parameter `Hot` as an argument of an event", "WHERE X = Hot"),
+        ("PARAM Hot = 7.\nc(X) <- a(Hot).", "the parameter `Hot` cannot be an argument of an event", "WHERE X = Hot"),
+        (
+            "PARAM Hot = 7.\nc(X) <- a(x: Hot).",
+            "the parameter `Hot` cannot be an argument of an event",
+            "WHERE X = Hot",
+        ),
         ("PARAM M = 7.\nc(M) <- a(X) AGGREGATE M = avg(X) OVER LAST 3 s.", "`M` is a parameter", "another name"),
         ("PARAM M = 7.\nc(N) <- a(X) AGGREGATE N = sum(X) OVER LAST 3 s BY M.", "`M` is a parameter", "another name"),
-        ('PARAM D = "a".\nc(X) <- a(X) SEQ b(_) WITHIN D.', 'found the parameter `D`, `"a"`', "a duration is written"),
-        ("PARAM D = -3.\nc(X) <- a(X) SEQ b(_) WITHIN D.", "found the parameter `D`, `-3`", "a duration is written"),
+        (
+            'PARAM D = "a".\nc(X) <- a(X) SEQ b(_) WITHIN D.',
+            'found the parameter `D`, which is `"a"`',
+            "a duration is written",
+        ),
+        (
+            "PARAM D = -3.\nc(X) <- a(X) SEQ b(_) WITHIN D.",
+            "found the parameter `D`, which is `-3`",
+            "a duration is written",
+        ),
         ("PARAM D = 1.5.\nc(X) <- a(X) TIMES D.", "takes a whole number from 1, found `1.5`", "TIMES"),
     ],
 )

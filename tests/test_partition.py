@@ -110,7 +110,7 @@ SPLITS: dict[str, tuple[str, list[str], list[str]]] = {
     "a recursion that does not": (
         "r(X, Y) <- e(X, Y). r(X, Z) <- r(X, Y) SEQ e(Y, Z).",
         ["single e -> r"],
-        ["1: `r(X, Y) SEQ e(Y, Z)` joins on Y, its left side on X"],
+        ["1: `r(X, Y) SEQ e(Y, Z)` joins on Y, but its left side is divided by X"],
     ),
     "a key that the head does not show": (
         """e(1) <- a(X) SEQ b(X).
@@ -121,7 +121,7 @@ SPLITS: dict[str, tuple[str, list[str], list[str]]] = {
     "two keys in one rule": (
         "three(X) <- (a(X) SEQ b(X, Y)) SEQ c(Y).",
         ["single a b c -> three"],
-        ["1: `(a(X) SEQ b(X, Y)) SEQ c(Y)` joins on Y, its left side on X"],
+        ["1: `(a(X) SEQ b(X, Y)) SEQ c(Y)` joins on Y, but its left side is divided by X"],
     ),
     "which is two rules, to run by two keys": (
         "two(X, Y) <- a(X) SEQ b(X, Y). three(X) <- two(X, Y) SEQ c(Y).",
@@ -131,7 +131,7 @@ SPLITS: dict[str, tuple[str, list[str], list[str]]] = {
     "an event beside itself, the other way round": (
         "e(X) <- a(X, Y) SEQ a(Y, X).",
         ["single a -> e"],
-        ["1: `a(X, Y) SEQ a(Y, X)` joins on X, Y, its two sides on different ones of them"],
+        ["1: `a(X, Y) SEQ a(Y, X)` joins on X, Y, but its two sides are divided by different ones"],
     ),
     "a BY without the key": (
         "e(N) <- a(X, Y) SEQ b(X, Z) AGGREGATE N = count() OVER LAST 1 h BY Z.",
@@ -147,7 +147,7 @@ SPLITS: dict[str, tuple[str, list[str], list[str]]] = {
         "e(X) <- NOT(a(_)).[a(X), b(X)]. f(X) <- a(X) UNLESS b(_) WITHIN 1 h.",
         ["single a b -> e f"],
         [
-            "1: what is absent in `NOT(a(_)).[a(X), b(X)]` does not share its key",
+            "1: the absent part of `NOT(a(_)).[a(X), b(X)]` does not share its key",
             "1: no variable is on both sides of `a(X) UNLESS b(_) WITHIN 1 h`: any such event ends it",
         ],
     ),

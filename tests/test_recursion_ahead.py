@@ -140,9 +140,9 @@ LOOKS_BACK_TOO = "p(K) WHILE a(K) OR ONCE[1 s, 1 s] q(K).\nq(K) WHILE b(K) OR EV
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        (LOOKS_BACK_TOO, "by what was before and, through EVENTUALLY, by what comes after"),
-        ("p(K) WHILE on(K) AND NOT EVENTUALLY[1 s, 1 s] p(K).", "EVENTUALLY looks ahead on the way, and NOT asks for"),
-        ("p(K) WHILE on(K) UNTIL p(K) LASTING >= 1 s.", "LASTING is known late on the way"),
+        (LOOKS_BACK_TOO, "its own past and, through EVENTUALLY, on its own future"),
+        ("p(K) WHILE on(K) AND NOT EVENTUALLY[1 s, 1 s] p(K).", "EVENTUALLY looks ahead, and NOT needs"),
+        ("p(K) WHILE on(K) UNTIL p(K) LASTING >= 1 s.", "LASTING is known late"),
         (
             "p(K) WHILE on(K) AND EVENTUALLY[1 s, 1 s] p(K).\ninitiate on(K) <- b(K) WHERE p(K).",
             "`p` is known only at the end of the input",

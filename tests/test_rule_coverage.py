@@ -45,7 +45,7 @@ def test_nothing_is_covered_where_nothing_is_derived(tmp_path: Path) -> None:
     assert found[4, "T < 90"] == "was never false"
     assert found[5, "Y > X"] == "was never true and was never false"
     assert found[6, "UNLESS"] == "let nothing through and blocked nothing"
-    assert found[5, "WITHIN 20 s"] == "alone rejected nothing"
+    assert found[5, "WITHIN 20 s"] == "alone never rejected a match"
     assert next(told for (_, text), told in found.items() if text == "open") == "never held"
     assert found[9, "fire"] == "never fired and was never resolved"
 
@@ -70,7 +70,7 @@ def test_fluents_formulas_and_windows_are_covered(tmp_path: Path) -> None:
     told = {(each.kind, each.span.line, each.text): each.lacking for each in items}
     assert told["rule", 7, "open"] == told["condition", 7, "V > 3"] == told["condition", 13, "open"] == ""
     assert told["rule", 8, "open"] == "derived nothing"
-    assert told["bound", 11, "LASTING 10 s"] == "alone rejected nothing"
+    assert told["bound", 11, "LASTING 10 s"] == "alone never rejected a match"
     assert told["absence", 12, "NOT cold(D)"] == "blocked nothing"
     assert told["window", 14, "LAST 2 EVENTS"] == told["alert", 16, "stuck"] == ""
     text = file.path.read_text().replace("{time: 9, d: a, v: 0}", "{time: 9, d: a, v: 0}, {time: 38, d: b, v: 4}")
@@ -81,7 +81,7 @@ def test_fluents_formulas_and_windows_are_covered(tmp_path: Path) -> None:
         for each in coverage_of(read_test_file(file.path), Programs())
     }
     assert other["rule", 8, "open"] == other["absence", 12, "NOT cold(D)"] == ""
-    assert other["bound", 11, "LASTING 10 s"] == "alone rejected nothing", "what is open is so for long"
+    assert other["bound", 11, "LASTING 10 s"] == "alone never rejected a match", "what is open is so for long"
 
 
 def test_an_alert_fires_when_its_condition_has_lasted(tmp_path: Path) -> None:

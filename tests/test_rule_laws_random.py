@@ -24,7 +24,7 @@ FEATURES = sorted(set(LANGUAGE) - {"knowledge", "knowledge updates", "fluent rec
 
 
 def check(rng: Random, folder: Path) -> int:
-    """Try a random program; return how many runs under laws gave the same."""
+    """Try a random program; return how many runs under laws gave the same results."""
     case = feature_case(rng, rng.sample(FEATURES, rng.choice((0, 1, 1, 2, 3))))
     folder.mkdir()
     for name, text in case.files.items():

@@ -37,7 +37,7 @@ def test_survivors_are_listed_with_their_lines(tmp_path: Path, monkeypatch: pyte
     assert result.exit_code == 0
     passed, made, *survivors = result.stdout.splitlines()
     assert passed == "1 passed" and made.endswith(" survived")
-    assert "  fridge.cep:5: `A > Hot (7.0)` as `A >= Hot (7.0)` (no record shows it)" in survivors
+    assert "  fridge.cep:5: `A > Hot (7.0)` as `A >= Hot (7.0)` (no record tells them apart)" in survivors
     assert not [each for each in survivors if "fridge.cep:1:" in each], "only what is written is changed"
     assert any(each.startswith("  fridge.cep:6: half of WITHIN 30 min of UNLESS") for each in survivors)
     write(tmp_path, "    none: warming\n")

@@ -71,7 +71,7 @@ def test_all_that_a_test_can_check_passes() -> None:
     dead: 0
 """,
     )
-    assert (status, output) == (0, "1 passed, 9 runs under laws gave the same\n")
+    assert (status, output) == (0, "1 passed, 9 runs under laws gave the same results\n")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ ALERT hot ON hot(F, T) TITLE "{F}" FOR 1 h KEYED BY F INHIBITED BY worse(f: F).
 """
     )
     result = cep("test")
-    assert (result.exit_code, result.output) == (0, "1 passed, 9 runs under laws gave the same\n")
+    assert (result.exit_code, result.output) == (0, "1 passed, 9 runs under laws gave the same results\n")
 
 
 def test_at_least_allows_other_events() -> None:
@@ -286,7 +286,9 @@ tests:
     none: warming
 """)
     result = cep("test")
-    assert (result.exit_code, result.stdout) == (0, "3 passed, 9 runs under laws gave the same\n"), result.output
+    assert (result.exit_code, result.stdout) == (0, "3 passed, 9 runs under laws gave the same results\n"), (
+        result.output
+    )
 
 
 def test_a_dead_letter_fails_a_test_with_its_line() -> None:
@@ -403,7 +405,9 @@ def test_the_law_of_workers_runs_in_processes(monkeypatch: pytest.MonkeyPatch) -
     """It is tried once for each test where it is asked for; a test that it does not pass fails."""
     write(HEAD + "    expect: [warming]\n")
     passed = cep("test", "--law", "workers", "--workers")
-    assert passed.exit_code == 0 and passed.stdout == "1 passed, 1 run under laws gave the same\n", passed.stdout
+    assert passed.exit_code == 0 and passed.stdout == "1 passed, 1 run under laws gave the same results\n", (
+        passed.stdout
+    )
     beside = cep("test", "--workers", "--seeds", "1").stdout
     alone = cep("test", "--seeds", "1").stdout
     assert int(beside.split(", ")[1].split()[0]) == int(alone.split(", ")[1].split()[0]) + 1

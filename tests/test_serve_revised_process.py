@@ -85,7 +85,7 @@ def test_records_are_corrected_and_withdrawn_also_after_a_crash(tmp_path: Path) 
         assert re.search(rf"^semcep_{name}_total [0-9.e-]*[1-9]", text, re.MULTILINE), name
     told = [one for each in _alerts(second.url) for one in httpx.get(f"{second.url}/feeds/alerts/{each}").json()]
     late = "reading(milk, 1, 7.5) at 2024-05-01T08:00:00Z came 20 min late, at 2024-05-01T08:20:00Z"
-    assert f"Taken back: {late}; what led to this alert is no more." in {
+    assert f"Taken back: {late}; the events that led to this alert no longer exist." in {
         one["note"] for one in told if one["withdrawn"]
     }
     (right,) = (one for one in told if one["note"].startswith("Put right"))

@@ -203,7 +203,7 @@ def test_paths_are_written_as_sparql_writes_them(tmp_path: Path) -> None:
 
 
 WRONG_SHAPES = [
-    ("", "the shapes are not valid: none is there"),
+    ("", "the shapes are not valid: the file has no shapes"),
     (":S sh:targetclass :C .", "the shapes are not valid: SHACL has no word `sh:targetclass`"),
     (":S sh:targetNode :a ; sh:property [ sh:path :p ; sh:minCount 'x' ] .", "sh:minCount must be a literal with"),
     (":S sh:targetNode :a ; sh:property [ sh:minCount 1 ] .", "is not a well-formed SHACL PropertyShape"),
@@ -236,12 +236,12 @@ def test_a_property_that_nobody_defines_is_told(tmp_path: Path) -> None:
     names = PREFIXES + "@prefix wt: <http://knoesis.wright.edu/ssw/ont/weather.owl#> .\n"
     register.write_text(names + STATION.replace("observes :p", "observes wt:_Visiblity, wt:_WindSpeed"))
     (alone,) = undescribed_properties(Knowledge.load(register))
-    assert alone.warning and "nothing is known of what sensors observe" in str(alone)
+    assert alone.warning and "does not define what sensors observe" in str(alone)
     (found,) = undescribed_properties(
         Knowledge.load([register, ONTOLOGIES], reasoning="owlrl")
     )  # where all have a class
     weather = "http://knoesis.wright.edu/ssw/ont/weather.owl#"
-    meant = f"sensors observe it, and nobody defines it, did you mean <{weather}_Visibility>?"
+    meant = f"sensors observe it, but nothing defines it, did you mean <{weather}_Visibility>?"
     assert str(found) == f"warning: <{weather}_Visiblity>: {meant}"
     assert (
         undescribed_properties(Knowledge.load([SHOWN, ONTOLOGIES]))

@@ -244,7 +244,7 @@ def test_a_server_says_source_lost_not_resolved(tmp_path: Path) -> None:
     assert server.end(2) == 0
     reported = [entry for entry in server.logged if entry["event"] == "source"]
     assert [entry["lost"] for entry in reported[:2]] == [True, False] and reported[0]["level"] == "warning"
-    assert reported[0]["source"] == door.place and "the next attempt is after" in reported[0]["text"]
+    assert reported[0]["source"] == door.place and "the next attempt is in" in reported[0]["text"]
     assert "the other side has closed the connection" in reported[0]["text"]
 
 

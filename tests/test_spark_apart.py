@@ -57,8 +57,8 @@ def test_the_law_on_random_programs(seed: int, tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        (["--migrate"], "--migrate: the states are on no machine of the cluster"),
-        (["--solve-limit", "1s"], "--solve-limit: what is lost with a machine is searched for again"),
+        (["--migrate"], "--migrate needs all states on one machine, but this cluster has no shared folder"),
+        (["--solve-limit", "1s"], "--solve-limit: when a machine is lost, its answers are searched for again"),
     ],
 )
 def test_what_wants_the_states_of_one_machine_is_refused(

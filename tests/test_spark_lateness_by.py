@@ -205,7 +205,7 @@ def test_a_checkpoint_stays_with_its_keys(here: Path) -> None:
         (
             "event a(k: int). fluent on(k: int). x(K) <- a(K) WHERE on(K).",
             "k",
-            "what ends an interval of `on` is not late on Spark",
+            "on Spark, the records that end intervals of `on` are never late",
         ),
     ],
 )

@@ -327,7 +327,7 @@ def test_what_is_damaged_or_of_something_else_is_told(bucket: Bucket, tmp_path: 
         ),
         (
             "--checkpoint s3://b/s --output s3://b/o --master spark://h:7077 --dead-letter dead",
-            "--dead-letter: dead is a folder of this machine, and there are others",
+            "--dead-letter: dead is a folder of this machine, which the other machines do not have",
         ),
         ("--checkpoint hdfs://h/s --output hdfs://h/o", "hdfs:// has no conditional put"),
         ("--checkpoint ftp://h/s --output out", "`ftp://h/s` is an address, not a folder"),

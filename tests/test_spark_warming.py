@@ -334,7 +334,7 @@ def test_what_came_live_is_not_kept(here: Path, monkeypatch: pytest.MonkeyPatch)
     asked = ["run", "rules.cep", "--on", "spark", *options, "--migrate", "-i", "days", "-i", "mqtt://127.0.0.1:1/heat"]
     said = told(CliRunner().invoke(app, asked, prog_name="cep"))
     assert "new rules have not seen the input until 1970-01-01T00:00:07.999999Z, and may lack results" in said
-    assert "; what came from mqtt://127.0.0.1:1/heat is not kept. A run with other folders derives" in said
+    assert "; the records of mqtt://127.0.0.1:1/heat are not kept. A run with other folders derives" in said
 
 
 @pytest.mark.parametrize("revise", [[], ["--revise", "30 s"]])

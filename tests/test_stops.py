@@ -215,6 +215,6 @@ def test_a_batch_of_two_hundred_thousand_records_is_left_half_done(workers: list
     if workers:  # they go on while the next batch is read
         assert b"workers were still busy with the last batches" in errors or b"was not worked off" in errors
     else:
-        assert b"the batch at hand was left: 200,000 of its records are not counted" in errors
+        assert b"a batch was left unfinished: 200,000 of its records are not counted" in errors
         assert b"stopped: 1 record, 1 dead letter" in errors
     assert (tmp_path / "out.jsonl").read_text() == ""

@@ -65,7 +65,7 @@ def test_a_run_replaces_the_table_or_adds_to_it_once(table: str) -> None:
         assert (found["start"].timestamp(), found["end"].timestamp()) == (1, 4)
     Path("more.jsonl").write_text(jsonl([{**one, "time": one["time"] + 100} for one in EVENTS]))
     run(f"{table}?append=second", given="more.jsonl")
-    assert "an earlier run has already added it, so there is nothing to do" in run(
+    assert "an earlier run has already added these rows, so there is nothing to do" in run(
         f"{table}?append=second", given="more.jsonl"
     )
     run(f"{table}?append=third", given="more.jsonl")

@@ -412,7 +412,7 @@ def test_a_service_that_fails_is_asked_again_and_what_is_known_stays(served: Thi
     [
         (
             ["--input", "level=levels.jsonl", "--knowledge", "PLACE?every=60"],
-            "and the input is files",
+            "but the input is files",
             "leave out `every`",
         ),
         (["--input", "level=levels.jsonl", "-k", "PLACE", "-k", "PLACE?every=60"], "is named twice", None),

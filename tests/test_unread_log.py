@@ -71,7 +71,7 @@ def test_lines_that_nobody_reads_are_left_out_and_counted(monkeypatch: pytest.Mo
     *lines, told = found
     written = [each["number"] for each in lines]
     assert written == sorted(written) and written[0] == 0 and 100 <= len(written) < 500
-    assert told["lines"] == 1000 - len(written) and told["text"].endswith("were left out: nobody read it")
+    assert told["lines"] == 1000 - len(written) and told["text"].endswith("were left out, because nothing read it")
 
 
 def test_a_reader_that_is_gone_holds_nobody_up() -> None:

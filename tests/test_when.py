@@ -67,9 +67,9 @@ def test_one_record_is_several_events_or_none(tmp_path: Path, monkeypatch: pytes
         assert sorted(map(str, found)) == sorted(
             map(str, [("shop", 150.0), ("shop", "1.2", "error"), (1.0,), (2.0,), (7,)])
         )
-        assert "9 records, 3 of no event, 5 derived events" in result.stderr
+        assert "9 records, 3 matching no event, 5 derived events" in result.stderr
     strict = run("run", "log.cep", "--input", "log.jsonl", "--strict-types", "--dead-letter", "dead.jsonl")
-    assert "9 records, 3 dead letters (3 of a wrong type), 5 derived" in strict.stderr
+    assert "9 records, 3 dead letters (3 of an unknown event), 5 derived" in strict.stderr
     letters = [json.loads(line) for line in Path("dead.jsonl").read_text().splitlines()]
     assert [(one["line"], one["reason"]) for one in letters] == [
         (line, "the record is not an event of the program: no WHEN is true for it") for line in (3, 6, 7)
@@ -154,10 +154,10 @@ def test_a_table_holds_several_events(tmp_path: Path, monkeypatch: pytest.Monkey
         ("b", 2, 2, "a", "down"),
         ("b", 5, 5, "b", "up"),
     ]
-    assert "8 records, 2 of no event, 2 dead letters (1 ill-typed, 1 with wrong fields)" in result.stderr
+    assert "8 records, 2 matching no event, 2 dead letters (1 ill-typed, 1 with wrong fields)" in result.stderr
     assert [json.loads(line)["line"] for line in Path("dead.jsonl").read_text().splitlines()] == [6, 7]
     strict = run("run", "t.cep", "--input", "t.csv", "--strict-types")
-    assert "8 records, 4 dead letters (2 of a wrong type" in strict.stderr
+    assert "8 records, 4 dead letters (2 of an unknown event" in strict.stderr
     two = 'event c(v: int) TIME ts WHEN kind = "c" FORMAT csv(separator: ";").\nd(V) <- c(V).\n'
     Path("two.cep").write_text(TABLE + two)
     assert "declare different formats for it" in run("run", "two.cep", "--input", "t.csv").stderr
@@ -206,9 +206,9 @@ def test_a_parquet_file_and_a_frame_hold_several_events(tmp_path: Path, monkeypa
     want = run("run", "t.cep", "--input", "t.csv")
     for options in ([], ["--lateness", "0s", "--batch", "2"], ["--workers", "2"]):
         found = run("run", "t.cep", "--input", "t.parquet", *options)
-        assert found.stdout == want.stdout and "6 of no event" in found.stderr, found.stderr
+        assert found.stdout == want.stdout and "6 matching no event" in found.stderr, found.stderr
     strict = run("run", "t.cep", "--input", "t.parquet", "--strict-types", "--dead-letter", "dead.jsonl")
-    assert "9 dead letters (6 of a wrong type, 3 missing)" in strict.stderr
+    assert "9 dead letters (6 of an unknown event, 3 missing)" in strict.stderr
     dead = [json.loads(line) for line in Path("dead.jsonl").read_text().splitlines()]
     assert [one["line"] for one in dead if one["code"] == "type"] == [3, 4, 8, 9, 13, 14]
     lines = [json.loads(line)["type"] for line in want.stdout.splitlines()]

@@ -241,7 +241,7 @@ def test_aggregates_records_and_conditions_of_formulas_and_of_event_rules(folder
     text = explained(folder, "@/p.cep", "--not", "offer(x)", "--at", "21", *GIVEN)
     assert 'but status("x") = "proposed" does not hold at 21' in text
     text = explained(folder, "@/p.cep", "--not", "status(y) = ready", "--at", "43", *GIVEN)
-    assert "all holds at 43: it begins, and holds from just after it" in text
+    assert "all conditions hold at 43: the fluent holds from just after that" in text
     assert "status(x) = proposed holds" not in explained(folder, "@/p.cep", "--not", "near(p, q)", "--at", "21", *GIVEN)
     there = explained(folder, "@/p.cep", "--not", "near(p, q)", "--at", "20", *GIVEN, code=1)
     assert 'near("p", "q") holds at 20:' in there
@@ -255,7 +255,7 @@ def test_what_begins_with_an_event_that_lasts_is_no_choice_of_a_policy(tmp_path:
     records = [{"type": kind, "t": at, "k": "x"} for kind, at in (("a", 1), ("b", 3), ("b", 5))]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, records)))
     text = explained(tmp_path, "@/p.cep", "--not", "g(x)", "--at", "3", "-i", "@/in.jsonl")
-    assert "all holds at 3: it begins, and holds from just after it" in text and "policy" not in text
+    assert "all conditions hold at 3: the fluent holds from just after that" in text and "policy" not in text
     text = explained(tmp_path, "@/p.cep", "--not", "g(x)", "--at", "6", "-i", "@/in.jsonl")
     assert "it ended at 5" in text and "policy" not in text
 
@@ -330,9 +330,7 @@ def test_why_a_value_that_another_becomes_is_not_there(folder: Path) -> None:
     assert rule + 'status("x") = "proposed" did not hold before' in never
     assert never.count('line 9: initiate status(M) = proposed <- quote(M). but there is no quote("x")') == 1
     assert 'status("y") = "proposed" would become it at 50, 10 s after 40' in asked("status(y) = void", "42")
-    ended = (
-        'status("y") = "proposed" ended before it would have become it, at 50 it ended at 43, as another value began'
-    )
+    ended = 'status("y") = "proposed" ended before its deadline at 50 it ended at 43, as another value began'
     assert rule + ended in asked("status(y) = void", "45")
     answer = json.loads(explained(folder, "@/p.cep", "--not", "status(x) = void", "--at", "12", *GIVEN, "--format",
                                   "json"))  # fmt: skip

@@ -55,13 +55,13 @@ def test_the_nearest_attempt_gives_what_was_asked_for(nearest: Callable[..., str
     rules += "heard(A, S, T) <- w(S) WHERE hears(A, S), T = end()."
     over = nearest(rules, "heard(b)", "08:00", w="00:00 05:00")
     assert 'there is w("x") at 2024-05-01T05:00:00Z' in over and 'A = "b"' in over
-    assert over.endswith("but it was over 3 h before the time asked for; all else holds")
+    assert over.endswith("but it was over 3 h before the time asked for; all other conditions hold")
     assert 'but `hears(A, S)` does not hold hears(A, S): A = "c"' in nearest(rules, "heard(c)", "08:00", w="05:00")
     other = nearest(rules, "heard(b, x, 2024-05-01T06:00:00Z)", "08:00", w="05:00")
     assert "but `T = end()` does not hold" in other
     chain = "event a(s: string) TIME time. k(S, 1) <- a(S). k(S, N + 1) <- k(S, N) SEQ a(S)."
     assert 'there is k("x", 3) from' in nearest(chain, "k(x, 4)", "08:00", a="00:00 05:00 07:00")
-    assert nearest(chain, "k(x, 9)", "08:00", a="00:00 05:00 07:00").endswith('but it gives k("x", 3)')
+    assert nearest(chain, "k(x, 9)", "08:00", a="00:00 05:00 07:00").endswith('but it derives k("x", 3)')
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_nearest_attempt_missed_by_least(
 def test_a_variable_that_stands_twice_is_told_and_no_choice_of_a_policy(nearest: Callable[..., str]) -> None:
     events = "event a(s: string) TIME time. event b(s: string) TIME time. "
     told = nearest(events + 'pair(S, "y") <- b(S). e(S) <- a(S) SEQ pair(Z, Z).', "e(x)", "07:00", a="00:00", b="03:00")
-    assert "but there is no pair(Z, Z)" in told and told.endswith('but it gives pair("x", "y")'), told
+    assert "but there is no pair(Z, Z)" in told and told.endswith('but it derives pair("x", "y")'), told
 
 
 def test_variables_of_a_repetition_have_the_names_of_their_author(nearest: Callable[..., str]) -> None:
@@ -117,7 +117,7 @@ def test_absence_between_two_and_a_time_point_are_told_likewise(nearest: Callabl
     point = "e <- 2024-05-01T07:00:00Z UNLESS a(_) WITHIN 1 h."
     assert nearest(events + point, "e", "04:30", a="00:00", b="").endswith("its time comes 2 h 30 min later")
     assert nearest(events + point, "e", "09:30", a="00:00", b="").endswith(
-        "over 1 h 30 min before the time asked for; all else holds"
+        "over 1 h 30 min before the time asked for; all other conditions hold"
     )
     count = "e(S, N) <- a(S) AGGREGATE N = count() OVER LAST 1 h BY S WHERE N > 2."
     for asked in ("e(x)", "e(x, 3)"):

@@ -319,7 +319,7 @@ def test_the_plan_says_what_is_kept() -> None:
     for function, window, kept, until in (
         ("avg(X)", "EACH 1 h", "one running result a group", "when its window is over"),
         ("median(X)", "EACH 1 week", "a(X) in the window", "when its window is over"),
-        ("mode(X)", "SESSION 5 min", "a(X) in the window", "when nothing of its group came for 5 min"),
+        ("mode(X)", "SESSION 5 min", "a(X) in the window", "when its group has no event for 5 min"),
         ("avg(X)", "LAST 1 h EVERY 5 min", "a(X) in the window", "at the next multiple of 5 min after 1 h"),
     ):
         said = explain(Engine.from_text(program.format(function, window)).plan)

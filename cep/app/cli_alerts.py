@@ -351,7 +351,7 @@ def silence(options: SilenceOptions) -> None:
         say(_json(alerts) if options.json else _alerts(alerts, "no open alert matches"))
         return
     if (options.span is None) == (options.until is None):
-        raise refuse("a silence needs one end", "`--for 2h`, or `--until 2026-12-01T06:00Z`")
+        raise refuse("a silence needs either --for or --until", "`--for 2h`, or `--until 2026-12-01T06:00Z`")
     begin = None if options.begin is None else _time(options.begin, "--from")
     if options.until is not None:
         end = _time(options.until, "--until")

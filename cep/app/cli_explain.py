@@ -129,13 +129,13 @@ class ExplainOptions:
         absent = self.question.absent
         if self.event is not None and Path(self.event).suffix in (OWN, *SUFFIXES):
             hint = f"the event comes last: `cep explain {' '.join(self.arguments)} 'warning(EWR)'`, or one after --not"
-            raise refuse("what is to be explained?", hint)
+            raise refuse("name one event to explain", hint)
         if (self.event is None) == (absent is None):
-            raise refuse("what is to be explained?", "either an event, or one after --not")
+            raise refuse("name one event to explain", "write it as the last argument, or after --not")
         if absent is not None and self.answer.format == "prov":
-            raise refuse("--format prov: what is not there comes from nothing", "`--format text` or `json`")
+            raise refuse("--format prov: an event that did not occur has no provenance", "`--format text` or `json`")
         if absent is not None and self.question.at is None:
-            raise refuse("--not: there is no --at", "when it might have been: `--at 2013-02-09T03:00`")
+            raise refuse("--not: there is no --at", "add the time to explain: `--at 2013-02-09T03:00`")
         if not self.records.inputs:
             raise refuse("there is no --input", "name a file")
 
@@ -206,7 +206,7 @@ def _explained(options: ExplainOptions, folder: Path) -> int:
     if question.absent is None:
         return _why(explainer, asked, options)
     if asked is None:
-        raise refuse("--not: an `@id` names an event that is there", "name the event: `--not 'warning(EWR)'`")
+        raise refuse("--not: an `@id` names an event that occurred", "name the event: `--not 'warning(EWR)'`")
     return _not(explainer, asked, options, back)
 
 
@@ -246,7 +246,7 @@ def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOpti
             texts = ["\n".join(tree(answer)) for answer in trees]
             if len(events) > len(shown):
                 rest = count(len(events) - len(shown), "earlier event")
-                texts.append(f"{rest} of this kind; `--at` and `--events` choose others")
+                texts.append(f"{rest} of this kind not shown; `--at` and `--events` choose others")
             say("\n\n".join(texts))
     return 0
 
@@ -270,7 +270,7 @@ def _gone(gone: Sequence[dict[str, Any]], options: ExplainOptions) -> int:
     from cep.connectors.why.lines import withdrawn
 
     if options.answer.format == "prov":
-        raise refuse("--format prov: what was withdrawn comes from nothing", "`--format text` or `json`")
+        raise refuse("--format prov: an event that was withdrawn has no provenance", "`--format text` or `json`")
     if options.answer.format == "json":
         _say_json(gone)
     else:

@@ -94,7 +94,7 @@ def _texts(paths: tuple[Path, ...]) -> dict[Path, str]:
     for path in paths:
         if str(path) == _STDIN:
             if len(paths) > 1:
-                raise refuse("`-` is standard input, and goes with no file", "name one or the other")
+                raise refuse("`-` is standard input, which cannot be combined with files", "name one or the other")
             try:
                 texts[path] = sys.stdin.buffer.read().decode("utf-8-sig")
             except UnicodeDecodeError:

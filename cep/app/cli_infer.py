@@ -73,7 +73,7 @@ def infer(options: InferOptions) -> None:
         from cep.core.suggest import missing
 
         what = "is a folder" if file.is_dir() else "no such file"
-        hint = "name a file of it" if file.is_dir() else missing(file)
+        hint = "name a file in it" if file.is_dir() else missing(file)
         raise CepError(f"{file}: {what}", hint=hint)
     _print(file, options)
 
@@ -92,7 +92,7 @@ def _from_input(options: InferOptions) -> None:
             _print(file.rename(file.with_suffix(".jsonl")) if like_json else file, options)
         except CepError as error:
             message = error.message.replace(f"{file.with_suffix('.jsonl')}", "-").replace(f"{file}", "-")
-            message = message.replace("the name does not say the format", "nothing says the format")
+            message = message.replace("the format is not known from the name of the file", "the format is not known")
             raise CepError(message, hint=error.hint, code=error.code) from None
 
 
@@ -145,7 +145,7 @@ def _written(inferred: Inferred, sample: RecordSample) -> str:
     for remark in inferred.remarks:
         lines += wrap(remark, WIDTH, initial_indent="% ", subsequent_indent="%   ", break_on_hyphens=False)
     if inferred.facts is not None:
-        lines += [f"% facts, a table for `--facts {schema.name}=FILE`, are declared", f"% {inferred.facts}", "%"]
+        lines += [f"% to read this table with `--facts {schema.name}=FILE`, declare", f"% {inferred.facts}", "%"]
     lines.append(f"event {schema.name}(")
     texts = [attribute(member) + ("," if member is not schema.attributes[-1] else "") for member in schema.attributes]
     notes = [inferred.notes.get(attribute.name, "") for attribute in schema.attributes]

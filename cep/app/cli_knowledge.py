@@ -230,7 +230,7 @@ def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, f
     violations = []
     for path in shapes or (STATIONS,):
         if not path.is_file():
-            reason = "is a folder, not a file" if path.is_dir() else astray(path) or "is not there"
+            reason = "is a folder, not a file" if path.is_dir() else astray(path) or "does not exist"
             raise CepError(f"--shapes: `{path}` {reason}", code="option")
         violations += validate(known, path)
     if not shapes:

@@ -120,9 +120,9 @@ class InputOptions:
         Option(
             metavar="DURATION",
             help="After this long without live input, let event time follow the clock, so that deadlines pass and "
-            "windows end. It goes on from where it was, so after a restart it is behind the clock by the time that the "
-            "run was down, until the next record. `cep serve` uses 1s by default; `never` turns it off. On Spark with "
-            "--follow.",
+            "windows end. Event time continues from where it was: after a restart it lags behind the clock by the "
+            "length of the pause, until the next record. `cep serve` uses 1s by default; `never` turns it off. On "
+            "Spark, it needs --follow.",
         ),
     ] = None
     ahead: Annotated[

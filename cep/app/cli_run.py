@@ -212,7 +212,9 @@ def _done(options: RunOptions) -> bool:
     if not is_added(options.sink.output):
         return False
     options.log(
-        "added", f"{options.sink.output}: an earlier run has already added it, so there is nothing to do", "info"
+        "added",
+        f"{options.sink.output}: an earlier run has already added these rows, so there is nothing to do",
+        "info",
     )
     return True
 

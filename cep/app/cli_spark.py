@@ -218,7 +218,7 @@ def _closing(
 
     parts = [count(records, "record")]
     if unmatched:
-        parts.append(f"{unmatched:,} of no event")
+        parts.append(f"{unmatched:,} matching no event")
     if merged:
         parts.append(f"{merged:,} equal to others")
     if dead:

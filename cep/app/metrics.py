@@ -31,21 +31,21 @@ class MetricsCollector(Collector):
     def _run(self) -> Iterator[Metric]:
         meter = self._meter
         yield GaugeMetricFamily("semcep_start_time_seconds", "When the run began, in Unix time.", meter.began)
-        yield CounterMetricFamily("semcep_records", "Records read, also those that are no events.", meter.records)
-        text = "Records that are no event of the program: they pass no WHEN."
+        yield CounterMetricFamily("semcep_records", "Records read, including those that are not events.", meter.records)
+        text = "Records that match no WHEN, so they are not events of the program."
         yield CounterMetricFamily("semcep_records_of_no_event", text, meter.unmatched)
         for name, text, label, counts in (
-            ("semcep_events_read", "Events that came from outside.", "event", meter.read),
-            ("semcep_events_late", "Events that the watermark had passed; dead letters too.", "event", meter.late),
+            ("semcep_events_read", "Events that were read from the input.", "event", meter.read),
+            ("semcep_events_late", "Events that arrived too late; dead letters.", "event", meter.late),
             ("semcep_events_derived", "Events that rules derived.", "event", meter.derived),
-            ("semcep_dead_letters", "Records that became no event, and late events.", "reason", meter.dead),
+            ("semcep_dead_letters", "Records that could not be read as events, and late events.", "reason", meter.dead),
         ):
             family = CounterMetricFamily(name, text, labels=[label])
             for value, number in sorted(counts.items()):
                 family.add_metric([value], number)
             yield family
         if meter.watermark is not None:
-            text = "Nothing that ends at or before it is taken any more, in Unix time of the events."
+            text = "Events that end at or before this time are no longer accepted, in Unix time of the events."
             yield GaugeMetricFamily("semcep_watermark_seconds", text, meter.watermark / SECOND)
             text = "How far event time is behind the clock: alerts fire and end that much later."
             yield GaugeMetricFamily("semcep_clock_lag_seconds", text, time() - meter.watermark / SECOND)
@@ -54,11 +54,17 @@ class MetricsCollector(Collector):
             yield GaugeMetricFamily("semcep_latest_event_seconds", text, meter.latest / SECOND)
         if meter.watermark is not None and meter.latest is not None:
             lag = max(0, meter.latest - meter.watermark) / SECOND
-            yield GaugeMetricFamily("semcep_watermark_lag_seconds", "How far it is behind the latest event.", lag)
+            yield GaugeMetricFamily(
+                "semcep_watermark_lag_seconds", "How far the watermark is behind the latest event.", lag
+            )
         text = "Batches run (on Spark micro-batches), and how long they took."
         yield SummaryMetricFamily("semcep_batch_seconds", text, meter.batches, meter.seconds)
-        rows = GaugeMetricFamily("semcep_state_rows", "Occurrences that wait in goals or for time.", labels=["stage"])
-        size = GaugeMetricFamily("semcep_state_bytes", "Bytes of state, values included.", labels=["stage"])
+        rows = GaugeMetricFamily(
+            "semcep_state_rows", "Rows that operators keep for later events or times.", labels=["stage"]
+        )
+        size = GaugeMetricFamily(
+            "semcep_state_bytes", "Size of the state in bytes, including values.", labels=["stage"]
+        )
         for stage in range(1, len(meter.charts) + 1):
             mine = [size_of_bucket for (number, _), size_of_bucket in meter.state_by_bucket.items() if number == stage]
             rows.add_metric([str(stage)], sum(row_count for row_count, _ in mine))
@@ -66,7 +72,7 @@ class MetricsCollector(Collector):
         yield from (rows, size)
 
     def _keys(self) -> Metric:
-        text = "Part of an event's rows that one key has, of the last batch whose rows were dealt to partitions."
+        text = "Share of an event's rows that belong to one key, in the last batch that was divided among partitions."
         family = GaugeMetricFamily("semcep_hot_key_share", text, labels=["event", "key"])
         for shares in self._meter.keys:
             for key, share in shares.shares().items():
@@ -80,20 +86,22 @@ class MetricsCollector(Collector):
         for name, text, number in (
             (
                 "semcep_revision_late",
-                "Records that came or went within the window when the watermark had passed them.",
+                "Records added or withdrawn after the watermark had passed them, within the time of --revise.",
                 stats.late,
             ),
-            ("semcep_revisions", "Batches that had such records.", stats.revisions),
+            ("semcep_revisions", "Batches with records that came or were withdrawn late.", stats.revisions),
             ("semcep_revision_withdrawn", "Events and alerts that were derived and withdrawn.", stats.withdrawn),
-            ("semcep_revision_keys_replayed", "Keys that rules were run again for.", stats.keys_replayed),
-            ("semcep_revision_seconds", "How long running again took.", stats.seconds),
+            ("semcep_revision_keys_replayed", "Keys for which rules were run again.", stats.keys_replayed),
+            ("semcep_revision_seconds", "Time spent on running rules again.", stats.seconds),
         ):
             yield CounterMetricFamily(name, text, number)
 
     def _rules(self) -> Iterator[Metric]:
         names = ["stage", "rule", "event"]
-        into = CounterMetricFamily("semcep_rule_in", "Rows that the last goal of a rule's body took.", labels=names)
-        out = CounterMetricFamily("semcep_rule_out", "Times that a rule's body occurred.", labels=names)
+        into = CounterMetricFamily(
+            "semcep_rule_in", "Rows that the last operator of a rule's body has read.", labels=names
+        )
+        out = CounterMetricFamily("semcep_rule_out", "How many times a rule's body has matched.", labels=names)
         for stage, chart in enumerate(self._meter.charts, 1):
             for rule in chart.rules:
                 values = [str(stage), rule.name, rule.users]
@@ -103,11 +111,11 @@ class MetricsCollector(Collector):
 
     def _goals(self) -> Iterator[Metric]:
         names = ["stage", "goal", "rules"]
-        into = CounterMetricFamily("semcep_goal_in", "Rows that a goal took.", labels=names)
-        out = CounterMetricFamily("semcep_goal_out", "Rows that a goal made.", labels=names)
-        spent = CounterMetricFamily("semcep_goal_step_seconds", "Time that its steps took.", labels=names)
-        rows = GaugeMetricFamily("semcep_goal_state_rows", "Occurrences that wait in a goal.", labels=names)
-        size = GaugeMetricFamily("semcep_goal_state_bytes", "Bytes that they take.", labels=names)
+        into = CounterMetricFamily("semcep_goal_in", "Rows that an operator has read.", labels=names)
+        out = CounterMetricFamily("semcep_goal_out", "Rows that an operator has produced.", labels=names)
+        spent = CounterMetricFamily("semcep_goal_step_seconds", "Time spent in the steps of an operator.", labels=names)
+        rows = GaugeMetricFamily("semcep_goal_state_rows", "Rows that an operator keeps.", labels=names)
+        size = GaugeMetricFamily("semcep_goal_state_bytes", "Bytes of the rows that an operator keeps.", labels=names)
         for stage, chart in enumerate(self._meter.charts, 1):
             for named in chart.goals:
                 values = [str(stage), named.name, named.users]
@@ -125,7 +133,7 @@ def host_and_port(text: str) -> tuple[str, int]:
     """Return host and port of `9464`, `0.0.0.0:9464` or `[::]:9464`. Raises CepError if there is no port."""
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
-        hint = "a port, `--metrics 9464`, or where others may look too, `--metrics 0.0.0.0:9464`"
+        hint = "use a port, `--metrics 9464`, or an address that other machines can reach, `--metrics 0.0.0.0:9464`"
         raise CepError(f"--metrics: `{text}` is not a port", hint=hint, code="option")
     return host.strip("[]") or HERE, int(port)
 

@@ -209,7 +209,7 @@ def _broken_off(rows: int) -> str:
     """Return the warning that a signal has ended a step in the middle."""
     if not rows:
         return "semcep did not process the end of the input: results that were still open are not written"
-    return f"the batch at hand was left: {rows:,} of its records are not counted, and not all they lead to is written"
+    return f"a batch was left unfinished: {rows:,} of its records are not counted, and some results are not written"
 
 
 def _record_refused(updates: KnowledgeUpdates, dead_letters: DeadLetterSink, stats: RunStats) -> None:

@@ -299,7 +299,7 @@ class RunOptions:
         elif mode not in MODES:
             raise refuse(f"--output-mode: `{mode}` is not a mode", f"the modes are {', '.join(MODES)}")
         elif self.sink.changes and mode != CHANGES:
-            raise refuse(f"--changes, and --output-mode {mode}", "use only one of them")
+            raise refuse(f"--changes and --output-mode {mode} cannot be combined", "use only one of them")
         if self.sink.changes and cut:
             hint = "leave --changes out: intervals are then clipped to --from and --until"
             raise refuse("--changes writes every beginning and end, so --from and --until cannot clip intervals", hint)

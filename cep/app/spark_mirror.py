@@ -20,7 +20,7 @@ FEW = "10"
 """The number of micro-batches whose logs Spark keeps. Each manifest lists them."""
 
 
-ALONE = "do it on one machine, `--master 'local[*]' --once`; the cluster goes on from there"
+ALONE = "run it once on one machine, `--master 'local[*]' --once`; the cluster then continues from there"
 """The hint for operations that need all states on one machine."""
 
 
@@ -62,13 +62,13 @@ def _refused(options: RunOptions) -> None:
     """Raise CepError for options that do not work on several machines without a shared folder."""
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if dead is not None and not is_url(dead):
-        hint = f"an address beside {checkpoint}"
-        raise refuse(f"--dead-letter: {dead} is a folder of this machine, and there are others", hint)
+        hint = f"use an address beside {checkpoint}"
+        raise refuse(f"--dead-letter: {dead} is a folder of this machine, which the other machines do not have", hint)
     if options.spark.migrate:
-        raise refuse("--migrate: the states are on no machine of the cluster", ALONE)
+        raise refuse("--migrate needs all states on one machine, but this cluster has no shared folder", ALONE)
     if options.dialect.solve_limit is not None:
-        message = "--solve-limit: what is lost with a machine is searched for again, and may be another answer"
-        raise refuse(message, "a folder that all machines have as --checkpoint, or without it")
+        message = "--solve-limit: when a machine is lost, its answers are searched for again, and may differ"
+        raise refuse(message, "use a folder that all machines share as --checkpoint, or leave --solve-limit out")
 
 
 def _apart(options: RunOptions) -> bool:

@@ -184,9 +184,9 @@ class JobInputs:
                 raise refuse(f"{source.path}: Spark cannot poll a service", hint)
             if request.mirror is not None and source.address.kind in ("mqtt", "tcp"):
                 message = (
-                    f"{source.path}: what comes would be acknowledged before it is in {request.mirror.places[STATE]}"
+                    f"{source.path}: messages would be acknowledged before they are in {request.mirror.places[STATE]}"
                 )
-                raise refuse(message, "a folder as --checkpoint, or a topic of Kafka")
+                raise refuse(message, "use a folder as --checkpoint, or a topic of Kafka")
         for place, source in every.items():
             if place in beside and source.address is not None:
                 kafka_connector.check_reachable(source.address)
@@ -199,8 +199,8 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
     """Return the query, before its checkpoint is opened. Raises CepError if an option is wrong."""
     options = request.options
     if request.mirror is not None and request.mirror.apart and request.program.lateness_by is not None:
-        hint = "a folder as --checkpoint, which all workers share; or `--lateness` of all records together"
-        raise refuse("--lateness-by: the keys of records go through a folder, and workers share none", hint)
+        hint = "use a folder that all workers share as --checkpoint, or `--lateness` for all records together"
+        raise refuse("--lateness-by: workers exchange keys through a folder, but these workers share none", hint)
 
     def lasting(text: str | None, option: str) -> int | None:
         return None if text is None else duration(text, option)
@@ -265,7 +265,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         if not reads.live:
             query = replace(query, earlier=EarlierInput.of(request.engine, start))
         elif moved is not None:
-            why = f"; what came from {', '.join(bare(source.path) for source in reads.live.values())} is not kept"
+            why = f"; the records of {', '.join(bare(source.path) for source in reads.live.values())} are not kept"
             _tell_lacking(options, request.engine, start, f"have not seen the input until {iso(start.time)}", why)
     if options.spark.compact is not None:
         check_writable("--compact", Path(options.spark.compact))
@@ -285,12 +285,12 @@ def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
     options, start = request.options, query.generation.start
 
     def begins(files: int) -> None:
-        options.log("warming", f"new rules read {count(files, 'file')} of before", files=files)
+        options.log("warming", f"new rules read {count(files, 'earlier file')}", files=files)
 
     done = warmed(spark, query, begins)
     if done is None or start is None:
         return
-    seen = "have seen no input of before"
+    seen = "have seen no earlier input"
     if done.since is not None:
         seen = f"have seen the input files from {iso(done.since)} until {iso(start.time)}"
     if missing := [*done.gone, *done.unread]:
@@ -343,9 +343,7 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
     """Warn of missing files of derived events."""
     if gone:
         these = f"{', '.join(map(str, gone[:3]))}{', ...' if len(gone) > 3 else ''}"
-        message = (
-            f"--output: of what was written {count(len(gone), 'file')} {'is' if len(gone) == 1 else 'are'} missing"
-        )
+        message = f"--output: {count(len(gone), 'written file')} {'is' if len(gone) == 1 else 'are'} missing"
         hint = "restore them from a copy: readers that follow the log of the folder, such as Spark, fail without them"
         options.log("missing", f"{message}: {these}; {hint}", "warning", files=len(gone))
 
@@ -355,10 +353,10 @@ def _judgeable(program: ShippedProgram) -> None:
     if program.lateness_by is None:
         return
     program.clocks(0)
-    hint = "`--lateness` of all records together; or run it in one process, or with `--workers`"
+    hint = "use `--lateness` for all records together; or run it in one process, or with `--workers`"
     if program.records:
         named = " and ".join(f"`{event}`" for event in program.records)
-        raise refuse(f"--lateness-by: what ends an interval of {named} is not late on Spark", hint)
+        raise refuse(f"--lateness-by: on Spark, the records that end intervals of {named} are never late", hint)
     if program.beginning:
         raise refuse("--lateness-by: a cycle through NOT or AGGREGATE begins with a record that may be late", hint)
 
@@ -390,13 +388,13 @@ def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> Planne
     engine = planned.engine
     if options.spark.migrate and engine.beginning:
         hint = "start anew with other folders"
-        raise refuse("--migrate: a cycle through NOT or AGGREGATE begins with the input, which is past", hint)
+        raise refuse("--migrate: a cycle through NOT or AGGREGATE needs the first input, which is already read", hint)
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge to change")
     for name in options.knowledge.updates:
         if name == "-" or (Path(name).exists() and not (Path(name).is_file() or Path(name).is_dir())):
             hint = "name files, or a folder"
-            raise refuse(f"--knowledge-updates {name}: it cannot be read again, as Spark has to", hint)
+            raise refuse(f"--knowledge-updates {name}: Spark has to read it again, which is not possible", hint)
         if not (options.spark.open_ended or there([name])):
             raise refuse(f"--knowledge-updates: {name}: no such file")
     return planned

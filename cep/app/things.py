@@ -117,8 +117,8 @@ def check_refreshed(names: Sequence[str], live: bool) -> None:
     for service in services(names):
         if service.every is not None and not live:
             hint = "leave out `every`, or use live input"
-            reason = "`every` fetches Things again during a run, which takes effect between records as they come"
-            raise service.address.refused(f"{reason}, and the input is files", hint)
+            reason = "`every` fetches Things again while records arrive"
+            raise service.address.refused(f"{reason}, but the input is files", hint)
 
 
 class ThingsFollower:

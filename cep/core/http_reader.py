@@ -117,7 +117,7 @@ class JsonReader:
             if size > MOST:
                 raise HttpFailure(f"the answer has more than {MOST >> 20} MiB", "ask for smaller pages")
             if time.monotonic() > deadline:
-                raise HttpFailure(f"the answer has not ended for {LONGEST:g} s", "ask for smaller pages", passing=True)
+                raise HttpFailure(f"the answer did not end within {LONGEST:g} s", "ask for smaller pages", passing=True)
         if answer.length:
             raise HttpFailure(f"the answer ended {answer.length:,} bytes too early", passing=True)
         answer.read()  # no content is left; this frees the connection for the next request
@@ -139,7 +139,7 @@ class JsonReader:
             hint = "redirections are not followed; write that address if you trust it"
         elif status in (401, 403):
             name = self._server.login
-            hint = f"{name}_USER and {name}_PASSWORD, or {name}_TOKEN, in the environment say who asks"
+            hint = f"set {name}_USER and {name}_PASSWORD, or {name}_TOKEN, in the environment"
         if text:
             reason += f": {text}"
         if status == 404:

@@ -107,7 +107,7 @@ class BackgroundWriter:
         with self._changed:
             count, self._left_out = self._left_out, 0
         if count:
-            text = f"{count:,} lines of this log were left out: nobody read it"
+            text = f"{count:,} lines of this log were left out, because nothing read it"
             self._log("left_out", text, "warning", lines=count)
 
 

@@ -21,7 +21,7 @@ def ticks(text: str, tick: int) -> int:
     elif _NUMBER.fullmatch(text):
         above, _, below = text.partition("/")
         if below and not int(below):
-            raise CepError("nothing is divided by 0", code="syntax")
+            raise CepError("division by 0", code="syntax")
         length = Fraction(above) / Fraction(below or 1)
     else:
         raise CepError(f"`{text}` is not a number", hint="numbers are `3`, `1.5` or `3/2`", code="syntax")
@@ -29,7 +29,7 @@ def ticks(text: str, tick: int) -> int:
     if exact.denominator != 1:
         coarser = next((name for name, size in _COARSER if (length * size).denominator == 1), f"{length.denominator}s")
         message = f"`{text}` is finer than a microsecond, and time is exact to that"
-        hint = f"a coarser tick, of which this is whole microseconds: `--tick {coarser}`"
+        hint = f"use a coarser tick, with which it is a whole number of microseconds: `--tick {coarser}`"
         raise CepError(message, hint=hint, code="syntax")
     if exact > FARTHEST:
         raise CepError(

@@ -245,7 +245,7 @@ def _told(old: Schema, new: Schema) -> str:
     )
     if old_columns != other:
         return f"({', '.join(old_columns)}) is now ({', '.join(other)})"
-    return "its records are read otherwise"
+    return "its records are read differently"
 
 
 def _listed(words: Sequence[str]) -> str:

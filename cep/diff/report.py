@@ -56,7 +56,7 @@ def _program_lines(diff: ProgramDiff) -> Iterator[str]:
             f"{declaration.change} declaration of {declaration.of}: {declaration.told}", WIDTH, subsequent_indent="    "
         )
     if diff.reached:
-        yield "and what they reach:"
+        yield "and the rules that they affect:"
     for reached in diff.reached:
         yield f"  {reached.of}: {_place(reached.place)}"
 
@@ -154,7 +154,7 @@ def _alert_difference(comparison: Comparison, difference: Difference) -> Iterato
         if reason is None:
             yield f"  {side}: it has no `{difference.event}`"
         elif not reason["alerts"]:
-            yield f"  {side}: nothing begins it for this key then"
+            yield f"  {side}: nothing begins it for this key at that time"
         else:
             yield f"  {side}: {'it fires' if reason['exists'] else 'nobody is notified'}"
             for life in reason["alerts"]:
@@ -186,11 +186,11 @@ def _side(
 def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
     """Describe how the occurrence in this program differs from the occurrence in the `other` program."""
     if not alike:
-        return "it is there, with other attributes"
+        return "it is derived, with other attributes"
     times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))
     if any((event["start"], event["end"], event.get("bounds")) == times for event in explained["found"]):
-        return "it is there, but not so often"
-    return "it is there, with other times"
+        return "it is derived, but fewer times"
+    return "it is derived, with other times"
 
 
 def row_text(explainer: Explainer, name: str, row: Row, named: bool = False) -> str:

@@ -19,12 +19,12 @@ from cep.rules.graph_text import pieces
 from cep.rules.keywords import RESERVED
 
 BUILT_IN = {
-    "start": "`start()`: when what the WHERE belongs to began",
+    "start": "`start()`: when the pattern before the WHERE began",
     "end": "`end()`: when it ended",
     "duration": "`duration()`: how long it lasted",
-    "near": "`near(Lat, Long, Radius, Feature, Metres)`: each thing that is known within so many metres",
+    "near": "`near(Lat, Long, Radius, Feature, Metres)`: each thing of the knowledge within that many metres",
     "triple": "`triple(S, P, O)`: a triple of the knowledge",
-    "is_a": "`is_a(Thing, Class)`: what belongs to a class",
+    "is_a": "`is_a(Thing, Class)`: the thing belongs to the class",
     "held": "`held(fluent(X), T)`: that a fluent held at a time",
 }
 """Predicates and functions that conditions may use besides FUNCTIONS."""

@@ -32,7 +32,7 @@ STATEMENTS = {
 }
 """Words that begin statements, each with a help text."""
 _FURTHER = {
-    "TIMES": f"so often, one after the other: {messages.TIMES}",
+    "TIMES": f"that many times, one after the other: {messages.TIMES}",
     "NOT": messages.ABSENCE,
     "OVER": messages.WINDOW,
     "LAST": messages.WINDOW,

@@ -127,9 +127,9 @@ class Formulas:
                         if _names(part, True) & inside:
                             known = next(name for name in names if name in _names(part, True) & inside)
                             self.error(
-                                f"`{rule.name}` is defined by itself, and {word} asks for all of it at the same time",
+                                f"`{rule.name}` depends on itself, and {word} needs all of it at the same time",
                                 span,
-                                f"{word} of what does not depend on it, or of what was: `ONCE[1 s, 1 s] {known}(..)`",
+                                f"use {word} on what does not depend on it, or its past: `ONCE[1 s, 1 s] {known}(..)`",
                                 "recursion",
                             )
 
@@ -148,7 +148,7 @@ class Formulas:
             if (operator := part.ahead()) is not None:
                 yield operator, part.span
             for message, span, hint in part.against_recursion(through):
-                self.error(f"`{rule.name}` is defined by itself, and {message} on the way", span, hint, "recursion")
+                self.error(f"`{rule.name}` depends on itself, and {message}", span, hint, "recursion")
 
     def one_way(
         self,
@@ -168,18 +168,18 @@ class Formulas:
         name = rules[0].name
         for _, whole_word, place in asks_whole:
             self.error(
-                f"`{name}` is defined by itself, {word} looks ahead on the way, and {whole_word} asks for all of it",
+                f"`{name}` depends on itself, {word} looks ahead, and {whole_word} needs all of it",
                 place,
-                f"{whole_word} of what does not depend on it, or of what was: `ONCE[1 s, 1 s] {name}(..)`",
+                f"use {whole_word} on what does not depend on it, or on its past: `ONCE[1 s, 1 s] {name}(..)`",
                 "recursion",
             )
         for rule in rules:
             parts = [formula for formula in formulas(whole(rule)) if _names(formula) & cycle]
             if any(part.back() is not None for part in parts):
                 self.error(
-                    f"`{name}` is defined by itself, by what was before and, through {word}, by what comes after",
+                    f"`{name}` depends on its own past and, through {word}, on its own future",
                     span,
-                    "all of it looks one way, back or ahead; what looks the other way is of fluents that do not "
+                    "let the whole cycle look one way, back or ahead; look the other way only at fluents that do not "
                     f"depend on `{name}`",
                     "recursion",
                 )
@@ -310,7 +310,7 @@ class Formulas:
             self.error(
                 f"`{formula.name}` is a fluent, and WITHIN bounds an event",
                 formula.span,
-                "how long it holds is said by LASTING: `moving(V) LASTING >= 10 min`",
+                "use LASTING for how long it holds: `moving(V) LASTING >= 10 min`",
             )
             return None
         written = ast.EventPattern(formula.name, formula.arguments, formula.names, formula.span, formula.value)

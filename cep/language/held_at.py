@@ -85,7 +85,7 @@ class HeldConditions:
         assert isinstance(condition, Predicate), "it was asked"
         if len(condition.arguments) != 2:
             message = f"`held` needs a fluent and a time, but here it has {len(condition.arguments)} arguments"
-            self.fluents.error(message, condition.span, f"{FORM}; at `end()` the fluent is unmatched", "arity")
+            self.fluents.error(message, condition.span, f"{FORM}; at `end()`, write the fluent alone", "arity")
             return None
         asked, time = condition.arguments
         name = _fluent(asked)

@@ -338,7 +338,9 @@ def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> 
             of = f"{name}({arguments})" if arguments else name
             begins = f"begins_{name}({arguments})" if arguments else f"begins_{name}"
             message = f"`{name}` is a fluent of another file, but LARS can ask only for events"
-            hint = f"an event of its beginning, in that file, `{begins} <- BEGIN OF {of}.`, or of what happens while "
+            hint = (
+                f"in that file, derive an event from its beginning, `{begins} <- BEGIN OF {of}.`, or from events while "
+            )
             hint += f"it holds, `.. <- e(..) WHERE {of}.`"
             errors.append(CepError(message, source, literal.span, hint, "predicate"))
     if errors:

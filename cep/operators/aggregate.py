@@ -263,7 +263,7 @@ class Aggregation(Node):
         if self.over is not None and self.over.form == "each":
             return "when its window is over"
         if self.over is not None and self.over.form == "session":
-            return f"when nothing of its group came for {say_duration(self.over.length)}"
+            return f"when its group has no event for {say_duration(self.over.length)}"
         if self.over is not None:
             return f"at the next multiple of {say_duration(self.over.length)} after {say_duration(self.duration or 0)}"
         if self.duration is not None:

@@ -99,9 +99,9 @@ class HeldAt(Holding):
         if self.back is not None:
             return None
         return (
-            f"this `held` never forgets: it keeps when `{self.name}` held, as nothing bounds how far "
-            f"`{self.time}` lies back",
-            f"`{self.time} >= end() - 1 h` beside it bounds it, of a time in the pattern also a WITHIN",
+            f"this `held` never forgets: it keeps all intervals of `{self.name}`, as nothing bounds how "
+            f"far back `{self.time}` lies",
+            f"add `{self.time} >= end() - 1 h`; a WITHIN also bounds times of the pattern",
         )
 
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:

@@ -381,7 +381,7 @@ class Join(Node):
         said += [("index", index)] if index else []
         said += [("row by row", tested)] if tested else []
         if tested and not (key or index or horizon.forgets):
-            said.append(("warning", "nothing bounds the rows that this tries: add WITHIN, or a shared variable"))
+            said.append(("warning", "each new row is tried with all kept rows: add WITHIN, or a shared variable"))
         if self.absent is not None:
             common = ", ".join(names[mine] for _, mine in self.absent_key)
             said.append(("absent", f"{sides[2]} of the same {common}" if common else f"any {sides[2]}"))
@@ -401,10 +401,10 @@ class Join(Node):
             named = dict.fromkeys(side[column] for side, column in columns if column is not None)
             which = f"one of the greatest {' or '.join(named)}"
         if self.policy == "recent":
-            asked = "; the WHERE is asked of that pair alone" if self.decide else ""
-            return f"recent: the latest, of equal ends the {which}{asked}"
+            asked = "; the WHERE tests only that pair" if self.decide else ""
+            return f"recent: the latest, among equal ends the {which}{asked}"
         allowed = " that the WHERE allows" if self.decide else ""
-        return f"chronological: the oldest{allowed}, of equal ends the {which}; both are then used up"
+        return f"chronological: the oldest{allowed}, among equal ends the {which}; both are then used up"
 
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.converted_keys import with_converted_keys

@@ -376,7 +376,7 @@ class Temporal(FormulaNode):
         return TEMPORAL[self.operator].ahead
 
     def undivided(self, part: int, text: str) -> str | None:
-        return f"what is on the right of {text} suffices, and has no key" if part == 1 else None
+        return f"the right side of {text} can make it true alone, and has no key" if part == 1 else None
 
     @property
     def lag(self) -> int:

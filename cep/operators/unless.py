@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 GOING_ON = (
-    "where none may be going on: `p UNLESS (p PAR x) WITHIN q`, of an instant DURING; docs/language.md has it under NOT"
+    "to exclude one in progress, use `p UNLESS (p PAR x) WITHIN q`, for an instant DURING; see NOT in docs/language.md"
 )
 """The hint that names the alternative if an X that merely continues must be excluded too."""
 

@@ -110,7 +110,7 @@ class _Copartitioning:
                         and read not in self.given
                         and not remaining.issuperset(makers.get(read, (-1,)))
                     ):
-                        failed[rule] = SplitFailure(-1, f"`{read}` is not all made with it")
+                        failed[rule] = SplitFailure(-1, f"other rules that derive `{read}` do not run by key")
                         remaining.remove(rule)
         return failed
 
@@ -149,7 +149,7 @@ class _Copartitioning:
             if isinstance(place, SplitFailure):
                 failed[rule] = place
             elif place is EVERYWHERE and self.places[event] is not EVERYWHERE:
-                failed[rule] = SplitFailure(-1, "nothing in it has a key")
+                failed[rule] = SplitFailure(-1, "none of its parts has a key")
         return failed
 
     def traced(self) -> dict[str, frozenset[str]]:
@@ -206,7 +206,7 @@ class _Copartitioning:
         for part, kind in properties.changing:
             if (place := places[part]) is not EVERYWHERE and place <= {kind}:
                 text = self.text(number)
-                return SplitFailure(number, f"what holds in {text} has no key, so that its changes lie anywhere")
+                return SplitFailure(number, f"what holds in {text} has no key, so its changes may be in any bucket")
         match properties.meeting:
             case Meeting.SAME:
                 return places[0]
@@ -242,7 +242,7 @@ class _Copartitioning:
             a[1] in absent and c in place for a, c in self.dependencies.forbidden(number)
         ):
             return place
-        return SplitFailure(number, f"what is absent in {self.text(number)} does not share its key")
+        return SplitFailure(number, f"the absent part of {self.text(number)} does not share its key")
 
     def shown(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns:
         """Return the columns of a node that contain the values of a key column of one of its parts."""
@@ -259,7 +259,7 @@ class _Copartitioning:
         """Return the key columns of a node that passes on the occurrences of all its parts: columns that contain the
         key of each part."""
         if any(place is EVERYWHERE for place in places):
-            return SplitFailure(number, f"the sides of {self.text(number)} are not kept apart alike")
+            return SplitFailure(number, f"the sides of {self.text(number)} are not all divided by key")
         types = self.dependencies.plan.types(number)
         return frozenset(
             column
@@ -292,9 +292,9 @@ class _Copartitioning:
             return place
         text = self.text(number)
         if not properties.groups:
-            why = "has no BY: one window for all" if properties.by else "is of no key"
+            why = "has no BY: one window for all" if properties.by else "has no key"
             return SplitFailure(number, f"{text} {why}")
-        known = self.named(self.plan.nodes[number].parts[0], child or frozenset()) or "the key of what is in it"
+        known = self.named(self.plan.nodes[number].parts[0], child or frozenset()) or "the key of its rows"
         return SplitFailure(number, f"{'the BY of ' if properties.by else ''}{text} leaves out {known}")
 
     def kept_apart(self, number: int) -> bool:
@@ -325,8 +325,10 @@ class _Copartitioning:
         for word, node, place, mine in zip(("left", "right"), parts, places, joined):
             if place is not EVERYWHERE and not place & mine:
                 known = self.named(node, place)
-                return SplitFailure(number, f"{reason}, its {word} side {f'on {known}' if known else 'has no key'}")
-        return SplitFailure(number, f"{reason}, its two sides on different ones of them")
+                return SplitFailure(
+                    number, f"{reason}, but its {word} side {f'is divided by {known}' if known else 'has no key'}"
+                )
+        return SplitFailure(number, f"{reason}, but its two sides are divided by different ones")
 
     def named(self, node: int, place: frozenset[int]) -> str:
         return ", ".join(dict.fromkeys(plain(self.plan.names[node][column]) for column in sorted(place)))

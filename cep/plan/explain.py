@@ -112,7 +112,7 @@ class _Listing:
                 self.item(title, _declared(plan.schemas[name]), 0)
                 title = ""
         if both:
-            self.item("", f"(read as well, being declared: {listed(both)})", 0)
+            self.item("", f"(declared, so also read: {listed(both)})", 0)
 
     def made_of_changes(self, event: str) -> bool:
         """Return True for the tables of a fluent's intervals and edges, which generated rules compute."""
@@ -157,7 +157,7 @@ class _Listing:
             times += [f"{severity} after {say_duration(ticks)}" for severity, ticks in alert.escalations]
             times += [f"none while {self.inhibitor(alert.inhibitor.alert)}"] if alert.inhibitor is not None else []
             times += [f"again after {say_duration(alert.repeat)}"] if alert.repeat else []
-            self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; `cep serve` does")
+            self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; by `cep serve`")
 
     def inhibitor(self, name: str) -> str:
         """Return the condition that suppresses an alert: another alert fires, or a fluent holds (a hidden alert)."""
@@ -174,7 +174,7 @@ class _Listing:
         if any(rounds for _, rounds in group.slices):
             return "instant by instant, inside each in rounds until nothing is new"
         if self.compiled is None:
-            return "what it makes waits for something later"
+            return "its results wait for something later"
         compiled = all(event in self.compiled for event in events)
         if compiled:
             return "compiled, one pass in order of arrival"
@@ -210,7 +210,7 @@ class _Listing:
             if held is not None:
                 names = asked.variables if isinstance(asked, Graph) else _open(asked)
                 columns = ", ".join(f"{name}: {type}" for name, type in zip(names, held.types)) or "holds or not"
-                way = "changes by difference" if held.by_difference else "asked anew when the knowledge changes"
+                way = "changes by difference" if held.by_difference else "evaluated again when the knowledge changes"
                 self.item("", f"{columns}; {way}", 2)
 
     def stages(self) -> None:
@@ -234,7 +234,7 @@ class _Listing:
             blamed |= {rule for rule in stage.rules if self.plan.heads[rule].event in self.alerts}
             others = [rule for rule in stage.rules if rule not in blamed]
             if named := self.rules(others):
-                self.item("", f"{'with them ' if stage.reasons else ''}{named}", 2)
+                self.item("", f"{'also ' if stage.reasons else ''}{named}", 2)
 
     def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
         """Describe an input of a stage: its source, and how its rows are assigned to buckets."""

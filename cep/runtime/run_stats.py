@@ -65,19 +65,19 @@ REASONS = {  # the codes of dead letters in words, unless the code itself is a w
     "ahead": "ahead of the clock",
     "args": "with wrong arguments",
     "change": "with a wrong `@change`",
-    "file": "of a wrong file",
-    "graph": "of a graph without a time",
-    "gzip": "of damaged gzip",
+    "file": "from a wrong file",
+    "graph": "from a graph without a time",
+    "gzip": "from a damaged gzip file",
     "interval": "with a wrong interval",
     "json": "bad JSON",
     "long": "too long",
-    "object": "no JSON object",
+    "object": "not a JSON object",
     "quad": "bad N-Quads",
     "range": "out of range",
     "row": "with wrong fields",
     "time": "with a wrong time",
-    "type": "of a wrong type",
-    "unknown-withdrawal": "withdrawing what is not there",
+    "type": "of an unknown event",
+    "unknown-withdrawal": "withdrawing unknown records",
     "utf-8": "not UTF-8",
 }
 
@@ -138,7 +138,7 @@ class RunStats:
         """Return `26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8 s`."""
         parts = [count(self.records, "record")]
         if self.unmatched:
-            parts.append(f"{self.unmatched:,} of no event")
+            parts.append(f"{self.unmatched:,} matching no event")
         if self.merged:
             parts.append(f"{self.merged:,} equal to others")
         if self.dead:
@@ -153,7 +153,7 @@ class RunStats:
                 f"no {'readable ' if self.dead else ''}{_listed([f'`{event}`' for event in self.unseen])} in the input"
             )
         parts += [
-            f"{count(number, 'time')} that {name} has twice read as the earlier (FOLD says which)"
+            f"{count(number, 'time')} that occur twice in {name} (read as the earlier; FOLD chooses)"
             for name, number in ranked(self.twice)
         ]
         derived = count(self.derived.total(), "derived event")

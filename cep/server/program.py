@@ -243,7 +243,7 @@ def _version(options: ServeOptions, versions: Versions, folder: Path, files: Map
     last = None if number is None else versions.read(number)
     if last is not None and (last.files == files_hash(files) or last.texts == files):
         if last.texts != files:
-            text = f"version {last.number} of {last.author} continues; the files are from before it took over"
+            text = f"version {last.number} of {last.author} continues; the program files are older"
             options.log("program", text, version=last.number, author=last.author)
         return last
     newest = max(versions.numbers(), default=0)

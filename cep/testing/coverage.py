@@ -28,7 +28,7 @@ LACKING = {
     RULE: ("derived nothing", ""),
     CONDITION: ("was never true", "was never false"),
     ABSENCE: ("let nothing through", "blocked nothing"),
-    BOUND: ("", "alone rejected nothing"),
+    BOUND: ("", "alone never rejected a match"),
     WINDOW: ("", "left nothing out"),
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),

@@ -53,7 +53,7 @@ def closing_line(results: Sequence[Result]) -> str:
     passed = len(results) - failed
     laws = sum(result.laws for result in results)
     texts = [f"{passed} passed"] + ([f"{failed} failed"] if failed else [])
-    texts += [f"{count(laws, 'run')} under laws gave the same"] if laws else []
+    texts += [f"{count(laws, 'run')} under laws gave the same results"] if laws else []
     return ", ".join(texts)
 
 
@@ -62,7 +62,7 @@ def mutant_lines(report: MutantReport) -> Iterator[str]:
     survived = len(report.survivors)
     yield f"{count(report.count, 'mutant')}, {report.count - survived} killed, {survived} survived"
     for survivor in report.survivors:
-        why = "what it derives is not expected otherwise" if survivor.seen else "no record shows it"
+        why = "no expectation checks the difference" if survivor.seen else "no record tells them apart"
         yield from _wrapped(f"{survivor.file}:{survivor.line}: {survivor.change} ({why})", "  ")
 
 

@@ -28,7 +28,7 @@ FILE_KEYS = {
     "revise": "how old records may be that come late, are corrected or withdrawn",
     "policy": "unrestricted, recent or chronological",
     "dialect": "the dialect of the program, where its suffix does not say it",
-    "tick": "how long the number 1 is in a dialect",
+    "tick": "the length of one tick in a dialect",
     "tolerance": "how far apart two floats may be, relative to the larger; 1e-9 by default",
 }
 TEST_KEYS = {

@@ -27,7 +27,7 @@ from cep.connectors.records.late_input import Told, unknown
 from cep.core.time import BEGINNING
 
 PUT_RIGHT = "Put right: {why}."
-TAKEN_BACK = "Taken back: {why}; what led to this alert is no more."
+TAKEN_BACK = "Taken back: {why}; the events that led to this alert no longer exist."
 
 _UNSAID = (
     "revision", "state", "time", "note", "holding", "keeping", "sent", "inhibited", "action", "by", "comment",

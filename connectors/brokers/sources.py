@@ -73,7 +73,7 @@ class Sources:
             self._tell(name, "the source is connected again", lost=False)
         else:
             self.losses = {**self.losses, name: self.losses[name] + 1}
-            how = f"the next attempt is after {FIRST:g} s, later ones less and less often, at least every {LONGEST:g} s"
+            how = f"the next attempt is in {FIRST:g} s, later ones at growing intervals of at most {LONGEST:g} s"
             self._tell(name, f"the source is lost: {reason}; {how}", lost=True)
         for listener in self._listeners:
             listener()

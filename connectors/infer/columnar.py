@@ -58,7 +58,7 @@ def _chosen(
             source = written(steps)
             kind = _type(schema, steps)
             if len(steps) > 1 and source in schema.names:
-                sample.left_out[source] = f"of the struct `{steps[0]}`: `{source}` is the column that is called so"
+                sample.left_out[source] = f"it is in the struct `{steps[0]}`, but a column is called `{source}`, too"
             elif (why := _no_value(steps, kind, series)) is not None:
                 sample.left_out[source] = why
             elif len(steps) > 1:
@@ -103,7 +103,7 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
     if len(steps) == 1 and (EACH in source or level(source) is not None):
         return "in a declaration the name means something else"
     if EACH in steps and steps[: steps.index(EACH)] != series:
-        where = f"instead of those of `{written(series)}[]`" if series is not None else "where no row lacks the list"
+        where = f"instead of those of `{written(series)}[]`" if series is not None else "if no row lacks the list"
         return f'`FROM "{source}"` makes an event of each element {where}'
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

@@ -100,7 +100,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
             declaration.remarks.append(f"1 event has no `{source}`, and becomes a dead letter" if absent == 1 else some)
     declaration.remarks += [f"`{source}` is left out: {why}" for source, why in left_out.items()]
     if sample.unreadable:
-        some = "1 line is not a record" if sample.unreadable == 1 else f"{sample.unreadable} lines are no records"
+        some = "1 line is not a record" if sample.unreadable == 1 else f"{sample.unreadable} lines are not records"
         declaration.remarks.append(some)
     declaration.remarks = list(map(shown, declaration.remarks))
     return declaration

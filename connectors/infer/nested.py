@@ -172,7 +172,7 @@ def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count:
         if not writable(steps, names, source):
             why = "no path has such a name"
             if len(steps) > 1 and source in names:
-                why = f"of the object `{steps[0]}`: `{source}` is the field that is called so"
+                why = f"it is in the object `{steps[0]}`, but a field is called `{source}`, too"
         elif LIST in present and present != {LIST}:
             why = f"it is {' and '.join(sorted(_one(kind) for kind in present))}, {_of(kinds, LIST)}"
         elif LIST in present and steps != series and _is_place(shape, steps):

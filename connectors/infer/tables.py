@@ -248,7 +248,7 @@ def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
     command = f"tr -s ' ' '{mark}'"
     if any(line.startswith(" ") for line in raw):
         command = f"awk '{{$1=$1}}1' OFS='{mark}'"
-    return f"the columns stand apart by blanks, so they are read as one: `{command}` makes them {width}"
+    return f"the columns are separated by blanks, so they are read as one: `{command}` makes them {width}"
 
 
 def _unnamed(name: str, names: Sequence[str]) -> str | None:

@@ -198,7 +198,7 @@ def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: boo
         if guessed.type:
             odd = [word for word in words if word.strip().lower() not in ABSENT]
             note = f"{guessed.note}; " if guessed.note else ""
-            note += f"{', '.join(map(json.dumps, odd))} is read as a missing one" if odd else ""
+            note += f"{', '.join(map(json.dumps, odd))} is read as a missing value" if odd else ""
             words = sorted({form for word in words for form in (word, word.strip(" \t"))})
             return replace(guessed, missing=(*words, *guessed.missing), note=note.removesuffix("; "))
     absent = {number for number in numbers if isinstance(number, int) and number in sentinels([*_plain(numbers), 0, 1])}
@@ -234,7 +234,7 @@ def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Seq
     guessed = _numbers(name, [*_plain(numbers), *read], optional or bool(absent))
     if guessed.type not in ("int", "float"):
         return guessed
-    note = f"{len(quoted):,} of {count:,} stand in quotes"
+    note = f"{len(quoted):,} of {count:,} are in quotes"
     guessed = replace(guessed, quoted=True, note="; ".join(filter(None, (guessed.note, note))))
     words = tuple(sorted({form for text in absent if text for form in (text, text.strip(" \t"))}))
     guessed = _with(guessed, words, bool(absent))
@@ -456,7 +456,7 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
     best = min(fits, key=lambda fit: (sum(b < a for a, b in zip(fit[1], fit[1][1:], strict=False)), fits.index(fit)))
     pattern = best[0]
     others = [name_of_fit for name_of_fit, ticks in fits if ticks != best[1]]
-    note = f"it may as well be `{others[0]}`" if others else ""
+    note = f"it could also be `{others[0]}`" if others else ""
     local = "%z" not in pattern and not pattern.endswith(("Z", "UTC", "GMT"))
     return Guess(
         "time",

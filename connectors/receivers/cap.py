@@ -19,7 +19,7 @@ from cep.connectors.receivers.document import Publisher, shown_values
 
 TYPE = "application/cap+xml; charset=utf-8"
 
-WITHDRAWN = "The rules have changed, and this alert with them; what it warned of may go on."
+WITHDRAWN = "The rules have changed, so this alert was withdrawn; the condition that it warned of may continue."
 
 
 def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None = None) -> bytes | None:

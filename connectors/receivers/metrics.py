@@ -33,7 +33,7 @@ class MaintenanceMetrics(Collector):
         self.up = up
 
     def collect(self) -> Iterable[Metric]:
-        text = "1: the calendar of maintenance windows was read; 0: it cannot be, and the windows are those of before."
+        text = "1: the calendar of maintenance windows was read; 0: it cannot be read, and its earlier windows apply."
         if (up := self.up()) is not None:
             yield GaugeMetricFamily("semcep_maintenance_calendar_up", text, up)
 
@@ -45,8 +45,8 @@ class SourceMetrics(Collector):
         self.sources = sources
 
     def collect(self) -> Iterable[Metric]:
-        up = GaugeMetricFamily("semcep_source_up", "1: it is there; 0: it is lost.", labels=["source"])
-        losses = CounterMetricFamily("semcep_source_losses", "How often it was lost.", labels=["source"])
+        up = GaugeMetricFamily("semcep_source_up", "1: the source is connected; 0: it is lost.", labels=["source"])
+        losses = CounterMetricFamily("semcep_source_losses", "How many times the source was lost.", labels=["source"])
         for name, number in self.sources.losses.items():
             up.add_metric([name], name not in self.sources.lost)
             losses.add_metric([name], number)
@@ -66,13 +66,17 @@ class AlertMetrics(Collector):
             standings, live = self.outbox.statuses(), self.outbox.open
         except Closed:  # the server is about to end
             return
-        waiting = GaugeMetricFamily("semcep_feed_waiting", "Changes that a receiver has not yet.", labels=["receiver"])
-        dead = GaugeMetricFamily("semcep_feed_dead_letters", "Changes that it has refused.", labels=["receiver"])
+        waiting = GaugeMetricFamily(
+            "semcep_feed_waiting", "Changes that a receiver has not received yet.", labels=["receiver"]
+        )
+        dead = GaugeMetricFamily(
+            "semcep_feed_dead_letters", "Changes that a receiver has refused.", labels=["receiver"]
+        )
         for status in standings:
             waiting.add_metric([status.name], status.waiting)
             dead.add_metric([status.name], status.dead)
         up = GaugeMetricFamily("semcep_feed_up", "1: the last attempt went well; 0: it failed.", labels=["receiver"])
-        text = "Changes that a receiver has taken since the start."
+        text = "Changes that a receiver has accepted since the start."
         delivered = CounterMetricFamily("semcep_feed_delivered", text, labels=["receiver"])
         failures = CounterMetricFamily("semcep_feed_failures", "Attempts that failed.", labels=["receiver"])
         for name, counts in sorted(self.outbox.counts.items()):
@@ -80,13 +84,13 @@ class AlertMetrics(Collector):
             delivered.add_metric([name], counts.delivered)
             failures.add_metric([name], counts.failures)
         unplaced = CounterMetricFamily(
-            "semcep_alerts_unplaced", "Occurrences that said where, but no place on earth.", labels=["alert"]
+            "semcep_alerts_unplaced", "Occurrences whose coordinates are not a place on earth.", labels=["alert"]
         )
         for name, number in sorted(self.unplaced.items()):
             unplaced.add_metric([name], number)
         yield from (waiting, dead, up, delivered, failures, unplaced)
         yield GaugeMetricFamily("semcep_alerts_open", "Alerts that are not resolved.", live)
         yield CounterMetricFamily(
-            "semcep_alerts_changes", "Changes of alerts since the outbox began.", self.outbox.last
+            "semcep_alerts_changes", "Changes of alerts since the outbox was created.", self.outbox.last
         )
-        yield GaugeMetricFamily("semcep_feed_clients", "Who reads the stream of alerts.", self.stream.clients)
+        yield GaugeMetricFamily("semcep_feed_clients", "Clients that read the stream of alerts.", self.stream.clients)

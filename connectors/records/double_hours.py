@@ -232,7 +232,7 @@ class FoldedTables:
                     ("one interval", "begins") if series.undecided == 1 else (f"{series.undecided} intervals", "begin")
                 )
                 text = f"{number} of `{name}` in {file} {verb} in the hour that comes twice, and neither the records"
-                texts.append(f"{text} before nor the length of those says of which pass it is: write offsets (`%z`)")
+                texts.append(f"{text} before nor their length shows in which of the two hours: write offsets (`%z`)")
         return texts
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -192,7 +192,7 @@ def text_value(
                 return text == "true" if text in ("true", "false") else text
         hint = _grouped(attribute.type, bare, point, thousands) if declarable else ""
         if not declarable and attribute.type in COUNTED and is_number(bare.replace(",", ".")):
-            hint = "; QUOTED reads numbers with a decimal point, and FORMAT csv, which has other marks, is of tables"
+            hint = "; QUOTED reads numbers with a decimal point; only tables have other marks, with FORMAT csv"
         raise ValueError(f"expected {attribute.type}, found `{shown(text)}`{hint}")
     except ValueError as error:
         raise Unreadable("ill-typed", f"{told_name(attribute)}: {error}") from None
@@ -210,7 +210,7 @@ def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
             return f"; marks of thousands are declared: `FORMAT csv({marks})`"
     if text.count(",") == 1 and is_number(text.replace(",", ".")):
         return '; decimal commas are declared: `FORMAT csv(separator: ";", decimal: ",")`'
-    return "; its marks are none of decimals and thousands"
+    return "; its marks fit neither decimals nor thousands"
 
 
 def _absent(attribute: Attribute, bare: str, text: str) -> bool:

@@ -189,7 +189,10 @@ def router(
         responses={
             **route_responses("application/json", json={"type": "object"}),
             **_BAD,
-            403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
+            403: {
+                "description": "The request needs the role responder, or comes from a page of another server.",
+                "content": TEXT,
+            },
             404: {"description": "There is no silence of this id.", "content": _STRING},
         },
     )
@@ -226,8 +229,11 @@ def router(
         "/silence/{id}",
         responses={
             **silence_responses,
-            403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
-            500: {"description": "It has ended, or is a maintenance window.", "content": _STRING},
+            403: {
+                "description": "The request needs the role responder, or comes from a page of another server.",
+                "content": TEXT,
+            },
+            500: {"description": "The silence has ended, or is a maintenance window.", "content": _STRING},
         },
     )
     def expire(id: str, person: Person = responder) -> Response:

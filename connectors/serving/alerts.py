@@ -73,10 +73,13 @@ _SILENCE = {
 }
 _MANY: Callable[[Any], dict[str, Any]] = lambda schema: {"type": "array", "items": schema}  # noqa: E731
 REFUSALS: Responses = {
-    403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
+    403: {
+        "description": "The request needs the role responder, or comes from a page of another server.",
+        "content": TEXT,
+    },
     404: {"description": "There is no such alert, or no such silence.", "content": TEXT},
-    409: {"description": "It is not in a state for that; nothing has changed.", "content": TEXT},
-    422: {"description": "What was sent is not valid; nothing has changed.", "content": TEXT},
+    409: {"description": "The state of the alert or silence does not allow it; nothing has changed.", "content": TEXT},
+    422: {"description": "The body is not valid; nothing has changed.", "content": TEXT},
 }
 
 Comment = Annotated[str, Field(max_length=LONGEST_COMMENT)]
@@ -282,8 +285,12 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
     @routes.get("/alerts/{alert}", responses=route_responses("application/json", json=_FULL, _404=none))
     def alert(
         alert: str,
-        before: Annotated[int | None, Query(ge=1, lt=2**62, description="Changes with a lower `number`.")] = None,
-        limit: Annotated[int, Query(ge=1, le=10_000, description="At most so many changes, the last ones.")] = 1_000,
+        before: Annotated[
+            int | None, Query(ge=1, lt=2**62, description="Return changes with a lower `number`.")
+        ] = None,
+        limit: Annotated[
+            int, Query(ge=1, le=10_000, description="Return only the latest changes, at most this many.")
+        ] = 1_000,
     ) -> Response:
         """Return an alert in its current state, with its last changes in order (including the actions of people) and
         other alerts with the same key."""
@@ -339,7 +346,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @routes.get(
         "/silences",
-        responses=route_responses("application/json", json=_MANY(_SILENCE), _422="A parameter that it does not have."),
+        responses=route_responses("application/json", json=_MANY(_SILENCE), _422="A parameter is not known."),
     )
     def silences() -> Response:
         """List the silences and maintenance windows: active, pending, then expired ones."""
@@ -364,7 +371,9 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         entries = [outbox.revision(change.alert) for change in changes]
         return answered([view(entry) for entry in entries if entry is not None])
 
-    @routes.get("/silences/{id}", responses=route_responses("application/json", json=_SILENCE, _404="There is none."))
+    @routes.get(
+        "/silences/{id}", responses=route_responses("application/json", json=_SILENCE, _404="There is no such silence.")
+    )
     def one_silence(id: str) -> Response:
         """Return a silence."""
         return answered(silence_view(doing(lambda: handling.silence(id)), handling, handling.hidden()))

@@ -27,7 +27,10 @@ _FAILED: Responses = {
     503: {"description": "The program has failed.", "content": {"application/json": {"schema": _STATUS}}}
 }
 _UNREADY: Responses = {
-    503: {"description": "Not yet, or not any more.", "content": {"application/json": {"schema": _READY}}}
+    503: {
+        "description": "The server is not ready yet, or no longer.",
+        "content": {"application/json": {"schema": _READY}},
+    }
 }
 
 

@@ -20,7 +20,7 @@ from cep.connectors.serving.openapi import TEXT, Responses, route_responses
 from cep.connectors.serving.people import Person, Role, acting
 
 _ALERT = r"^[0-9a-f]{32}$"
-_UNCHANGED, _NOBODY = "It has not changed: `If-None-Match` names it.", "There is no such receiver."
+_UNCHANGED, _NOBODY = "The answer is still the one that `If-None-Match` names.", "There is no such receiver."
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 After = Annotated[int, Query(ge=0, lt=2**62, description="Return entries after this `number`.")]
@@ -60,13 +60,17 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         "/atom",
         response_class=Response,
         responses=route_responses(
-            "application/atom+xml", _304=_UNCHANGED, _404="There is no such page, or not any more."
+            "application/atom+xml", _304=_UNCHANGED, _404="There is no such page, or it is no longer kept."
         ),
     )
     def atom_feed(
         request: Request,
-        page: Annotated[int | None, Query(ge=1, lt=2**62, description="An archive document, from 1.")] = None,
-        of: Annotated[str | None, Query(max_length=40, description="The feed that it belongs to.")] = None,
+        page: Annotated[
+            int | None, Query(ge=1, lt=2**62, description="The number of an archive document, from 1.")
+        ] = None,
+        of: Annotated[
+            str | None, Query(max_length=40, description="The feed that the archive document belongs to.")
+        ] = None,
     ) -> Response:
         """Return an Atom feed with archives (RFC 5005): the newest changes, with older ones behind `prev-archive`."""
         if page is None:
@@ -157,7 +161,10 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         "/receivers/{name:path}/dead/retry",
         status_code=202,
         responses={
-            403: {"description": "It needs the role responder, or comes from another page.", "content": TEXT},
+            403: {
+                "description": "The request needs the role responder, or comes from a page of another server.",
+                "content": TEXT,
+            },
             404: {"description": _NOBODY, "content": TEXT},
         },
     )

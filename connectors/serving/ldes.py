@@ -95,7 +95,7 @@ def router(history: StoreListener, retention: str | None) -> APIRouter:
             lines += _relation(this, f"{address}{page + 1}", "GreaterThanOrEqualTo", content.more)
         return _answer(request, [*lines, content.body.decode()], over and "T" in part)
 
-    busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
+    busy = "The answer takes too long, or too many requests wait; `Retry-After` says when to ask again."
     responses = route_responses(*GRAPHS, _404="There is no such page.", _500="The store failed.", _503=busy)
     routes.add_api_route(
         "/ldes", view, methods=["GET"], responses=route_responses(*GRAPHS, _500="The store failed.", _503=busy)

@@ -112,7 +112,7 @@ def _already_negotiated(message: Message) -> bool:
 
 
 def _refusal(kind: str) -> PlainTextResponse:
-    return PlainTextResponse(f"the answer is {kind}, which `Accept` does not take\n", 406, {"Vary": "Accept"})
+    return PlainTextResponse(f"the answer is {kind}, which `Accept` does not allow\n", 406, {"Vary": "Accept"})
 
 
 def takes_coding(headers: Headers, name: str) -> bool:

@@ -91,10 +91,10 @@ def router(
     first = ["<page/style.css>; rel=preload; as=style", "<page/theme.js>; rel=preload; as=script"]
     links = {"Link": ", ".join([*first, *(f"<page/{name}>; rel=modulepreload; fetchpriority=low" for name in modules)])}
 
-    unchanged = "It has not changed: `If-None-Match` names it."
+    unchanged = "The answer is still the one that `If-None-Match` names."
 
     @routes.get(
-        "/", responses=route_responses("text/html", _303="The token is taken out of the address.", _304=unchanged)
+        "/", responses=route_responses("text/html", _303="Redirects to the address without the token.", _304=unchanged)
     )
     async def page(request: Request) -> Response:
         """Return the live page."""
@@ -187,7 +187,9 @@ def router(
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
-    @routes.get("/api/event/{id}", responses=route_responses("application/json", json=_OBJECT, _404="It is not held."))
+    @routes.get(
+        "/api/event/{id}", responses=route_responses("application/json", json=_OBJECT, _404="The event is not kept.")
+    )
     def event(id: str) -> Response:
         """Return a derived event and, with lineage, the records from which it was derived."""
         document = scene.event(id)

@@ -53,7 +53,7 @@ _TAKEN = {
     },
 }
 _CHANGES: Responses = {
-    403: {"description": "It needs the role editor, or comes from another page.", "content": TEXT},
+    403: {"description": "The request needs the role editor, or comes from a page of another server.", "content": TEXT},
     409: {
         "description": "The program cannot change now, or not while it runs; nothing has changed.",
         "content": TEXT,

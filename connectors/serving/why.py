@@ -231,13 +231,17 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
 def router(questions: Questions | None) -> APIRouter:
     """Return the routes of `/why`. If `questions` is None, lineage is not kept, and every response says so."""
     routes = APIRouter(tags=["why"], default_response_class=Response)
-    busy = "It takes too long, or too many wait; `Retry-After` says when to ask again."
+    busy = "The answer takes too long, or too many requests wait; `Retry-After` says when to ask again."
     trees = route_responses(
-        *FORMS, json=_OBJECT, _404="There is no such event.", _410="It is not remembered.", _503=busy
+        *FORMS,
+        json=_OBJECT,
+        _404="There is no such event.",
+        _410="The origins of the event are no longer kept.",
+        _503=busy,
     )
     absences = ("application/json", "text/plain")
     changed = "Other rules have derived the event at that time."
-    wrong, unkept = "There is no such event or time.", "It is not kept what events come from."
+    wrong, unkept = "There is no such event or time.", "The server does not keep the origins of events."
 
     async def answered(
         request: Request, form: Form | None, ask: Callable[[Questions], JsonAnswer], plain: Plain
@@ -245,7 +249,7 @@ def router(questions: Questions | None) -> APIRouter:
         try:
             if questions is None:
                 raise Unanswered(
-                    404, "this server does not keep what events come from: start it with `cep serve --explain`"
+                    404, "this server does not keep the origins of events: start it with `cep serve --explain`"
                 )
             chosen = form or negotiated(request.headers, FORMS)
             if chosen not in plain:

@@ -55,9 +55,9 @@ def refusal(explainer: Explainer, refused: AnswerRefusal) -> Json:
 def _told(explainer: Explainer, refused: AnswerRefusal) -> str:
     match refused.kind:
         case "none":
-            return "there is no answer then: constraints and what is denied leave none"
+            return "there is no answer then: constraints and negated atoms exclude all"
         case "head":
-            return "it gives other atoms"
+            return "it derives other atoms"
         case "missing":
             return f"{refused.text} is not true"
         case "condition":

@@ -114,7 +114,7 @@ def turn(explainer: Explainer, change: Turn, word: str) -> Json:
                 f"it {word} at {time}, {say_duration(change.time - change.since)} after {explainer.time(change.since)}"
             )
         case "forgotten":
-            told = f"it {word} at {time}; by what can no longer be told"
+            told = f"it {word} at {time}; the cause is no longer known"
         case _:
             told = f"it {word} at {time}"
     answer = {"time": time, "how": change.how, "told": told, "by": [explainer.node(node) for node in change.nodes]}
@@ -133,7 +133,7 @@ def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
         after = f"{say_duration(failure.by)} after {explainer.time(due - failure.by)}"
         return f"{fluent_text} {does} it at {explainer.time(due)}, {after}"
     if failure.kind == "stopped":
-        return f"{fluent_text} ended before it would have become it, at {explainer.time(due)}"
+        return f"{fluent_text} ended before its deadline at {explainer.time(due)}"
     return f"{fluent_text} holds from before all time, and has no deadline until it is renewed"
 
 
@@ -202,10 +202,10 @@ def _told(explainer: Explainer, missing: Gap, text: str) -> str:
         case "not always":
             return f"{text} does not hold at all times from {_end(explainer, missing.since)} to {until}"
         case "short":
-            return f"{text} holds {moment}, but not for so long"
+            return f"{text} holds {moment}, but not for long enough"
         case _:
             assert missing.kind == "group", "all kinds have a sentence"
-            return f"what is aggregated comes to other values {moment}"
+            return f"the aggregate has other values {moment}"
 
 
 def _moment(explainer: Explainer, code: int) -> str:

@@ -44,7 +44,7 @@ def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
         return lines
     lines = [f"{answer['asked']} {'does not hold' if answer.get('fluent') else 'is not there'}{when}"]
     if not answer["rules"]:
-        lines.append(f"{STEP}no rule gives it: it is read from the input")
+        lines.append(f"{STEP}no rule derives it: it is read from the input")
     lines += _around(answer, 1, width)
     if "ended" in answer:
         lines += _turn(answer["ended"], 1, width)
@@ -67,7 +67,7 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
     for condition in failure.get("conditions", ()):
         lines += _condition(condition, depth + 2, width)
     for constraint in failure.get("forbidden", ()):
-        told = f"were it there instead, {_line(constraint)} would be broken:  {constraint['text']}"
+        told = f"if it held instead, {_line(constraint)} would be violated:  {constraint['text']}"
         lines += _wrapped(told, depth + 2, width)
     lines += _around(failure, depth + 2, width)
     return lines + _behind(answer, depth + 2, width)
@@ -188,13 +188,13 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
         yield from _node(part, depth + 1, width)
     chain = node.get("chain", ())
     if chain:
-        yield from _wrapped(f"it goes on from {len(chain)} before it, the latest first:", depth + 1, width)
+        yield from _wrapped(f"it continues {len(chain)} earlier ones, the latest first:", depth + 1, width)
         answer = (node["rule"]["line"], node["rule"]["column"])
         for link in chain:
             answer = yield from _link(link, answer, depth + 2, width)
     if node.get("left_out"):
         count = node["left_out"]
-        yield from _wrapped(f"... and {count:,} more, with what they come from", depth + 1, width)
+        yield from _wrapped(f"... and {count:,} more, with their origins", depth + 1, width)
 
 
 def _answer(answer: Explained, depth: int, width: int) -> Iterator[str]:

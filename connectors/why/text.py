@@ -233,7 +233,7 @@ class Explainer:
                 conditions = " and ".join(f"`{condition_text(condition.condition)}`" for condition in failure.judged)
                 return f"{conditions} {_does(failure)} hold"
             case "relation":
-                return f"they do not lie as `{what}` says"
+                return f"their times do not fit `{what}`"
             case "deadline":
                 within = failure.pattern.within if failure.pattern is not None else None
                 bound = "" if within is None else f"WITHIN {write_duration(within)} "
@@ -250,14 +250,14 @@ class Explainer:
                 return f"{subject} holds at {self.time(attempt.end if failure.time is None else failure.time)}"
             case "over":
                 end = 0 if failure.occurrence is None else failure.occurrence.end
-                return f"all holds at {self.time(end)}, and it has ended since"
+                return f"all conditions hold at {self.time(end)}, but the fluent has ended since"
             case "cancelled":
                 end = 0 if failure.occurrence is None else failure.occurrence.end
-                return (
-                    f"it initiates it at {self.time(end)}, and of that instant it is terminated, too, or another value"
-                )
+                at = self.time(end)
+                return f"it initiates the fluent at {at}, but is then terminated as well, or another value begins"
             case "later":
-                return f"all holds at {self.time(attempt.end)}: it begins, and holds from just after it"
+                begins = self.time(attempt.end)
+                return f"all conditions hold at {begins}: the fluent holds from just after that"
             case "waits" | "stopped" | "endless" | "unbegun":
                 return fluents.becomes_text(self, refusal)
             case "formula":
@@ -266,15 +266,15 @@ class Explainer:
                 return f"it is not known yet: its time comes {say_duration(failure.by)} later"
             case "head":
                 if failure.arguments is None:
-                    return "it gives other arguments"
-                return f"it gives {self.event_text(refusal.rule.event, dict(enumerate(failure.arguments)))}"
+                    return "it derives other values"
+                return f"it derives {self.event_text(refusal.rule.event, dict(enumerate(failure.arguments)))}"
             case "whole":
-                return "all holds: why it was not given cannot be told"
+                return "all conditions hold: the reason is not known"
             case "apart":
-                return f"it was over {say_duration(failure.by)} before the time asked for; all else holds"
+                return f"it was over {say_duration(failure.by)} before the time asked for; all other conditions hold"
             case _:
                 assert failure.kind == "policy", "all kinds have a sentence"
-                return "all holds, but its policy chose another partner"
+                return "all conditions hold, but its policy chose another partner"
 
     def missing_text(self, failure: Failure) -> str:
         pattern = failure.pattern

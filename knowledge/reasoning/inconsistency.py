@@ -29,8 +29,8 @@ MEANING = {
     "prp-asyp": "an asymmetric property holds both ways",
     "prp-pdw": "disjoint properties hold between the same things",
     "prp-adp": "disjoint properties hold between the same things",
-    "prp-npa1": "what is denied holds",
-    "prp-npa2": "what is denied holds",
+    "prp-npa1": "a triple is both true and denied",
+    "prp-npa2": "a triple is both true and denied",
     "cls-nothing2": "a thing is of a class that can have no members",
     "cls-com": "a thing is of a class and of its complement",
     "cls-maxc1": "a property that may have no value has one",
@@ -38,7 +38,7 @@ MEANING = {
     "cls-maxqc2": "a property that may have no value has one",
     "cax-dw": "disjoint classes have a common member",
     "cax-adc": "disjoint classes have a common member",
-    "dt-not-type": "a literal is of a datatype that does not hold it",
+    "dt-not-type": "a literal has a datatype that does not include its value",
     "dt-diff": "literals of different values are equal",
 }
 """Explanations of contradictions, by the rule that finds them."""
@@ -124,7 +124,7 @@ def inconsistent(contradiction: Contradiction, prover: Prover, names: PrefixedNa
     proofs = [prover.proof(triple).lines(names, 1, shown) for triple in triples]
     lines = list(dict.fromkeys(line for proof in proofs for line in proof))
     if len(lines) > LINES:
-        lines = [*lines[:LINES], f"  ... and {len(lines) - LINES} lines more"]
+        lines = [*lines[:LINES], f"  ... and {len(lines) - LINES} more lines"]
     return CepError(
         "\n".join([f"the knowledge is inconsistent: {MEANING[rule]} (rule {rule})", *lines]),
         hint="remove one of the asserted triples; `none` and `rdfs` reasoning do not look for contradictions",

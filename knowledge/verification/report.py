@@ -62,7 +62,7 @@ def report_lines(verification: Verification, prefixes: Mapping[str, str]) -> lis
     for side in sides:
         known = [(name, compared.explained[side, name]) for name in DIFFERENCES if (side, name) in compared.explained]
         if known:
-            lines += ["", f"only {side}, and known"]
+            lines += ["", f"only {side}, for known reasons"]
             lines += [f"  {name:<3}{DIFFERENCES[name]:<60}{count:>10,}" for name, count in known]
     return [*lines, "", *_unexplained(verification, prefixes)]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from cep.core.storage.urls import Url
 
 _LOGIN = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, say who asks; AWS_SKIP_SIGNATURE=true: nobody",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS names the file that says who asks; `gcloud auth application-default login`",
-    "abfs": "AZURE_STORAGE_ACCOUNT_KEY, or `az login`, says who asks",
-    "hdfs": "HADOOP_USER_NAME says who asks; with Kerberos `kinit`",
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; for public data AWS_SKIP_SIGNATURE=true",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials, or use `gcloud auth application-default login`",
+    "abfs": "set AZURE_STORAGE_ACCOUNT_KEY, or use `az login`",
+    "hdfs": "set HADOOP_USER_NAME; with Kerberos use `kinit`",
 }
 _REACHED = {
     "s3": "AWS_ENDPOINT_URL names another server than Amazon's, AWS_REGION the region",
@@ -59,7 +59,7 @@ class StorageError(OSError):
 def no_bucket(location: Url) -> StorageError:
     """Return the error for a bucket or a container that does not exist."""
     word = "container" if location.kind == "abfs" else "bucket"
-    hint = f"the name, or the place where it is looked for: {_REACHED[location.kind]}"
+    hint = f"check the name and the server: {_REACHED[location.kind]}"
     return StorageError(
         errno.ENOENT, f"there is no {word} `{location.place.partition('@')[0]}`", str(location), hint, True
     )

@@ -184,7 +184,7 @@ def _keys(cursor: Cursor) -> tuple[Variable, ...]:
     while not keys or cursor.accept(","):
         token = cursor.variable("a variable", "e.g. `KEYED BY S`: one alert for each value of `S`")
         if token.text == "_" or any(key.name == token.text for key in keys):
-            wrong = "`_` has no value" if token.text == "_" else f"`{token.text}` is there already"
+            wrong = "`_` has no value" if token.text == "_" else f"`{token.text}` is already in the key"
             cursor.stop(wrong, "a key has each variable once", token.span)
         keys.append(Variable(token.text, token.span))
     return tuple(keys)
@@ -230,7 +230,7 @@ def _labels(cursor: Cursor) -> tuple[tuple[str, Constant | Variable], ...]:
         token = cursor.name("the name of a label", example)
         cursor.expect(":", "`:` and the value of the label", example)
         if token.text in labels:
-            cursor.stop(f"the label `{token.text}` is given twice", "each label is written once", token.span)
+            cursor.stop(f"the label `{token.text}` is written twice", "each label is written once", token.span)
         first = cursor.token
         value = expression(cursor)
         if not isinstance(value, Constant | Variable):

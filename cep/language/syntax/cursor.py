@@ -207,7 +207,7 @@ class Cursor:
     def variable(self, expected: str, hint: str | None = None) -> Token:
         token = self.token
         if (parameter := self.parameter()) is not None:
-            self.stop(f"`{parameter}` is a parameter, which nothing else can bind", "choose another name here")
+            self.stop(f"`{parameter}` is a parameter, so it cannot be a variable here", "choose another name here")
         if token.kind != "variable" or token.key in RESERVED:
             if token.kind == "name" and token.key not in RESERVED and self.peek().key != "(":
                 hint = f"a variable starts with an upper-case letter: `{token.text[0].upper()}{token.text[1:]}`"
@@ -232,7 +232,9 @@ class Cursor:
         if wrong:
             self.stop(*wrong)
         if (parameter := self.parameter()) is not None:
-            self.stop(f"expected {expected}, found the parameter `{parameter}`, {messages.token_name(token)}", hint)
+            self.stop(
+                f"expected {expected}, found the parameter `{parameter}`, which is {messages.token_name(token)}", hint
+            )
         if token.text == ";" and (self.peek().kind == "end" or self.peek().line > token.line):
             hint = messages.FINAL_DOT
         self.stop(f"expected {expected}, found {messages.token_name(token)}", self._spaced() or hint)

@@ -11,9 +11,9 @@ from cep.rules.keywords import RESERVED
 from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 
 _TABLES = (
-    'the marks of a table of facts can be said: `FORMAT csv(separator: ";", decimal: ",")`; '
-    'how times are written stands behind their attribute: `from: time FORMAT "%d.%m.%Y"`; '
-    "a missing value is empty or `NA`"
+    'for other separators, add `FORMAT csv(separator: ";", decimal: ",")` after the declaration; '
+    'for other forms of times, add a format after the attribute: `from: time FORMAT "%d.%m.%Y"`; '
+    "a missing value is an empty field or `NA`"
 )
 _NO_CLAUSE = {
     "MISSING": "a missing value of a table of facts is an empty field or `NA`",

@@ -56,8 +56,8 @@ def boxed_rule(cursor: Cursor) -> ast.WhileRule:
     boxes: list[ast.Box] = []
     while (word := cursor.token).key in (*UNARY, *BINARY):
         if word.key not in BOXES:
-            cursor.stop(f"a head cannot contain `{word.text}`", "`ALWAYS[0, 3 s]` or `HISTORICALLY[0, 3 s]`, which "
-                        "hold at all times so far on or back")  # fmt: skip
+            cursor.stop(f"a head cannot contain `{word.text}`", "use `ALWAYS[0, 3 s]`, for all times up to 3 s "
+                        "later, or `HISTORICALLY[0, 3 s]`, for all times up to 3 s earlier")  # fmt: skip
         cursor.advance()
         boxes.append(ast.Box(word.key, _within(cursor)))
     begin = cursor.token
@@ -101,8 +101,8 @@ def formula(cursor: Cursor) -> Formula:
         cursor.grow(max(height, cursor.height), step)
         if cursor.token.key in ("AND", "OR", *BINARY):
             word, inner = cursor.token.text, f"(.. {step.text} ..)"
-            cursor.stop(f"`{step.text}` takes all to its left, and `{word}` follows it", f"`{inner} {word} ..`, or "
-                        f"`.. {word} (.. {step.text} ..)`, whichever is meant")  # fmt: skip
+            cursor.stop(f"`{step.text}` applies to everything on its left, so `{word}` cannot follow it", f"use "
+                        f"`{inner} {word} ..` or `.. {word} (.. {step.text} ..)`, whichever you mean")  # fmt: skip
     cursor.depth -= 1
     return left
 
@@ -171,7 +171,7 @@ def _unary(cursor: Cursor) -> Formula:
         cursor.close(opening, ")", "an operator or `)`")
         return inside
     if first.key in ("BEGIN", "END") and cursor.peek().key == "OF":
-        cursor.stop(f"`{first.text} OF` is an instant of event patterns", "derive an event, "
+        cursor.stop(f"`{first.text} OF` can be used only in event patterns", "derive an event, "
                     "`started(V) <- BEGIN OF moving(V).`, and use it in the formula")  # fmt: skip
     if first.key in (*BINARY, "AND", "OR", *LENGTHS):
         cursor.fail("a fluent or an event", FORMULA)
@@ -192,7 +192,7 @@ def _event_within(cursor: Cursor, step: Token, first: Token, left: Formula) -> F
     if not isinstance(left, FormulaAtom) or left.within is not None:
         cursor.stop(
             "in a formula, WITHIN bounds one event: `(trip(V) WITHIN 1 h)`",
-            f"how long something holds is said by LASTING, {LASTING}, how far back by ONCE",
+            f"use LASTING for how long something holds, {LASTING}, and ONCE for how far back",
             step.span,
         )
     return replace(left, within=duration(cursor), span=cursor.span(first))

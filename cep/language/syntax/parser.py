@@ -297,7 +297,7 @@ def _statement_hint(cursor: Cursor) -> str | None:
     if token.key in (".", "..") and previous.key == ".":
         return "one `.` ends a statement"
     if token.kind == "number" and previous.key == ".":
-        return "`(p).3` has parentheses and no spaces; otherwise `p WITHIN 3 s`"
+        return "use parentheses and no spaces, `(p).3`, or `p WITHIN 3 s`"
     if token.text in messages.FOREIGN_COMMENTS:
         return "a comment begins with `#` or `%`"
     if token.text == "@":

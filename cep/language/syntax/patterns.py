@@ -248,7 +248,7 @@ def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
     for value in values:
         if isinstance(value, Constant) and (name := cursor.parameter(value.span)) is not None:
             hint = f"use a variable here, and a comparison: `... WHERE X = {name}`"
-            cursor.stop(f"the parameter `{name}` as an argument of an event", hint, value.span)
+            cursor.stop(f"the parameter `{name}` cannot be an argument of an event", hint, value.span)
 
 
 def goes_by_name(cursor: Cursor) -> bool:
@@ -268,7 +268,7 @@ def named_arguments(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Expression, 
         if name.kind != "name" or cursor.peek().key != ":":
             cursor.fail("the name of an attribute and `:`", messages.ALL_OR_NONE)
         if name.text in names:
-            cursor.stop(f"`{name.text}` is given twice", "each attribute is named at most once")
+            cursor.stop(f"`{name.text}` is named twice", "each attribute is named at most once")
         cursor.advance()
         cursor.advance()
         names[name.text] = None

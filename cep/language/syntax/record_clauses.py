@@ -134,8 +134,10 @@ class Clauses:
         if self.pattern is None and self.unit is None and self.zone is None:
             return None
         if self.facts and self.zone is not None and self.pattern is not None and time_pattern.of_day(self.pattern):
-            hint = f'a condition says where it is that time: `local_time(end(), "{self.zone}")`'
-            cursor.stop("a time of day without a day is of no zone", hint, self.zone_at.span if self.zone_at else None)
+            hint = f'use a condition on local time: `local_time(end(), "{self.zone}")`'
+            cursor.stop(
+                "a time of day without a date cannot have a ZONE", hint, self.zone_at.span if self.zone_at else None
+            )
         if self.fold == "order" and (self.unit is not None or "%z" in (self.pattern or "")):
             assert self.fold_at is not None, "it was read"
             hint = "leave out the ZONE: counts since 1970 and times with an offset are exact without it"
@@ -243,7 +245,7 @@ def _records(cursor: Cursor) -> RecordFormat:
             hint = f"did you mean `{meant}`? " if meant in known else ""
             cursor.fail("an option", f"{hint}the options of {name.text} are {listed}: {_EXAMPLES[name.text]}")
         if key.text in options:
-            cursor.stop(f"`{key.text}` is there twice", example)
+            cursor.stop(f"`{key.text}` is written twice", example)
         cursor.advance()
         cursor.expect(":", "`:` and a string", example)
         value = cursor.token
@@ -301,7 +303,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
         case "columns" if not value.strip(" ,"):
             return "`columns` names no column", 'e.g. `FORMAT csv(columns: "time, station, wind")`'
         case "columns" if twice := _twice(value):
-            return f"the column `{twice}` is given twice", f"each column needs its own name: `{twice}`, `{twice}_2`"
+            return f"the column `{twice}` is named twice", f"each column needs its own name: `{twice}`, `{twice}_2`"
         case "skip" | "units" if not (value.isascii() and value.isdigit() and len(value) < 6):
             what = "lines before the header" if option == "skip" else "rows between the header and the records"
             return f"`{value}` is not a number of {what}", f"e.g. `FORMAT csv({option}: 2)`"

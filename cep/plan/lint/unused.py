@@ -77,7 +77,7 @@ def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterato
     hint = "a variable of the rule is written with an upper-case letter: `?Fridge` is the rule's `Fridge`"
     for local, meant in list(near.items())[:1]:
         hint = f"write `?{meant}` if `?{local}` is the same as `{meant}` of the rule"
-    message = "these braces have no variable of the rule, so they say the same of every event"
+    message = "these braces have no variable of the rule, so their result is the same for every event"
     yield Warning(message, source, condition.span, hint, "apart")
 
 

@@ -110,7 +110,7 @@ export class AlertView {
       el("p", { class: "badge", "data-severity": change.severity, "data-state": stateOf(change) },
         change.status === "Actual" ? null : el("i", { class: "practice" }, change.status), `${change.severity}, ${stateOf(change)}${judgement(change)}`),
       change.note ? el("p", { class: "note" }, change.note)
-        : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. That is no all-clear: what it warned of may go on.") : null,
+        : change.withdrawn ? el("p", { class: "note" }, "Taken back because the program was changed. This is no all-clear: the condition that it warned of may continue.") : null,
       change.text ? el("p", { class: "lead" }, change.text) : null,
       change.instruction && active ? el("p", { class: "instruction", "data-severity": change.severity }, change.instruction) : null,
       facts([...(over ? [[change.withdrawn ? "taken back at" : "over at", time(new Date(overAt(change) / 1000).toISOString())], ["began", time(change.start)]] : [["since", time(change.start)]]),

@@ -165,5 +165,5 @@ function sample(number) {
 let library = null;
 export const loaded = () => library ??= libraries("uplot.css", "uplot.js");
 
-export const noLibrary = () => el("p", { class: "none" }, "The library of charts is not here: `make page` fetches it, with a network. The rest works without.");
+export const noLibrary = () => el("p", { class: "none" }, "The library of charts is missing: `make page` fetches it over the network. Everything else works without it.");
 

@@ -142,7 +142,7 @@ export class Lists {
     const rank = (each) => alerted.has(each.key) ? 0 : 1 + ["missing", "event"].indexOf(each.state) || 3;
     found.sort((a, b) => rank(a) - rank(b) || (a.key < b.key ? -1 : 1));
     const missing = this.store.numbers?.unplaced ?? 0;
-    const unknown = missing === 1 ? "of 1 subject no place is known" : `of ${counted(missing)} subjects no place is known`;
+    const unknown = missing === 1 ? "1 subject has no known place" : `${counted(missing)} subjects have no known place`;
     say(by("stations-about"), !this.store.stations.size && missing ? `No place is known for any of the ${counted(missing)} subjects` : `${counted(found.length)} found${missing ? `; ${unknown}` : ""}`);
     this.lists.stations.put(found);
   }

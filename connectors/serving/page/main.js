@@ -128,7 +128,7 @@ function mapped(store, program, parts, make) {
       await new Promise(requestAnimationFrame); // a task of its own
       parts.map = make();
     } catch {
-      by("map").replaceChildren(el("p", { class: "none" }, "The map library is not here: `make page` fetches it, with a network. The rest works without."));
+      by("map").replaceChildren(el("p", { class: "none" }, "The map library is missing: `make page` fetches it over the network. Everything else works without it."));
       by("map").removeAttribute("role");
     }
   });
@@ -233,7 +233,7 @@ function connected() {
   by("connection").dataset.state = state;
   const said = now.why ? `${now.why}; trying again` : text;
   say(by("connection"), said);
-  if (now.loading) say(by("no-alerts"), state === "broken" ? "The server cannot be reached, so it is not known which alerts there are. The page tries again until it can." : "Loading …");
+  if (now.loading) say(by("no-alerts"), state === "broken" ? "The server cannot be reached, so the open alerts are not known. The page keeps trying." : "Loading …");
   const off = state === "broken" || state === "lost" || state === "ended";
   by("why-connection").hidden = !off; // on a phone the head of the page lies below what is chosen
   say(by("why-connection"), !off ? "" : now.left === null ? said : `${said}. This is from ${brief(now.left)} and may have changed.`);
@@ -252,14 +252,14 @@ function meant(status) {
   if (status === "Actual") return;
   document.title = `${status}: ${document.title}`;
   by("status").hidden = false;
-  by("status").replaceChildren(el("b", {}, status), el("span", {}, { Exercise: "alerts are for practice", Test: "alerts only try the machinery" }[status] ?? ""));
+  by("status").replaceChildren(el("b", {}, status), el("span", {}, { Exercise: "alerts are for practice", Test: "alerts only test the system" }[status] ?? ""));
 }
 
 // What stands where alerts will.
 function nothing(program, choose) {
   const kinds = [...new Set(program.alerts.map((each) => each.event))];
-  const text = !kinds.length ? "The program has no ALERT statement, so there is nothing to alert to. What it derives is under Events."
-    : `No alert yet. Events that give one: ${kinds.join(", ")}.`;
+  const text = !kinds.length ? "The program has no ALERT statement, so there are no alerts. What it derives is under Events."
+    : `No alert yet. Events that raise one: ${kinds.join(", ")}.`;
   by("no-alerts").replaceChildren(el("p", {}, text));
   const derived = program.events.find((each) => each.derived && kinds.includes(each.name)); // why there is no input is nothing that a rule knows
   if (derived && program.lineage) {

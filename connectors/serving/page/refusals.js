@@ -20,10 +20,10 @@ export function refusals(answer, kinds, choose) {
   const verdict = answer.fluent ? [code(answer.asked), " does not hold", el("span", {}, at)] : ["There is no ", code(answer.asked), el("span", {}, at)];
   const gone = (answer.withdrawn ?? []).map((each) => el("div", { class: "tree" }, el("p", {}, "There was ", code(each.text), el("time", {}, interval(ticks(each.start), ticks(each.end)))), ...withdrawn(each)));
   const parts = [el("p", { class: "verdict" }, ...verdict), ...gone, maker.around(answer), answer.ended ? maker.turn(answer.ended, 1) : null];
-  if (!number) parts.push(el("p", { class: "none" }, "No rule gives it: it is read from the input."));
+  if (!number) parts.push(el("p", { class: "none" }, "No rule derives it: it is read from the input."));
   parts.push(...answer.rules.map((each) => maker.refusal(each, 0)));
   const first = answer.rules[0];
-  const said = number === 1 ? `It is not there: ${first.failure.told}.` : `It is not there; ${counted(number)} rules could give it.`;
+  const said = number === 1 ? `It is not there: ${first.failure.told}.` : `It is not there; ${counted(number)} rules could derive it.`;
   return { parts: parts.filter(Boolean), said };
 }
 

@@ -42,7 +42,7 @@ export class Shadow {
   draw({ shadow, refused }) {
     this.said.textContent = "";
     if (!shadow) {
-      this.counts.replaceChildren(el("p", { class: "hint" }, "No other program runs beside this one. ", el("code", {}, "cep serve --shadow new.cep"), " runs one on the same input: what it would derive otherwise stands here, and it notifies nobody."));
+      this.counts.replaceChildren(el("p", { class: "hint" }, "No shadow program runs beside this one. ", el("code", {}, "cep serve --shadow new.cep"), " runs one on the same input without notifying anybody. Its different results are then listed here."));
       for (const part of [this.list, this.form]) part.replaceChildren();
       return;
     }
@@ -53,10 +53,10 @@ export class Shadow {
     this.counts.replaceChildren(...[
       el("p", {}, differ ? el("b", {}, `${counted(differ)} ${differ === 1 ? "event differs" : "events differ"}`) : el("b", {}, "No event differs"),
         ` ${shadow.since === null ? "since it began" : `since ${interval(time(shadow.since), time(shadow.since))}`}${differ || sum("same") ? `; ${counted(sum("same"))} are the same` : ": neither program has derived any yet"}. Old: the program that runs; new: the shadow, which notifies nobody.`),
-      shadow.failed === null ? null : el("p", { class: "wrong" }, `It runs no more: ${shadow.failed}`),
+      shadow.failed === null ? null : el("p", { class: "wrong" }, `It has stopped: ${shadow.failed}`),
       el("table", {}, el("thead", {}, el("tr", {}, ...["event", ...KINDS.map(([, text]) => text), "same"].map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))),
         el("tbody", {}, ...events.map(([name, each]) => el("tr", {}, el("td", {}, name), ...numbers(each))))),
-      left ? el("p", { class: "hint" }, `${counted(left)} older differences are counted no more.`) : null,
+      left ? el("p", { class: "hint" }, `${counted(left)} older differences are no longer counted.`) : null,
       el("p", { class: "actions" }, el("button", { type: "button", disabled: Boolean(refused) || shadow.failed !== null, onclick: () => this.confirm(differ) }, "Promote"),
         differ && shadow.explained && !this.reasoned ? el("button", { type: "button", onclick: () => this.reasons() }, "Show the reasons") : null,
         this.reasoned ? el("button", { type: "button", onclick: () => { this.reasoned = false; this.load(); } }, "Show the latest") : null),
@@ -89,7 +89,7 @@ export class Shadow {
     const row = (each, who) => el("p", {}, el("time", {}, who, interval(time(each.start), time(each.end))), el("span", { class: "text" }, Object.entries(each.values).map(([name, value]) => `${name} ${valued(value)}`).join(" · ")));
     return el("li", { "data-kind": kind }, el("p", { class: "top" }, swatch(this.kinds.get(event) ?? 0), el("b", {}, event), el("span", { class: "tag" }, KINDS.find(([name]) => name === kind)[1])),
       ...(kind === "moved" ? [row(old, "old: "), row(now, "new: ")] : [row(old ?? now, "")]),
-      reasons === undefined ? null : reasons === null ? el("p", { class: "hint" }, "Its reason is not remembered any more.")
+      reasons === undefined ? null : reasons === null ? el("p", { class: "hint" }, "Its reason is no longer kept.")
         : el("div", {}, ...this.reason("Old", reasons.old), ...this.reason("New", reasons.new)));
   }
 

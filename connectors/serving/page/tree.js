@@ -67,11 +67,11 @@ export class Maker {
   body(answer, depth, rule = null) {
     const parts = answer.parts ?? [];
     const lost = parts.length && !answer.bounds && !EDGE.test(answer.text ?? "");
-    const made = answer.rule ? this.made(answer, rule) : lost ? [el("p", { class: "aside" }, "By a rule that can no longer be told, from:")] : [];
+    const made = answer.rule ? this.made(answer, rule) : lost ? [el("p", { class: "aside" }, "By a rule that is no longer known, from:")] : [];
     if (parts.length) made.push(this.list(parts.map((part) => () => this.node(part, depth + 1))));
     made.push(...this.held(answer, depth), ...(answer.formulas ?? []).map((each) => this.formula(each, depth + 1)));
     if (answer.chain) made.push(this.chain(answer, depth));
-    if (answer.left_out) made.push(el("p", { class: "aside" }, `and ${counted(answer.left_out)} more, with what they come from`));
+    if (answer.left_out) made.push(el("p", { class: "aside" }, `and ${counted(answer.left_out)} more, with their origins`));
     return made;
   }
 
@@ -130,7 +130,7 @@ export class Maker {
     });
     const number = answer.chain.length;
     return el("details", { class: "node chain", open: depth < OPEN && number <= MANY },
-      el("summary", {}, `it goes on from ${number === 1 ? "one" : counted(number)} before it, the latest first`), this.list(links));
+      el("summary", {}, `it continues ${number === 1 ? "an earlier one" : `${counted(number)} earlier ones, the latest first`}`), this.list(links));
   }
 
   // The first ones; the others are made when they are asked for.

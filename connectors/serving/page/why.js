@@ -77,7 +77,7 @@ export class Why {
     const mine = ++this.asked;
     const parts = [];
     let title = "", view = null;
-    const slow = setTimeout(() => { if (mine === this.asked) this.shown("Loading …", [el("p", { class: "none", role: "status" }, "The server is being asked.")]); }, SLOW);
+    const slow = setTimeout(() => { if (mine === this.asked) this.shown("Loading …", [el("p", { class: "none", role: "status" }, "Waiting for the server.")]); }, SLOW);
     if (!absence) this.places.asked(null);
     try {
       if (alert) {
@@ -191,7 +191,7 @@ export class Why {
     const length = found.end > found.start ? `, ${lasting(found.end - found.start)}` : "";
     return [
       inside ? el("h3", { id: "because" }, `The latest event: ${found.type}`) : null,
-      gone && !this.program.lineage ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: ${found.why}. What led to this is no more.`) : null,
+      gone && !this.program.lineage ? el("p", { class: "note" }, `Withdrawn${found.withdrawn === null ? "" : `, when the time of events had come to ${moment(found.withdrawn)}`}: ${found.why}. What led to this no longer exists.`) : null,
       facts([["when", el("span", {}, interval(found.start, found.end) + length, " · ", age(found.end ?? found.start))], ...Object.entries(found.values).map(([name, value]) => [name, valued(value)])]),
       el("p", { class: "actions" }, gone ? null : el("button", { type: "button", onclick: () => this.look("timeline-part", () => this.places.event(found)) }, "Show in the timeline"),
         this.store.stations.has(found.key) ? el("button", { type: "button", onclick: () => this.look("map-part", () => this.places.station(found.key)) }, "Show on the map") : null),
@@ -204,7 +204,7 @@ export class Why {
   // The tree, when it is there; else the rules and the records, and why there is no tree.
   asking(found) {
     const address = `why/${encodeURIComponent(found.id)}`;
-    const made = el("div", { "aria-busy": "true" }, el("p", { class: "none" }, "It is asked of the running program …"));
+    const made = el("div", { "aria-busy": "true" }, el("p", { class: "none" }, "Asking the running program …"));
     ask(`${address}?format=json`).then((answer) => answer.json()).then((got) => got.withdrawn ? [
       el("div", { class: "tree" }, ...withdrawn(got)), el("p", {}, "The same ", el("a", { href: `${address}?format=text` }, "as text"), " · ", el("a", { href: `${address}?format=json` }, "as JSON")),
     ] : [
@@ -220,13 +220,13 @@ export class Why {
   }
 
   unkept(found) {
-    const hint = this.program.lineage ? "Nothing is known of where it comes from." : "It is not kept what events come from: `cep serve --explain` keeps it.";
+    const hint = this.program.lineage ? "Its origins are not known." : "This server does not keep the origins of events: start it with `cep serve --explain`.";
     return [el("p", { class: "none" }, hint), ...this.giving(found)];
   }
 
   giving(found) {
     const rules = this.rules.of(found.type);
-    return [el("h3", {}, rules.length === 1 ? "The rule" : "The rules that give it"),
+    return [el("h3", {}, rules.length === 1 ? "The rule" : "The rules that derive it"),
       ...rules.map((rule) => el("figure", {}, el("pre", {}, code(rule.text)),
         el("figcaption", {}, `${rule.name}, fired ${counted(rule.fired)} ${rule.fired === 1 ? "time" : "times"}`)))];
   }

@@ -90,7 +90,7 @@ export class WhyNot {
     this.marked({ event, key, at });
     say(by("why-title"), this.title({ event, key }));
     answer.setAttribute("aria-busy", "true");
-    answer.replaceChildren(el("p", { class: "none" }, "It is asked of the running program …"));
+    answer.replaceChildren(el("p", { class: "none" }, "Asking the running program …"));
     ask(`${address}&format=json`).then((got) => got.json()).then((found) => {
       const { parts, said } = refusals(found, this.kinds, this.choose);
       return [[...parts, el("p", { class: "same" }, "The same ", el("a", { href: `${address}&format=text` }, "as text"), " · ", el("a", { href: `${address}&format=json` }, "as JSON"))], said];

@@ -87,7 +87,9 @@ def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
         mark = COMPARED.get(name) or CALCULATED.get(name)
         if mark is not None and len(literal.atom.arguments) in (2, 3):
             hint = f"`18 {mark} V`" if name in COMPARED else f"`Z = X {mark} Y`"
-            yield Warning(f"`{name}` is read from the input: it does not compare", source, literal.span, hint, "name")
+            yield Warning(
+                f"`{name}` is read from the input, and has no other meaning", source, literal.span, hint, "name"
+            )
         elif near := nearest(name, known, SURE):
             message = f"`{name}` is read from the input, because no rule derives it"
             yield Warning(message, source, literal.span, f"did you mean `{near}`?", "name")
