@@ -125,6 +125,7 @@ bench: $(VENV)/.run $(VENV)/.kernels
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.small
 	@$(BIN)/python -m benchmarks.peers
+	@$(BIN)/python -m benchmarks.curves
 
 fuzz: $(VENV)/.test
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py \

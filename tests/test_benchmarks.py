@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import asked, browser_tasks, fluents, processes, soak
+from benchmarks import asked, browser_tasks, curves, fluents, processes, soak
 from benchmarks.__main__ import smaller
 from benchmarks.processes import programs
 from benchmarks.streams import Batch, Row, Stream, mixed
@@ -121,6 +121,16 @@ def test_the_queries_that_are_measured_are_those_of_the_page_and_the_documents()
 
 def test_a_quick_look_takes_fewer_events() -> None:
     assert smaller(((20_000, 100), (2_000_000, 100), (2_000_000, 100_000))) == ((20_000, 100), (200_000, 100))
+
+
+def test_a_curve_is_a_row_of_the_page() -> None:
+    curve = curves.Curve("keys", 1, 4, lambda size: 2.0 * size**1.5)
+    assert curve.row(100) == "| keys |  | 63 | 2,000 |  |  |  |  |  | 31.6 |"
+    page = curves.PAGE.read_text(encoding="utf-8")
+    head, *rows = page.partition("<!-- curves -->\n")[2].partition("\n<!-- /curves -->")[0].splitlines()
+    assert head.startswith("`python -m benchmarks.curves`")
+    measured = [row.removeprefix("| ").partition(" |")[0] for row in rows if row.startswith("| ") and "---" not in row]
+    assert measured[1:] == [curve.name for curve in curves.CURVES]
 
 
 def test_a_line_says_what_it_missed() -> None:
