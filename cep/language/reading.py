@@ -1,4 +1,4 @@
-"""Reader of program text in any dialect. An option, or the suffix of the file, selects the dialect."""
+"""Reader of programs in any dialect. An option, or the suffix of the file's name, selects the dialect."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from cep.language.link import Together
 
 SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".rtec": "rtec", ".lars": "lars", ".laser": "laser"}
-"""Dialects by file suffix. Any other file is in the language of events and fluents."""
+"""Maps file suffixes to dialects. All other files are in our own language."""
 OWN = ".cep"
 """The suffix of files in our own language."""
 LARS = ("lars", "laser", "lars/n", "laser/n")
-"""The two notations of LARS. With `/n`, a window of n ticks has n ticks, not n + 1."""
+"""The two notations of LARS. With `/n`, a window `[n]` has n ticks instead of n + 1."""
 
 
 def _read_datalogmtl(source: Source, tick: int, parameters: Parameters) -> ast.SyntaxTree:
@@ -55,9 +55,9 @@ DIALECTS = (*_READERS, *(name for name in LARS if not name.endswith("/n")))
 
 
 def dialect_of(name: str, dialect: str | None = None) -> str | None:
-    """Return the dialect of a program, or None for our own language. Raises CepError.
+    """Return the dialect of a program, or None for our own language. Raises CepError if there is no such dialect.
 
-    `dialect` takes precedence over the file's suffix, unless it is `/n` alone.
+    `dialect` takes precedence over the suffix of the file, unless it is only `/n`.
     """
     asked = (dialect or "").removesuffix("/n")
     counted = "/n" if dialect is not None and dialect.endswith("/n") else ""
@@ -74,7 +74,8 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
 
 
 def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
-    """Return the dialect of one of several files, or None for our own language. Raises CepError.
+    """Return the dialect of one of several files, or None for our own language. Raises CepError if there is no such
+    dialect.
 
     A known suffix takes precedence over `dialect`.
     """
@@ -88,14 +89,14 @@ def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
 
 
 def dialects_of(name: str, dialect: str | None, files: Files) -> tuple[str | None, ...]:
-    """Return the dialect of a program, or of each of its files. Raises CepError."""
+    """Return the dialect of a program, or of each of its files. Raises CepError if there is no such dialect."""
     return tuple(dialect_of_file(file, dialect) for file, _ in files) if files else (dialect_of(name, dialect),)
 
 
 def lars_program(
     text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None
 ) -> LarsProgram | None:
-    """Read a LARS program. Return None if the text is in another dialect. Raises CepError."""
+    """Read a LARS program. Return None if the text is in another dialect. Raises CepError with all mistakes."""
     language = dialect_of(name, dialect)
     if language not in LARS:
         return None
@@ -107,7 +108,8 @@ def lars_program(
 
 
 def converted(text: str, name: str = "<program>", dialect: str | None = None, tick: int | None = None) -> str:
-    """Translate a program to our own language, or a LARS program to Ticker's syntax. Raises CepError."""
+    """Translate a program to our own language, or a LARS program to Ticker's syntax. Raises CepError with all
+    mistakes."""
     lars = lars_program(text, name, dialect, tick)
     if lars is not None:
         from cep.language.dialects.lars.printer import print_program as print_lars
@@ -117,9 +119,9 @@ def converted(text: str, name: str = "<program>", dialect: str | None = None, ti
 
 
 def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | None = None) -> str:
-    """Return a program in our own language in its usual layout. Raises CepError.
+    """Return a program in its usual layout. Raises CepError if it has mistakes or is in another dialect.
 
-    `beside`: the texts of files, by name, that may declare its parameters.
+    `beside`: maps the names of files that may declare the program's parameters to their texts.
     """
     language = dialect_of(name)
     if language is not None:
@@ -136,9 +138,9 @@ def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | No
 
 
 def parameters_with(source: Source, beside: Mapping[str, str]) -> Parameters:
-    """Return the parameters that a text in our own language, and the texts in `beside`, declare.
+    """Return the parameters that a program in several files declares. Statements that have mistakes are ignored.
 
-    Statements with mistakes are ignored. `beside`: texts by file name, perhaps including the text itself.
+    `source`: one file. `beside`: maps the names of all files, or of all other files, to their texts.
     """
     parameters = Parameters()
     for file, text in {**beside, source.name: source.text}.items():
@@ -158,10 +160,11 @@ def together(
     parameters: Parameters | None = None,
     recovery: Recovery | None = None,
 ) -> Together:
-    """Read several files, whose texts are concatenated. Raises CepError with all mistakes.
+    """Read a program that consists of several files. Raises CepError with all mistakes.
 
-    `parameters`: the parameters of the program. `recovery`: a collector of mistakes, which already contains the
-    mistakes in the statements of parameters.
+    - `text`: the joined texts of the files.
+    - `parameters`: the parameters of the program.
+    - `recovery`: collects mistakes. It already contains the mistakes in PARAM statements.
     """
     from cep.language.link import Together
 
@@ -220,9 +223,10 @@ def read(
 ) -> ast.SyntaxTree:
     """Read the statements of a program. Raises CepError with all mistakes.
 
-    `tick`: the length of one time unit in a dialect, in microseconds (None: a second). `answer_sets`: options of LARS's
-    solver. `parameters`: the parameters of the program. `recovery`: a collector of mistakes, which already contains the
-    mistakes in the statements of parameters.
+    - `tick`: the length of a tick of a dialect, in microseconds. None means a second.
+    - `answer_sets`: the options of the answer set solver, for LARS.
+    - `parameters`: the parameters of the program.
+    - `recovery`: collects mistakes. It already contains the mistakes in PARAM statements.
     """
     language = dialect_of(name, dialect)
     if answer_sets is not None and language not in LARS:
@@ -252,10 +256,10 @@ def parameters_of(
     values: Mapping[str, object] | None = None,
     recovery: Recovery | None = None,
 ) -> Parameters:
-    """Return the declared parameters of a program, or of its files in our own language, with `values` assigned.
+    """Return the parameters that a program declares. `values`: values to assign to them, by name.
 
-    Raises CepError for a wrong declaration (with `recovery`, records it there instead), and for an undeclared parameter
-    in `values`.
+    Raises CepError if a declaration has a mistake, or `values` contains a parameter that is not declared. `recovery`
+    collects mistakes in declarations instead.
     """
     parameters = Parameters()
     source = Source(text, name, files)

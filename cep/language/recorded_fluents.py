@@ -1,8 +1,8 @@
-"""Lowering of fluents whose input is records with intervals.
+"""Lowering of fluents whose input is records that have intervals.
 
-Such a fluent `f` has the tables `records of f`, `times of f` (its beginnings and ends) and `f` (its maximal intervals).
-If formulas also define `f`, its records belong to a second fluent, `f recorded`. An additional rule is then `f(X) WHILE
-f recorded(X).`
+Such a fluent `f` has three tables: `records of f`, `times of f` (its beginnings and ends) and `f` (its maximal
+intervals). If formulas also define `f`, its records belong to a second fluent, `f recorded`, and the program gets the
+rule `f(X) WHILE f recorded(X).`
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from cep.rules.terms import Constant, Expression, Variable
 
 
 def records(name: str) -> str:
-    """Return the table for the input records of a fluent."""
+    """Return the name of the table that contains the input records of a fluent."""
     return f"{RECORDS_OF}{name}"
 
 
 def edges(name: str) -> str:
-    """Return the table for the beginnings and ends of a fluent."""
+    """Return the name of the table that contains the beginnings and ends of a fluent."""
     return f"{TIMES_OF}{name}"
 
 
@@ -51,7 +51,10 @@ def incoming(
     format: RecordFormat,
     span: Span,
 ) -> ast.FluentDeclaration:
-    """Declare a fluent of a dialect whose input is records. They are final: no later record closes an interval."""
+    """Declare a fluent of a dialect, whose input is records.
+
+    The records are final: no record closes an interval that an earlier record left open.
+    """
     own = (*attributes, *([] if value is None else [value]))
     start, end, _ = RECORD_COLUMNS
     records = ast.EventDeclaration(name, own, None, start, end, span=span, records=format)
@@ -59,7 +62,7 @@ def incoming(
 
 
 def recorded(name: str) -> str:
-    """Return the name of the fluent for the records of a fluent that formulas define."""
+    """Return the name of the second fluent, which holds the records of a fluent that formulas define."""
     return f"{name}{RECORDED}"
 
 
@@ -71,7 +74,8 @@ def is_recorded(statement: ast.Statement) -> bool:
 
 
 def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
-    """Split each fluent that has both records and formulas. The formulas then use the fluent of the records."""
+    """Split each fluent that has both records and formulas into two fluents. A new formula derives one from the
+    other."""
     defined = {statement.name for statement in program.statements if isinstance(statement, ast.WhileRule)}
     statements: list[ast.Statement] = []
     helpers = set(program.helpers)
@@ -98,10 +102,12 @@ def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
 def tables_of_records(
     name: str, declared: Schema, attributes: tuple[Attribute, ...], valued: bool, final: bool
 ) -> dict[str, Schema]:
-    """Return the tables of a fluent whose input is records.
+    """Return the schemas of the tables of a fluent whose input is records, by table name.
 
-    `declared`: the schema of its records. `attributes`: the fluent's attributes without their input formats. `final`:
-    no record closes an interval of another record.
+    - `declared`: the schema of the records.
+    - `attributes`: the fluent's attributes, without the formats of the input.
+    - `valued`: True if the fluent has a value.
+    - `final`: True if no record closes an interval that an earlier record left open.
     """
     what = Attribute(beside("what", [attribute.name for attribute in attributes]), "int")
     start, end, bounds = RECORD_COLUMNS
@@ -123,9 +129,10 @@ def tables_of_records(
 
 
 def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
-    """Return the rules that compute beginnings and ends from records, and maximal intervals from beginnings and ends.
+    """Return the rules that compute the beginnings and ends of a fluent from its records, and its maximal intervals
+    from these.
 
-    `final`: no record closes an interval of another record.
+    `final`: True if no record closes an interval that an earlier record left open.
     """
     own = tuple(f"{attribute.name}'" for attribute in schema.attributes)
     what = beside("what'", own)

@@ -1,4 +1,4 @@
-"""Schemas of a program's events: declared ones, derived ones, and undeclared input."""
+"""Schemas of a program's events: declared events, derived events, and undeclared input events."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")
 _TIMES = {"senml": "t", "influx": "time", "prometheus": "time"}
-"""The default time column of a record format, for events that declare none."""
+"""Maps record formats to the time column of events that declare none."""
 
 _ZEEK_MISSING = ("-", "(empty)")
-"""Zeek's notation for an unset value and for an empty set."""
+"""The texts that Zeek writes for an unset value and for an empty set."""
 
 
 class Schemas:
     """The schemas of a program's events.
 
-    `types`: the attribute types of undeclared input events, where known. `found`: schemas by name; `errors`: the
-    mistakes; `flawed`: the ids of rules whose heads have mistakes.
+    - `types`: the attribute types of undeclared input events, as far as they are known.
+    - `found`: maps the name of each event to its schema.
+    - `errors`: the mistakes in declarations and heads.
+    - `flawed`: the ids of the rules whose heads have mistakes.
     """
 
     def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]]) -> None:
@@ -100,7 +102,11 @@ class Schemas:
         )
 
     def _name_heads(self) -> None:
-        """Name the attributes of derived events: as declared, or after the variables of the heads."""
+        """Name the attributes of derived events.
+
+        The names are those of the event's declaration, or else those in a head that has named arguments, or else the
+        variables of the heads.
+        """
         heads: dict[str, list[ast.EventRule]] = {}
         for statement in self.program.statements:
             if isinstance(statement, ast.EventRule) and statement.name not in self.fluents.declared:
@@ -134,7 +140,8 @@ class Schemas:
             self.found[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
 
     def _check_names(self, name: str, rules: Sequence[ast.EventRule], named: ast.EventRule) -> None:
-        """Check named heads against the declaration, or against the first head with names."""
+        """Check heads that have named arguments against the declaration of their event, or against the first such
+        head."""
         declared = name in self.found
         if not declared:
             assert named.names is not None, "a head has names"
@@ -188,7 +195,8 @@ class Schemas:
 
 
 def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFormat | None:
-    """Return the format of an attribute's times. If it has no zone, the declaration's zone applies."""
+    """Return the format of an attribute's times. If the format has no time zone, the zone of the declaration
+    applies."""
     if attribute.type != "time" or event.format is None or event.format.zone is None:
         return attribute.format
     own = attribute.format or TimeFormat()
@@ -199,15 +207,16 @@ def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFo
 
 
 def _when(event: ast.EventDeclaration) -> When | None:
-    """Return the tests of WHEN. In them, a value also counts as missing if MISSING or the format declares it for all
-    attributes."""
+    """Return the tests of WHEN. In these tests, the values that mean a missing value in every column also count as
+    missing."""
     if event.when is None:
         return None
     return tuple(tuple(replace(test, missing=_all_missing(event)) for test in tests) for tests in event.when)
 
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
-    """Return the values that mean a missing value in a column: the attribute's and the declaration's."""
+    """Return the values that mean a missing value in a column. The attribute and its declaration both list such
+    values."""
     values = (attribute.missing or ()) + _all_missing(event)
     return tuple(dict.fromkeys(values)) or None
 

@@ -1,4 +1,4 @@
-"""Renaming in syntax trees of dialects, so that the printed program can be read again."""
+"""Renaming in syntax trees of dialects, so that our own parser can read the printed program."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _WORD = re.compile(r"[^\W\d_]\w*")
 
 
 def spelled(tree: ast.SyntaxTree) -> ast.SyntaxTree:
-    """Rename events, fluents, predicates, attributes and variables that our language cannot spell.
+    """Rename events, fluents, predicates, attributes and variables whose names are not valid in our own language.
 
-    Names begin with a lower-case letter, variables with a capital, and neither is a keyword.
+    A name begins with a lower-case letter, a variable begins with a capital, and neither is a keyword.
     """
     names: dict[str, str] = {}
     for statement in tree.statements:
@@ -75,7 +75,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _small(name: str) -> str:
-    """Return a name in the spelling of an event's name."""
+    """Turn a name into a valid name of an event."""
     text = re.sub(r"\W", "_", name)
     text = text if _WORD.match(text) else f"x{text}"
     text = text[0].lower() + text[1:]

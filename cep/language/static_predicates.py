@@ -1,4 +1,4 @@
-"""The static predicates that the conditions of a program use, and those that it declares."""
+"""The static predicates that a program declares, and those that its conditions use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def predicates_of(program: SyntaxTree) -> set[str]:
 
 
 def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
-    """Return the declarations of facts, by name."""
+    """Return the declaration of each predicate that a `fact` statement declares, by the predicate's name."""
     return {statement.name: statement for statement in program.statements if isinstance(statement, FactDeclaration)}
 
 
 def _predicates_of(value: object) -> Iterator[str]:
-    """Yield the static predicates of all conditions in part of a syntax tree."""
+    """Yield the static predicates that occur in a part of a syntax tree."""
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, tuple):

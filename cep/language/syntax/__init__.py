@@ -1,1 +1,1 @@
-"""Reading and printing of rule text. Only this package handles characters."""
+"""Reading and printing of programs. No other package handles single characters of a program."""

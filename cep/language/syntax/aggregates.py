@@ -1,4 +1,4 @@
-"""Parser of aggregates, `AGGREGATE A = avg(W), N = count() OVER LAST 5 EVENTS BY K`: functions and windows."""
+"""Parser of aggregates, such as `AGGREGATE A = avg(W), N = count() OVER LAST 5 EVENTS BY K`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.rules.window_forms import DAY, WEEK, Over
 
 
 def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggregate:
-    """Read an aggregate after the word AGGREGATE. `left`: the aggregated pattern."""
+    """Read an aggregate after the word AGGREGATE. `left`: the pattern whose occurrences are aggregated."""
     results = [result(cursor)]
     height = cursor.height
     while cursor.accept(","):
@@ -34,7 +34,7 @@ def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggreg
 
 
 def group(cursor: Cursor) -> Variable:
-    """Read a variable after BY."""
+    """Read one variable of a BY clause."""
     token = cursor.variable("a variable to group by", messages.WINDOW)
     return Variable(token.text, token.span)
 
@@ -43,8 +43,10 @@ def group(cursor: Cursor) -> Variable:
 
 
 def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
-    """Read a window. Return its number of events, its length in microseconds, and its form. A part that does not apply
-    is None."""
+    """Read a window. Return its number of events, its length in microseconds, and its form (EACH, SESSION or EVERY).
+
+    Values that do not apply to the window are None.
+    """
     if cursor.accept("EACH"):
         return None, None, _each(cursor)
     if cursor.accept("SESSION"):
@@ -80,7 +82,7 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
 
 
 def _length(cursor: Cursor, hint: str) -> int:
-    """Read a duration above zero."""
+    """Read a duration that is longer than zero."""
     token = cursor.token
     if token.key == "-":
         cursor.fail("a duration", hint)
@@ -114,7 +116,7 @@ def _each(cursor: Cursor) -> Over:
 
 
 def _divisor(length: int) -> int:
-    """Return the usual divisor of a day that is nearest to `length`."""
+    """Return the usual divisor of a day that is nearest to `length`, in microseconds."""
     usual = [DAY // n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48, 96, 144, 288, 1440, 86_400)]
     return min(usual, key=lambda part: abs(part - length))
 
@@ -167,7 +169,8 @@ def result(cursor: Cursor) -> AggregateResult:
 
 
 def _parameter(cursor: Cursor, name: str) -> float:
-    """Read the second argument of a function: a percentage, or a half-life in microseconds."""
+    """Read the second argument of an aggregate function: a percentile from 0 to 100, or for `ewma` a half-life in
+    microseconds."""
     hint = f"e.g. `{example(name, 'W')}`: {PARAMETERS[name]}"
     cursor.expect(",", f"`,` and a {'duration' if name == 'ewma' else 'number'}", hint)
     token = cursor.token

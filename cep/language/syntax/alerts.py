@@ -1,4 +1,4 @@
-"""Parser of ALERT statements: an event, and clauses in any order, each at most once."""
+"""Parser of ALERT statements: an event, followed by clauses in any order, each at most once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHOICES = {
         "Geo", "Met", "Safety", "Security", "Rescue", "Fire", "Health", "Env", "Transport", "Infra", "CBRNE", "Other",
     ),
 }  # fmt: skip
-"""Values of the Common Alerting Protocol 1.2 (OASIS), by clause."""
+"""Maps clauses to the values that the Common Alerting Protocol 1.2 (OASIS) permits."""
 
 _PLURALS = {"SEVERITY": "severities", "URGENCY": "urgencies", "CERTAINTY": "certainties", "CATEGORY": "categories"}
 _FOREIGN = {
@@ -63,12 +63,12 @@ _DURATIONS = {
     "KEEP": ("the time after `KEEP` must be longer than 0", "10 min"),
     "REPEAT": ("the time after `REPEAT` must be longer than 0", "4 h"),
 }
-"""The reason why a duration must not be 0, and an example, by clause."""
+"""Maps clauses to the message for a duration of 0, and to an example."""
 
 
 @dataclass(slots=True)
 class _Clauses:
-    """The clauses read so far. `spans`: the span of the word that begins each clause."""
+    """The clauses that have been read so far. `spans`: maps each clause to the span of its first word."""
 
     spans: dict[str, Span] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
@@ -137,7 +137,7 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
 
 
 def _hint(token: Token) -> str:
-    """Return the hint for a token that is neither a clause nor the end."""
+    """Return the hint for a token that neither begins a clause nor ends the statement."""
     meant = _MEANT.get(token.text.upper()) or nearest(token.text, ALERTING[1:])
     clauses = "clauses are " + ", ".join(f"`{word}`" for word in ("WHERE", *ALERTING[1:]))
     return f"did you mean `{meant}`? {clauses}" if meant else clauses
@@ -199,7 +199,7 @@ def _string(cursor: Cursor, hint: str) -> Constant:
 
 
 def _choice(cursor: Cursor, word: Token, key: str = "") -> str:
-    """Read one of the quoted words that a clause permits. `key`: the clause, if it is not `word`."""
+    """Read one of the values that a clause permits, in quotes. `key`: the clause, if it is not `word`."""
     key = key or word.key
     choices = CHOICES[key]
     all_of_them = f"the {_PLURALS[key]} are {', '.join(f'`{choice}`' for choice in choices)}"

@@ -1,4 +1,4 @@
-"""The syntax tree: statements as written, with spans, before names are resolved."""
+"""The syntax tree: statements as the program writes them, with their spans, before names are resolved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cep.rules.window_forms import Over
 class EventPattern:
     """An event in a pattern: `sensor(ID, _, W)` (`names` is None) or `sensor(id: ID, wind: W)`.
 
-    For a fluent, `value` is the X of `location(P) = X`, and `edge` the BEGIN or END of `BEGIN OF moving(V)`.
+    `value`: for a fluent, the X of `location(P) = X`. `edge`: for a fluent, the BEGIN or END of `BEGIN OF moving(V)`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class EventPattern:
 
 @dataclass(frozen=True, slots=True)
 class TimePoint:
-    """A number or a time as a pattern: the instant `ticks`, in microseconds."""
+    """A number or a time as a pattern. `ticks`: the instant in microseconds."""
 
     ticks: int
     span: Span = field(default=NOWHERE, compare=False)
@@ -41,9 +41,9 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`left OPERATOR right`. OPERATOR is an interval relation, OR, or CNOT, whose left side must be a SEQ.
+    """`left OPERATOR right`. The operator is an interval relation, OR, or CNOT, whose left side must be a SEQ.
 
-    `gap`: the least and the greatest time between the sides of `left SEQ[g, h] right`, in microseconds.
+    `gap`: for `left SEQ[g, h] right`, the least and the greatest time between the sides, in microseconds.
     """
 
     operator: str
@@ -113,8 +113,9 @@ class Policy:
 class Aggregate:
     """`pattern AGGREGATE results OVER LAST n EVENTS|duration [BY variables]`.
 
-    `events`: the number of occurrences in the window, or None. `duration`: its length in microseconds, or None. `over`:
-    a window of the form EACH, SESSION or EVERY.
+    - `events`: the number of occurrences in the window, or None.
+    - `duration`: the length of the window in microseconds, or None.
+    - `over`: a window of the form EACH, SESSION or EVERY, or None.
     """
 
     pattern: PatternTree
@@ -133,8 +134,10 @@ PatternTree = EventPattern | TimePoint | Binary | Not | UnlessTree | Times | Wit
 class AttributeTree:
     """An attribute: `gust: float? in 0..250 FROM wind_gust AS weather:gust`.
 
-    `source`: the input column; `iri`: the RDF property; `quoted`: numbers may be in quotes. `low` and `high` are
-    inclusive, in the attribute's unit (microseconds for times and durations); None: unbounded.
+    - `source`: the input column.
+    - `iri`: the RDF property.
+    - `quoted`: True if numbers may be in quotes.
+    - `low`, `high`: the inclusive bounds, in microseconds for times and durations. None means unbounded.
     """
 
     name: str
@@ -154,8 +157,11 @@ class AttributeTree:
 class EventDeclaration:
     """`event name(attributes) [AS class] [TIME column | START column END column] [how records are written].`
 
-    `time`: the column of the instant. `start`, `end`: the two columns of an interval. `iri`: the class in RDF. For the
-    other fields see `cep.core.schema.Schema`.
+    - `time`: the column of the instant.
+    - `start`, `end`: the two columns of an interval.
+    - `iri`: the class in RDF.
+
+    `cep.core.schema.Schema` describes the other fields.
     """
 
     name: str
@@ -178,8 +184,9 @@ class EventDeclaration:
 class FluentDeclaration:
     """`fluent name(attributes) [= value: type].` `value` is None for a fluent that only holds or does not hold.
 
-    `records`: the clauses from `START s END e` on, as the declaration of an event whose last attribute is the value;
-    None without such clauses. `final`: an interval without an end lasts for ever; no later record closes it.
+    - `records`: None unless the declaration has clauses from `START s END e` on. Otherwise these clauses, as the
+      declaration of an event whose last attribute is the value.
+    - `final`: True if an interval without an end lasts for ever, because no later record closes it.
     """
 
     name: str
@@ -194,7 +201,8 @@ class FluentDeclaration:
 class FluentRule:
     """`initiate name(arguments) [= value] <- body.`, `terminate ..`, `initially name(arguments) [WHERE conditions].`
 
-    `verb` is the first word. `body` is None for `initially`. With the value `_`, it terminates whichever value holds.
+    `verb`: the first word. `body`: the pattern, or None for `initially`. A rule that terminates the value `_`
+    terminates any value.
     """
 
     verb: str
@@ -209,8 +217,10 @@ class FluentRule:
 
 @dataclass(frozen=True, slots=True)
 class DeadlineStatement:
-    """`name(arguments) [= value] ENDS AFTER duration [RENEWED].` or `.. BECOMES next AFTER ..` `duration` is in
-    microseconds."""
+    """`name(arguments) [= value] ENDS AFTER duration [RENEWED].` or `.. BECOMES next AFTER ..`
+
+    `duration` is in microseconds.
+    """
 
     name: str
     arguments: tuple[Expression, ...]
@@ -231,7 +241,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class WhileRule:
-    """`name(arguments) [= value] WHILE formula.` `boxes`: the operators before the head."""
+    """`name(arguments) [= value] WHILE formula.` `boxes`: the temporal operators before the head."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -244,7 +254,10 @@ class WhileRule:
 
 @dataclass(frozen=True, slots=True)
 class PolicyStatement:
-    """`policy recent.`: the default policy of the rules that follow. None: the default of the whole program again."""
+    """`policy recent.`: the default policy of the rules that follow.
+
+    `choice`: the policy, or None to return to the default of the whole program.
+    """
 
     choice: PolicyChoice | None
     span: Span = field(default=NOWHERE, compare=False)
@@ -252,7 +265,8 @@ class PolicyStatement:
 
 @dataclass(frozen=True, slots=True)
 class EventRule:
-    """`label: name(arguments) <- body.` `names`: the attribute names in the head, or None."""
+    """`label: name(arguments) <- body.` `names`: the attribute names in the head, or None if its arguments are
+    positional."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -267,10 +281,14 @@ class EventRule:
 class AlertStatement:
     """`ALERT name ON event WHERE conditions SEVERITY "Severe" TITLE "Blizzard at {S}" FOR 3 h KEYED BY S AT Lat, Long.`
 
-    `title`, `text`, `instruction` and `runbook` are as written, with `{S}` for values. `duration` (FOR), `after`,
-    `keep` and `repeat` are in microseconds, or None. `escalations`: each severity with the time since the alert fired.
-    `position`: latitude and longitude in degrees, or empty; `radius`: in metres; `area`: a text in WKT. `inhibitor`: an
-    alert, or a fluent with its arguments. `clauses`: the spans of the words that begin clauses.
+    - `title`, `text`, `instruction`, `runbook`: texts in which `{S}` stands for the value of S.
+    - `duration` (FOR), `after`, `keep`, `repeat`: durations in microseconds.
+    - `escalations`: each severity, the time since the alert fired in microseconds, and the span.
+    - `position`: the latitude and longitude in degrees, or empty.
+    - `radius`: the radius in metres.
+    - `area`: a text in WKT.
+    - `inhibitor`: an alert, or a fluent and its arguments.
+    - `clauses`: maps each clause to the span of its first word.
     """
 
     name: str
@@ -324,11 +342,13 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class SyntaxTree:
-    """All statements in the order written, and their text.
+    """All statements in the order of the program, and its text.
 
-    The other fields are for dialects. `impossible`: fluents that must never hold, each with the span of the rule that
-    says so. `helpers`: auxiliary names that are not part of the output. `answered`: fluents that LARS derives, which
-    are known at the end of their tick.
+    The other fields are for dialects:
+
+    - `impossible`: fluents that must never hold, each with the span of the rule that forbids it.
+    - `helpers`: names of auxiliary events and fluents that are not part of the output.
+    - `answered`: fluents that LARS derives. They are known at the end of their tick.
     """
 
     statements: tuple[Statement, ...]
@@ -338,7 +358,7 @@ class SyntaxTree:
     answered: frozenset[str] = field(default=frozenset(), compare=False)
 
     def as_facts(self) -> SyntaxTree:
-        """Declare every event without a KEY as DISTINCT, and return the tree. Equal records are then one event, as in
+        """Return a tree in which every event without a KEY is DISTINCT. Equal records are then one occurrence, as in
         dialects."""
         return replace(self, statements=tuple(map(_as_fact, self.statements)))
 

@@ -39,7 +39,7 @@ from cep.rules.terms import (
 _WHOLE = re.compile(r"(?<![\w.])([0-9]+),\Z", re.ASCII)
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _INSIDE = frozenset((*COMPARISONS, "<-", ",", "AND", "OR", "NOT", "IN", "BETWEEN"))
-"""Tokens that occur in parentheses only if these contain conditions, not a value."""
+"""Tokens that occur inside parentheses only if the parentheses contain conditions."""
 
 
 def conditions(cursor: Cursor) -> tuple[Condition, ...]:
@@ -48,7 +48,7 @@ def conditions(cursor: Cursor) -> tuple[Condition, ...]:
 
 
 def test(cursor: Cursor) -> Call:
-    """Read a condition as a value: `X > 3 and Y < 2 or late(X)`, up to a comma."""
+    """Read a condition that is used as a value: `X > 3 and Y < 2 or late(X)`, up to a comma."""
     first = cursor.token
     parts = _alternatives(cursor, ("AND",))
     span = cursor.span(first)
@@ -71,7 +71,7 @@ def _conjunction(cursor: Cursor, separators: Collection[str]) -> tuple[Condition
 
 
 def _alternatives(cursor: Cursor, separators: Collection[str]) -> tuple[Condition, ...]:
-    """Read `X > 3, linked(X, Y) or X < 1`: a conjunction binds tighter than `or`."""
+    """Read alternatives: `X > 3, linked(X, Y) or X < 1`. The separators of a conjunction bind tighter than `or`."""
     first = cursor.token
     parts = [_conjunction(cursor, separators)]
     height = cursor.height
@@ -84,7 +84,7 @@ def _alternatives(cursor: Cursor, separators: Collection[str]) -> tuple[Conditio
 
 
 def _either(alternatives: list[tuple[Condition, ...]], span: Span) -> tuple[Condition, ...]:
-    """Return the disjunction of conjunctions. A nested disjunction is flattened."""
+    """Return the disjunction of conjunctions. A disjunction inside a disjunction is flattened."""
     flat: list[tuple[Condition, ...]] = []
     for alternative in alternatives:
         if len(alternative) == 1 and isinstance(alternative[0], Disjunction):
@@ -95,7 +95,7 @@ def _either(alternatives: list[tuple[Condition, ...]], span: Span) -> tuple[Cond
 
 
 def _opposite(condition: Condition) -> tuple[Condition, ...]:
-    """Return the negation of a condition, for values that are not missing."""
+    """Return the negation of a condition. It is correct only for values that are not missing."""
     match condition:
         case Comparison(operator):
             return (replace(condition, operator=_OPPOSITE[operator]),)
@@ -162,7 +162,7 @@ def _compared(cursor: Cursor, first: Token, left: Expression, operator: str) -> 
 
 
 def _among(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tuple[Condition, ...]:
-    """Read `X in [1, 2, 3]`: equal to one of the values."""
+    """Read `X in [1, 2, 3]`, which means that X equals one of the values."""
     height = cursor.height
     opening = cursor.expect("[", "`[`", messages.LIST)
     if cursor.token.key == "]":
@@ -185,7 +185,7 @@ def _among(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tupl
 
 
 def _between(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tuple[Condition, ...]:
-    """Read `X between 1 and 3`, including both ends."""
+    """Read `X between 1 and 3`. Both ends are included."""
     height = cursor.height
     start = cursor.token
     low = expression(cursor)
@@ -205,7 +205,7 @@ def _between(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tu
 
 
 def _comparison(cursor: Cursor) -> str | None:
-    """Read a comparison operator, or return None. `X <-5` is read as `X < -5`."""
+    """Read a comparison operator, or return None if there is none. `X <-5` is read as `X < -5`."""
     token = cursor.token
     if token.key == "<-":
         after = cursor.peek()
@@ -220,8 +220,7 @@ def _comparison(cursor: Cursor) -> str | None:
 
 
 def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Expression, span: Span) -> None:
-    """Refuse `between` if its first constant is greater than the second. Times of day across midnight are refused,
-    too."""
+    """Refuse `between` if its first constant is greater than the second. This includes times of day across midnight."""
     ends = (_constant(low), _constant(high))
     if ends[0] is None or ends[1] is None or ends[0][0] != ends[1][0] or ends[0][1] <= ends[1][1]:
         return
@@ -233,7 +232,8 @@ def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Ex
 
 
 def _constant(expression: Expression) -> tuple[str, float] | None:
-    """Return the kind and the value of a constant, or None."""
+    """Return the kind and the value of a constant number, time, duration or time of day. Return None for other
+    expressions."""
     match expression:
         case Constant(bool()):
             return None
@@ -271,7 +271,7 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
 
 
 def _holds_conditions(cursor: Cursor) -> bool:
-    """Return True if the next parenthesis holds conditions, not a value."""
+    """Return True if the parenthesis that opens next contains conditions, False if it contains a value."""
     open_brackets, ahead = 0, 0
     while (token := cursor.peek(ahead)).kind != "end":
         if token.key in ("(", "["):
@@ -300,7 +300,7 @@ def _grouped(cursor: Cursor) -> tuple[Condition, ...]:
 
 
 def _as_predicate(first: Token, read: Expression) -> Predicate | None:
-    """Return an expression as a predicate: `linked(X, Y)`, or `raining` without arguments. None: it is not one."""
+    """Return an expression as a predicate, or None if it is not one. `linked(X, Y)` and `raining` are predicates."""
     if first.kind != "name":
         return None
     if isinstance(read, Call) and read.function == first.text:
@@ -317,7 +317,7 @@ def _position(span: Span) -> tuple[int, int]:
 
 
 def _ends(token: Token) -> bool:
-    """Return True if a condition ends before this token."""
+    """Return True if a condition ends before `token`."""
     return token.kind == "end" or token.key in (".", ",", ")", "]") or token.key in RESERVED
 
 
@@ -341,14 +341,16 @@ def _comparison_hint(cursor: Cursor) -> str:
 
 
 def _decimal_comma(cursor: Cursor) -> str | None:
-    """Return the number with a decimal point if a decimal comma was written: `7.5` for `7,5`."""
+    """Return the number with a decimal point, `7.5`, if the program has a decimal comma, `7,5`. Otherwise return
+    None."""
     after = cursor.previous
     before = _WHOLE.search(cursor.source.text, max(0, after.start - 25), after.start)
     return f"{before[1]}.{after.text}" if before and after.text.isdigit() else None
 
 
 def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
-    """Read a graph pattern in braces. It becomes a predicate of the rule's variables that occur in it."""
+    """Read a graph pattern in braces. It becomes a predicate whose arguments are the rule's variables in the
+    pattern."""
     token = cursor.advance()
     cursor.height = 1
     if depth(token.text) > DEEPEST:

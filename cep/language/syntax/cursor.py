@@ -1,4 +1,4 @@
-"""A cursor over tokens. It looks ahead, advances, expects tokens, and raises errors with position and hint."""
+"""A cursor over tokens. It looks ahead, advances, checks tokens, and raises errors that have a position and a hint."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ HIGHEST = 200  # the maximum height of a tree, over which all later passes recur
 class Cursor:
     """A cursor over the tokens of a source.
 
-    `token` is the next token, `previous` the one before it. `prefixes`: the prefixes declared so far. `height`: the
-    height of the tree read last. `depth`: the number of open brackets and operators. `test`: a function that reads a
-    condition as a value inside an expression; it is passed in because the module of conditions imports this one. The
-    names of `parameters` are read as their values.
+    - `token`, `previous`: the next token, and the token before it.
+    - `prefixes`: the prefixes that have been declared so far.
+    - `height`: the height of the tree that was read last.
+    - `depth`: the number of open brackets and operators.
+    - `test`: a function that reads a condition inside an expression. It is an argument because its module imports
+      this one.
+    - `parameters`: the names of these parameters are read as their values.
     """
 
     __slots__ = (
@@ -52,7 +55,7 @@ class Cursor:
         tokens = tokenise(source.text, self._starts, begin, stop)
         self._parameters = parameters or Parameters()
         self._named: dict[tuple[int, int], Token] = {}
-        """The tokens of parameter names that are read as values, by line and column."""
+        """Tokens of parameter names that were replaced by their values, by line and column."""
         self._tokens = (self._with_values(tokens, parameters) if parameters else tokens)[::-1]  # the next one last
         self.token = self._tokens[-1]
         self.previous = self.token
@@ -61,7 +64,7 @@ class Cursor:
         self.height = 0
 
     def _with_values(self, tokens: list[Token], parameters: Parameters) -> list[Token]:
-        """Replace the names of parameters by their values."""
+        """Replace the names of parameters by their values, also inside graph patterns."""
         replaced = list[Token]()
         before = ""
         for token in tokens:
@@ -82,8 +85,8 @@ class Cursor:
     # -- parameters
 
     def parameter(self, span: Span | None = None) -> str | None:
-        """Return the parameter whose name is the whole of `span`, or the next token. Return None if there is no such
-        parameter."""
+        """Return the name of the parameter that fills the whole of `span`, or None. By default, look at the next
+        token."""
         token = self.token if span is None else self._named.get((span.line, span.column))
         if token is None or (span is None and (token.line, token.column) not in self._named):
             return None
@@ -91,23 +94,23 @@ class Cursor:
         return name.text if span is None or span == name.span else None
 
     def parameter_meant(self, *types: str) -> str | None:
-        """Return a hint if the next token is nearly the name of a parameter of one of these types."""
+        """Return a hint if the next token is nearly the name of a parameter that has one of `types`, or None."""
         return did_you_mean(
             self.token.text, [parameter.name for parameter in self._parameters if parameter.type in types]
         )
 
     def written(self, token: Token) -> Token:
-        """Return a token as written: a parameter's name instead of its value."""
+        """Return a token as the program writes it. For the value of a parameter, this is the parameter's name."""
         return self._named.get((token.line, token.column), token)
 
     def as_word(self) -> None:
-        """Replace the next token by the written one, in places where a parameter's value makes no sense."""
+        """Read the next token as the program writes it, where the value of a parameter makes no sense."""
         self._tokens[-1] = self.token = self.written(self.token)
 
     # -- looking and moving
 
     def peek(self, ahead: int = 1) -> Token:
-        """Return the token `ahead` places after the next one, or else the last token."""
+        """Return the token that is `ahead` places after the next token. At the end, return the last token."""
         return self._tokens[max(len(self._tokens) - 1 - ahead, 0)]
 
     def advance(self) -> Token:
@@ -119,7 +122,7 @@ class Cursor:
         return token
 
     def accept(self, key: str) -> bool:
-        """Move past the next token if it is this keyword or mark. Return True if it was."""
+        """Move past the next token and return True if that token is the keyword or mark `key`."""
         if self.token.key != key:
             return False
         self.advance()
@@ -131,7 +134,7 @@ class Cursor:
         return self.advance()
 
     def close(self, opening: Token, key: str, expected: str, hint: str | None = None) -> None:
-        """Expect the bracket that closes `opening`."""
+        """Move past the bracket that closes `opening`. Raises CepError if another token is next."""
         if self.token.key != key:
             token = self.token
             if hint is None and (
@@ -142,14 +145,14 @@ class Cursor:
         self.advance()
 
     def adjoins(self) -> bool:
-        """Return True if the previous and the next token touch."""
+        """Return True if there is no space between the previous and the next token."""
         return self.previous.end == self.token.start
 
     def on_new_line(self) -> bool:
         return self.token.line > self.previous.stop[0]
 
     def split(self) -> None:
-        """Split the next token into its parts: `wind:float` into `wind`, `:`, `float`, or `<-` into `<`, `-`."""
+        """Split the next token: `wind:float` into `wind`, `:` and `float`, or `<-` into `<` and `-`."""
         token = self.token
         cut = token.start + (token.text.index(":") if token.kind == "prefixed" else 1)
         stops = (token.start, cut, cut + 1, token.end) if token.kind == "prefixed" else (token.start, cut, token.end)
@@ -162,15 +165,16 @@ class Cursor:
         self.token = self._tokens[-1]
 
     def tokens(self, first: Token, last: Token) -> list[Token]:
-        """Return the tokens as written, from `first` to just before `last`."""
+        """Return the tokens from `first` to just before `last`, as the program writes them."""
         return tokenise(self.source.text, self._starts, first.start, last.start)[:-1]
 
     def span(self, first: Token) -> Span:
-        """Return the span from `first` to the previous token."""
+        """Return the span from the token `first` to the previous token."""
         return Span(first.line, first.column, *self.previous.stop)
 
     def place(self, offset: int, length: int) -> Span:
-        """Return the span of `length` characters of one line, from the offset `offset`."""
+        """Return the span of `length` characters on one line. `offset`: the offset of the first character in the
+        source."""
         line = bisect_right(self._starts, offset)
         column = offset - self._starts[line - 1] + 1
         return Span(line, column, line, column + length)
@@ -178,13 +182,14 @@ class Cursor:
     # -- limits
 
     def enter(self) -> None:
-        """Enter a level of nesting. The caller ends it by `depth -= 1`."""
+        """Enter a level of nesting. The caller leaves it by `depth -= 1`. Raises CepError if there are too many
+        levels."""
         self.depth += 1
         if self.depth > DEEPEST:
             self.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")
 
     def grow(self, below: int, token: Token) -> None:
-        """Set `height` for a node whose parts have at most the height `below`. Raises CepError if the node is too
+        """Set `height` for a node whose operands have at most the height `below`. Raises CepError if the node is too
         high."""
         self.height = below + 1
         if self.height > HIGHEST:
@@ -193,7 +198,10 @@ class Cursor:
     # -- names and constants
 
     def name(self, expected: str, hint: str | None = None) -> Token:
-        """Read the name of an event or a predicate: it begins in lower case and is not a keyword. Raises CepError."""
+        """Read the name of an event or a predicate: it begins in lower case and is not a keyword.
+
+        Raises CepError if the next token is not such a name. `expected`: a description of the name for the message.
+        """
         token = self.token
         if token.kind == "name" and token.key not in RESERVED and token.key not in STATEMENT_WORDS:
             return self.advance()
@@ -215,7 +223,7 @@ class Cursor:
         return self.advance()
 
     def read(self, reader: Callable[P, T], token: Token, *arguments: P.args, **options: P.kwargs) -> T:
-        """Return the result of `reader`. If it raises CepError, report the error at the token."""
+        """Call `reader` and return its result. If it raises CepError, report the error at `token`."""
         try:
             return reader(*arguments, **options)
         except CepError as error:
@@ -224,7 +232,7 @@ class Cursor:
     # -- failing
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:
-        """Raise the error that the next token is not what the grammar expects."""
+        """Raise an error that says what the grammar expects instead of the next token."""
         token = self.token
         if token.kind == "brace":
             self.fail_open_brace()
@@ -246,7 +254,7 @@ class Cursor:
         return f"a time is one word, with a `T` before the hour: `{joined(day.text, clock[1])}`" if clock else None
 
     def fail_open_brace(self) -> NoReturn:
-        """Raise the error for a brace that is not closed. The cause may be a missing quotation mark."""
+        """Raise the error for a brace that is not closed. The cause may be a quotation mark that is missing."""
         offset = open_string(self.source.text, self.token.start)
         if offset < 0:
             self.stop("this `{` is not closed", messages.BRACE)

@@ -1,4 +1,4 @@
-"""Parser of declarations: PREFIX, events with types, ranges and columns, and the default policy."""
+"""Parser of declarations: PREFIX, the default policy, and events with their attributes and columns."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from cep.language.syntax.tokens import Token
 from cep.rules.keywords import RESERVED
 
 KEY = "KEY"
-"""The word before attributes that identify a record: a later record with the same values and time replaces it.
+"""The word before the attributes that identify a record. A later record that has the same values and time replaces an
+earlier one.
 
 It is a keyword only here, because events have attributes called `key`.
 """
 _PARTS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 DISTINCT = "DISTINCT"
-"""The word that makes equal records one event."""
+"""The word that makes equal records one occurrence."""
 RANGED = ("int", "float", "time", "duration")
 
 RangeEnd = int | float | None
 
 
 def prefix(cursor: Cursor) -> ast.Prefix:
-    """Read `PREFIX name: <iri>`. The name may be empty or contain hyphens. The cursor knows the prefix from then on."""
+    """Read `PREFIX name: <iri>`, and add the prefix to the cursor. The name may be empty or contain hyphens."""
     first = cursor.advance()
     name = ""
     if cursor.token.key != ":":
@@ -62,7 +63,7 @@ def policy_statement(cursor: Cursor) -> ast.PolicyStatement:
 
 
 def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: str = "`.`") -> None:
-    """Read the final dot. If the next line begins a statement instead, the error points after the last token."""
+    """Read the final dot. If the next line begins another statement, report a missing dot after the last token."""
     token = cursor.token
     if token.key == ".":
         cursor.advance()
@@ -75,7 +76,7 @@ def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: 
 
 
 def missing_dot(cursor: Cursor) -> bool:
-    """Return True if the program ends here, or the next line seems to begin a statement."""
+    """Return True if the program ends after the previous token, or the next line seems to begin a statement."""
     token = cursor.token
     if token.kind == "end":
         return True
@@ -112,7 +113,7 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
 def record_clauses(
     cursor: Cursor, name: str, attributes: tuple[ast.AttributeTree, ...], sources: list[tuple[str, Token]], first: Token
 ) -> ast.EventDeclaration:
-    """Read the clauses of a declaration about its records. Columns that they name are appended to `sources`."""
+    """Read the clauses of a declaration that describe its records. Append the columns that they name to `sources`."""
     key = when = None
     if cursor.accept("WHEN"):
         when = record_tests(cursor, attributes, sources)
@@ -153,7 +154,7 @@ def record_clauses(
 
 
 def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence[str | None], first: Token) -> None:
-    """Refuse WHEN if something else selects the records of the event: a measurement of InfluxDB, or an RDF class."""
+    """Refuse WHEN if the records of the event are already selected by a measurement of InfluxDB or by an RDF class."""
     if clauses.records is not None and clauses.records.name == "influx":
         hint = f'`FORMAT influx(measurement: "...")` after {name} names it; leave out WHEN'
         cursor.stop("the measurement of an InfluxDB line decides which event it is", hint, cursor.span(first))
@@ -163,7 +164,10 @@ def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence
 
 
 def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None, list[str], str | None, str | None]:
-    """Read `TIME ts`, with optional further columns, or `START departed END landed`."""
+    """Read `TIME ts`, perhaps with further columns, or `START departed END landed`.
+
+    Return the time column, the further columns, the start column and the end column.
+    """
     further: list[str] = []
     if cursor.accept("TIME"):
         time = _column(cursor, sources)
@@ -180,7 +184,7 @@ def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None,
 
 
 def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, first: Token) -> None:
-    """Refuse a time in several columns whose FORMAT does not have one part per column."""
+    """Refuse a time in several columns unless its FORMAT has one part per column."""
     count = 0 if pattern is None else len(pattern.split())
     if count != len(columns):
         written = " ".join(_PARTS[: len(columns)])
@@ -292,9 +296,9 @@ def _type(cursor: Cursor) -> str:
 
 
 def _column(cursor: Cursor, sources: list[tuple[str, Token]]) -> str:
-    """Read a column or a path to a value, or an RDF property or property path, `<...>/<...>`.
+    """Read the source of a value: a column, a path in a record, or an RDF property or property path, `<...>/<...>`.
 
-    Columns are appended to `sources`.
+    Append it to `sources`, unless it is from RDF.
     """
     token = cursor.token
     if token.kind in ("iri", "prefixed"):
@@ -331,7 +335,7 @@ def _range(cursor: Cursor, kind: str) -> tuple[RangeEnd, RangeEnd]:
 
 
 def _bound(cursor: Cursor, kind: str) -> int | float:
-    """Read a bound in the attribute's unit. A plain number is seconds for a time or a duration."""
+    """Read a bound of an attribute's range. For a time or a duration, a number without a unit means seconds."""
     first = cursor.token
     sign = -1 if cursor.accept("-") else 1
     bound_kind = cursor.token.kind

@@ -9,11 +9,11 @@ from cep.language.syntax.terms import unit_after_number
 from cep.rules.terms import NamedNumber
 
 _ONE = {"second": "1 s", "minute": "1 min", "hour": "1 h", "day": "1 d"}
-"""Units as words, with the duration to write instead."""
+"""Maps units that are written as words to a duration to write instead."""
 
 
 def duration(cursor: Cursor) -> int:
-    """Read a duration that is not negative, `10 s`, `PT3H` or a number of seconds. Return microseconds."""
+    """Read a duration of zero or more: `10 s`, `PT3H` or a number of seconds. Return microseconds."""
     parameter = cursor.parameter()
     return NamedNumber.of(_duration(cursor), parameter)
 

@@ -1,4 +1,4 @@
-"""The events in a pattern of the syntax tree."""
+"""Search for the events in a pattern of the syntax tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cep.language.syntax import ast
 
 
 def events(pattern: ast.PatternTree) -> list[ast.EventPattern]:
-    """Return all events of a pattern in order, including negated ones."""
+    """Return all events of a pattern in order. Negated events are included."""
     match pattern:
         case ast.EventPattern():
             return [pattern]

@@ -1,4 +1,4 @@
-"""Parser of declarations of facts, `fact opening(shop: string, from: time, until: time).`, and their table's format."""
+"""Parser of declarations of facts, such as `fact opening(shop: string, from: time, until: time).`"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_CLAUSE = {
 
 
 def begins_facts(cursor: Cursor) -> bool:
-    """Return True if a declaration of facts follows: `fact` and the name of a predicate."""
+    """Return True if a declaration of facts follows: the word `fact` and the name of a predicate."""
     after = cursor.peek()
     return cursor.token.text.upper() == "FACT" and after.kind == "name" and after.key not in RESERVED
 

@@ -26,7 +26,7 @@ DEADLINE = "e.g. `quoted(M) ENDS AFTER 5 min.`, `status(M) = proposed BECOMES vo
 
 
 def begins_fluent(cursor: Cursor) -> bool:
-    """Return True if a statement about a fluent follows: one of its words and a name."""
+    """Return True if a statement about a fluent follows: a word such as `fluent` or `initiate`, and a name."""
     words = ("FLUENT", *EXAMPLES)
     return cursor.token.kind == "name" and cursor.token.key in words and cursor.peek().kind in ("name", "variable")
 
@@ -69,7 +69,7 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
 
 
 def _held(cursor: Cursor, hint: str) -> tuple[str, tuple[Expression, ...], Expression | None]:
-    """Read `location(P) = X`. Return the name, the arguments and the value."""
+    """Read a fluent, `location(P) = X`. Return its name, its arguments and its value."""
     name = cursor.name("a fluent", hint)
     values = arguments(cursor) if cursor.token.key == "(" else ()
     return name.text, values, expression(cursor) if cursor.accept("=") else None
@@ -92,7 +92,7 @@ def _rule(cursor: Cursor) -> ast.FluentRule:
 
 
 def begins_deadline(cursor: Cursor) -> bool:
-    """Return True if ENDS or BECOMES follows, perhaps after a value."""
+    """Return True if ENDS or BECOMES follows, perhaps after `= value`."""
     ahead = 0
     if cursor.token.key == "=":
         while cursor.peek(ahead).key not in ("ENDS", "BECOMES", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":

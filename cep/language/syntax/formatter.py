@@ -1,8 +1,10 @@
-"""Formatter: rewrites program text in the usual layout without changing its meaning.
+"""Formatter of programs. It rewrites a program in the usual layout without changing its meaning.
 
-It keeps the author's line breaks, and single blank lines. It changes spaces, indentation and the case of reserved
-words. Text that the author aligned in columns stays aligned. A statement begins on a new line, and a line that is too
-long is broken. Graph patterns stay unchanged.
+- Line breaks of the author and single blank lines stay.
+- Spaces, indentation and the case of reserved words change.
+- Text that the author aligned in columns stays aligned.
+- Each statement begins on a new line, and lines that are too long are broken.
+- Graph patterns stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from cep.rules.terms import StaticRule
 WIDTH = 120
 """The maximum length of a line."""
 INDENT = 4
-"""The indentation of a continuation line that is not aligned with a token above."""
+"""The indentation of a continuation line that is not aligned with a token of an earlier line."""
 _PASSES = 12
-"""The maximum number of passes. Breaking a line may move the tokens aligned with it, so one pass is not enough."""
+"""The maximum number of passes. A pass that breaks a line can move tokens that were aligned with it, so several passes
+are needed."""
 _DECLARED = (ast.EventDeclaration, ast.FluentDeclaration, FactDeclaration)
 _ARROWED = (ast.EventRule, ast.FluentRule)
 _ARROWS = ("<-", ":-")
@@ -33,9 +36,9 @@ _FIRST = {
     **dict.fromkeys(("EVENT", "FLUENT", "FACT", "POLICY", "INITIATE", "TERMINATE", "INITIALLY"), str.lower),
     **dict.fromkeys(("PREFIX", "PARAM", "ALERT"), str.upper),
 }
-"""The usual case of a statement's first word."""
+"""Functions that write the first word of a statement in its usual case."""
 _EITHER = frozenset(("AND", "OR", "NOT"))
-"""Reserved words whose case depends on the context: `a AND b` joins events, `X > 1 and Y > 1` conditions."""
+"""Reserved words that have two spellings: `a AND b` joins events, `X > 1 and Y > 1` joins conditions."""
 _CAPITALS = RESERVED - _EITHER
 _CLAUSES = frozenset((*POSTFIXES, *BINARY_OPERATORS, "UNLESS", "OVER", "WHILE"))
 """Words before which a long line may be broken."""
@@ -48,9 +51,12 @@ _COMMENT = re.compile(r"[#%][^\n]*")
 class _Item:
     """A token or a comment.
 
-    `line`, `column`: the original position. `breaks`: line breaks before it; `spaces`: original spaces before it on its
-    line; `gap`: the usual number. `align`: additional spaces that align it with a column; `output_column`: its new
-    column.
+    - `line`, `column`: its original position.
+    - `breaks`: the number of line breaks before it.
+    - `spaces`: the original number of spaces before it on its line.
+    - `gap`: the usual number of spaces before it.
+    - `align`: the number of additional spaces that align it with a column.
+    - `output_column`: its column in the output.
     """
 
     kind: str
@@ -70,16 +76,17 @@ class _Item:
 
     @property
     def end(self) -> int:
-        """The column after it."""
+        """The output column just after the item."""
         *before, last = self.text.split("\n")
         return len(last) + (1 if before else self.output_column)
 
 
 @dataclass(slots=True, eq=False)
 class _Line:
-    """The items of one line. `statement`: its number, or None for a comment between statements.
+    """The items of one line.
 
-    `fresh`: the line was broken off a line that was too long.
+    `statement`: the number of their statement, or None for a comment between statements. `fresh`: True if this line was
+    cut off from a line that was too long.
     """
 
     items: list[_Item]
@@ -90,9 +97,9 @@ class _Line:
 
 
 def formatted(source: Source, parameters: Parameters | None = None) -> str:
-    """Return a program in the usual layout. Raises CepError.
+    """Return a program in the usual layout. Raises CepError if the program has mistakes.
 
-    `parameters`: by default, the parameters that the text declares.
+    `parameters`: the parameters that the program uses. By default, those that its text declares.
     """
     crlf = "\r\n" in source.text
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")
@@ -149,7 +156,8 @@ def _comments(text: str) -> list[str]:
 def _items(
     text: str, statements: Sequence[tuple[ast.Statement | None, int, int]]
 ) -> Iterator[tuple[int | None, _Item]]:
-    """Yield all tokens and comments, each with the number of its statement, or None between statements."""
+    """Yield all tokens and comments in order, each with the number of its statement. Comments between statements have
+    None."""
     tokens = tokenise(text, line_starts(text))
     lines = _Places(text)
     index = 0
@@ -203,14 +211,14 @@ def _items(
 
 
 class _Places:
-    """Lines and columns of offsets. Only a line feed ends a line."""
+    """Converter of offsets in a text to lines and columns. Only a line feed ends a line."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._line, self._start = 1, 0
 
     def of(self, offset: int) -> tuple[int, int]:
-        """Return the line and the column of an offset. Offsets must not decrease from call to call."""
+        """Return the line and the column of an offset. The offset must not be less than in the previous call."""
         while (newline := self._text.find("\n", self._start, offset)) >= 0:
             self._line, self._start = self._line + 1, newline + 1
         return self._line, offset - self._start + 1
@@ -222,7 +230,7 @@ class _Places:
 
 
 def _written(token: Token, previous: Token | None, statement: ast.Statement | None, first: bool, after: str) -> str:
-    """Return the text of a token in its usual case, with a space after a label's or attribute's colon."""
+    """Return the text of a token in its usual case. The colon after a label or an attribute is followed by a space."""
     text = token.text
     declared = isinstance(statement, _DECLARED)
     if first and statement is not None and isinstance(statement, ast.EventRule | StaticRule | ast.DeadlineStatement):
@@ -244,7 +252,7 @@ def _written(token: Token, previous: Token | None, statement: ast.Statement | No
 
 
 def _is_sign(previous: Token | None, token: Token, text: str) -> bool:
-    """Return True if a minus is the sign of the number or term after it."""
+    """Return True if the minus `token` is the sign of the number or term that follows."""
     if previous is None:
         return True
     if previous.kind == "mark":
@@ -256,7 +264,7 @@ def _is_sign(previous: Token | None, token: Token, text: str) -> bool:
 
 
 def _gap(previous: Token | None, token: Token, statement: ast.Statement | None, last: _Item | None) -> int:
-    """Return the number of spaces between two tokens of one line."""
+    """Return the usual number of spaces between two tokens on a line."""
     if previous is None:
         return 1
     beside = 0 if previous.end == token.start else 1
@@ -308,8 +316,8 @@ def _lines(items: Iterator[tuple[int | None, _Item]]) -> Iterator[_Line]:
 
 
 def _columns(lines: Sequence[_Line]) -> Iterator[list[_Item]]:
-    """Yield groups of items that are aligned in a column: at least one of them has more than the usual space before
-    it."""
+    """Yield groups of items that the author aligned in a column. At least one item of each group has more than the
+    usual space before it."""
     runs: dict[tuple[str, str, int], list[_Item]] = {}
     arrow: _Item | None = None  # the last arrow since a blank line
     for line in lines:
@@ -339,7 +347,10 @@ def _aligned(run: list[_Item]) -> Iterator[list[_Item]]:
 
 
 def _levels(lines: Sequence[_Line], runs: list[list[_Item]]) -> list[list[list[_Item]]]:
-    """Group aligned columns by the number of other aligned columns before them. A group can be laid out at once."""
+    """Sort aligned groups into levels, by the number of aligned groups before them on their lines.
+
+    All groups of a level can be laid out together.
+    """
     line_of = {id(item): number for number, line in enumerate(lines) for item in line.items}
     before = [0] * len(lines)
     levels: list[list[list[_Item]]] = []
@@ -355,7 +366,7 @@ def _levels(lines: Sequence[_Line], runs: list[list[_Item]]) -> list[list[list[_
 
 
 def _lay_out(lines: Sequence[_Line], levels: Sequence[Sequence[list[_Item]]]) -> None:
-    """Assign every item its column."""
+    """Set the output column of every item."""
     for runs in levels:
         for run in runs:
             for item in run:
@@ -386,14 +397,14 @@ def _place(lines: Sequence[_Line]) -> None:
 
 
 def _opens(item: _Item | None) -> bool:
-    """Return True if later lines may be aligned with the token after `item`."""
+    """Return True if items of later lines may be aligned with the token after `item`."""
     if item is None:
         return False
     return item.key in ("<-", ":-", "(", "[") or (item.key != "" and item.kind in ("name", "variable"))
 
 
 def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
-    """Return the column of a continuation line."""
+    """Return the column in which a continuation line begins."""
     head = line.items[0]
     if head.key in (")", "]"):
         return 1
@@ -405,7 +416,7 @@ def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
 
 
 def _broken(lines: list[_Line]) -> bool:
-    """Break each line that is too long, at one place. Return True if any was broken."""
+    """Break each line that is too long at one place. Return True if a line was broken."""
     pieces: list[_Line] = []
     for line in lines:
         pieces.append(line)
@@ -421,7 +432,7 @@ def _broken(lines: list[_Line]) -> bool:
 
 
 def _cut(line: _Line, code: Sequence[_Item]) -> int | None:
-    """Return the index of the item before which a line should be broken, or None."""
+    """Return the index of the item before which a line should be broken, or None if it cannot be broken."""
     best: tuple[bool, int, int, int] | None = None
     for place, item in enumerate(code):
         left = code[place - 1]

@@ -37,12 +37,12 @@ BOXES = tuple(word for word, operator in TEMPORAL.items() if operator.of_head is
 
 
 def begins_boxes(cursor: Cursor) -> bool:
-    """Return True if a rule follows whose head has a temporal operator."""
+    """Return True if a rule follows whose head begins with a temporal operator."""
     return cursor.token.key in (*UNARY, *BINARY) and cursor.peek().key in ("[", "(") and _opens(cursor, 2)
 
 
 def begins_while(cursor: Cursor) -> bool:
-    """Return True if WHILE follows, perhaps after a value."""
+    """Return True if WHILE follows, perhaps after `= value`."""
     ahead = 0
     if cursor.token.key == "=":
         while cursor.peek(ahead).key not in ("WHILE", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":
@@ -74,7 +74,7 @@ def while_rule(
     values: tuple[Expression, ...],
     boxes: tuple[ast.Box, ...] = (),
 ) -> ast.WhileRule:
-    """Read a rule after its head `name(values)`: `[= value] WHILE formula.`"""
+    """Read the part of a rule after its head `name(values)`: `[= value] WHILE formula.`"""
     value = expression(cursor) if cursor.accept("=") else None
     head = cursor.span(begin)
     cursor.expect("WHILE", "`WHILE`", RULE)
@@ -90,7 +90,7 @@ def while_rule(
 
 
 def formula(cursor: Cursor) -> Formula:
-    """Read parts joined by AND or OR, then the clauses that apply to the whole formula."""
+    """Read formulas that are joined by AND or OR, then the clauses that apply to the whole formula."""
     cursor.enter()
     first = cursor.token
     left = _joined(cursor)
@@ -241,14 +241,14 @@ _BEHIND: Mapping[str, Callable[[Cursor, Token, Token, Formula], Formula]] = {
     "AGGREGATE": _aggregate,
     "WITHIN": _event_within,
 }
-"""The clauses after a formula, and their readers."""
+"""Maps the first word of each clause after a formula to the function that reads the clause."""
 
 
 # --- how far an operator reaches ---
 
 
 def _opens(cursor: Cursor, ahead: int = 0) -> bool:
-    """Return True if an interval follows. A `(` may open a formula instead."""
+    """Return True if the interval of an operator follows. A `(` can also open a formula."""
     if ahead == 0:
         if cursor.token.key == "[":
             return True

@@ -1,4 +1,4 @@
-"""Messages and hints for common mistakes: what the mistake is, and what to write instead."""
+"""Messages and hints for common mistakes. A hint says what to write instead."""
 
 from __future__ import annotations
 
@@ -172,11 +172,11 @@ CALENDAR_UNITS = {
     **dict.fromkeys(("week", "weeks", "w"), _weeks),
     **dict.fromkeys(("month", "months", "year", "years"), _months),
 }
-"""Calendar units, each with a function that returns the hint shown if the unit follows a number."""
+"""Maps calendar units to functions. Each function returns the hint for a number followed by that unit."""
 
 
 def token_name(token: Token) -> str:
-    """Return the name of a token for messages."""
+    """Return the text that stands for a token in messages."""
     if token.kind == "end":
         return "the end of the program"
     if token.kind == "graph":
@@ -189,7 +189,7 @@ def token_name(token: Token) -> str:
 
 
 def broken(token: Token) -> tuple[str, str] | None:
-    """Return message and hint for an invalid token, or None for a valid one."""
+    """Return the message and the hint for an invalid token, or None if the token is valid."""
     if token.kind == "open":
         return "this string is not closed", 'a string ends with `"` on its own line; a line break in it is `\\n`'
     double = "strings are written in plain double quotes: "
@@ -205,23 +205,26 @@ def broken(token: Token) -> tuple[str, str] | None:
 
 
 def unknown(word: str, choices: tuple[str, ...], all_of_them: str, foreign: dict[str, str] | None = None) -> str:
-    """Return the hint for a word that is not among the choices."""
+    """Return the hint for a word that is not in `choices`.
+
+    `all_of_them`: a sentence that lists the choices. `foreign`: maps words of other systems to the choices they mean.
+    """
     meant = (foreign or {}).get(word.lower()) or nearest(word, choices)
     return f"did you mean `{meant}`? {all_of_them}" if meant else all_of_them
 
 
 def logic_hint(token: Token) -> str | None:
-    """Return the hint for a token where another condition may follow."""
+    """Return the hint for a token that follows a condition but does not continue the conditions, or None."""
     return FOREIGN_LOGIC.get(token.text.upper())
 
 
 def truth(name: str, value: str) -> str:
-    """Return the hint for a variable in place of a condition."""
+    """Return the hint for a variable that is written as a condition."""
     return f"for a boolean, write `{name} = {value}`"
 
 
 def operator_hint(token: Token) -> str | None:
-    """Return the hint for a token where an operator, a postfix or the final `.` is expected."""
+    """Return the hint for a token where an operator, a clause or the final `.` is expected."""
     word = token.text.upper()
     if word in MISPLACED:
         return MISPLACED[word]

@@ -1,7 +1,7 @@
 """Parser of PARAM statements.
 
-Parameters are collected before anything else is read. A cursor then reads their names as their values, so a parameter
-may replace any constant of its type.
+Parameters are collected before any other statement is read. A cursor then replaces their names by their values. A
+parameter may therefore replace any constant of its type.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ _VALUES = ("number", "duration", "string", "iri", "prefixed", "time")
 
 
 def begins_parameter(cursor: Cursor) -> bool:
-    """Return True if a PARAM statement follows. An event may be named `param`, too."""
+    """Return True if a PARAM statement follows. `param` may also be the name of an event."""
     after = cursor.peek()
     return cursor.token.key == "PARAM" and (after.kind in ("variable", "name", "string") or after.key == "=")
 
 
 def collect(source: Source, parameters: Parameters, recovery: Recovery | None = None) -> None:
-    """Add the parameters that a text declares. Raises CepError, or records mistakes in `recovery`."""
+    """Add the parameters that a text declares to `parameters`.
+
+    Raises CepError with the first mistake, unless `recovery` collects the mistakes.
+    """
     if "param" not in source.text.lower():
         return
     cursor = Cursor(source, test)
@@ -51,7 +54,7 @@ def collect(source: Source, parameters: Parameters, recovery: Recovery | None = 
 
 
 def _begins_statement(cursor: Cursor) -> bool:
-    """Return True at the beginning of a text, after a statement, and after a PREFIX."""
+    """Return True if a statement can begin here: at the beginning of a text, after a statement, or after a PREFIX."""
     return cursor.previous is cursor.token or cursor.previous.key == "." or cursor.previous.kind == "iri"
 
 
@@ -84,7 +87,7 @@ def _parameter(cursor: Cursor) -> Parameter:
 
 
 def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
-    """Read a constant. `like`: a constant that must have the same type, but an int may replace a float."""
+    """Read a constant. `like`: a constant of the required type. If it is a float, an int is permitted, too."""
     first = cursor.token
     negative = cursor.accept("-")
     token = cursor.token
@@ -163,6 +166,6 @@ def _step(cursor: Cursor, default: Constant, ranged: bool) -> int | float:
 
 
 def skip(cursor: Cursor) -> None:
-    """Skip a PARAM statement, which has been read before."""
+    """Skip a PARAM statement, because `collect` has already read it."""
     while cursor.token.kind != "end" and not cursor.accept("."):
         cursor.advance()

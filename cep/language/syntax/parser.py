@@ -78,10 +78,10 @@ what to write.
     unary       = BEFORE [ within ] unary
                 | event [ "=" expression ] | "(" formula ")"
     within      = ( "[" | "(" ) duration "," ( duration | "inf" ) ( "]" | ")" )
-    OF_HEAD     = a temporal operator that a head carries (cep/core/metric_operators.py)
-    BEFORE      = one that stands before a formula
-    BETWEEN     = one that stands between two
-    BEHIND      = one that stands behind one
+    OF_HEAD     = a temporal operator that a head can have (cep/core/metric_operators.py)
+    BEFORE      = a temporal operator before a formula
+    BETWEEN     = a temporal operator between two formulas
+    BEHIND      = a temporal operator after a formula
 
     conditions  = condition { "," condition }
     condition   = expression ( "=" | "==" | "is" | "!=" | "<" | "<=" | ">" | ">=" ) expression
@@ -133,7 +133,7 @@ LONGEST = 1 << 22
 
 
 def too_long(name: str) -> CepError:
-    """Return the error for a program longer than LONGEST."""
+    """Create the error for a program that is longer than LONGEST."""
     hint = "if these are facts, read them from a table: `--facts linked=links.csv`"
     return CepError(f"{name}: the program has more than {LONGEST:,} characters", hint=hint, code="syntax")
 
@@ -145,11 +145,12 @@ def parse(
     parameters: Parameters | None = None,
     recovery: Recovery | None = None,
 ) -> ast.SyntaxTree:
-    """Read the statements of a program. Raises CepError with the mistakes of all statements, or records them in
-    `recovery`.
+    """Read the statements of a program. Raises CepError with all mistakes, unless `recovery` collects them.
 
-    `name`: the name in messages, or the names of `files`. `parameters`: by default, the parameters that the text
-    declares. Trees are at most HIGHEST high, so passes may recurse over them.
+    - `name`: the name of the program in messages. If `files` are given, their names are used instead.
+    - `parameters`: the parameters that the program uses. By default, those that its text declares.
+
+    The trees are at most HIGHEST high, so later passes may be recursive.
     """
     source, mistakes = Source(text, name, files), recovery or Recovery()
     statements = tuple(statement for statement, _, _ in placed(source, parameters, mistakes) if statement is not None)
@@ -162,10 +163,9 @@ def parse(
 def placed(
     source: Source, parameters: Parameters | None = None, recovery: Recovery | None = None
 ) -> Iterator[tuple[ast.Statement | None, int, int]]:
-    """Yield each statement with the offsets of its beginning and end. For the declaration of a parameter, yield None in
-    place of the statement.
+    """Yield each statement with the offsets of its beginning and end. For a PARAM statement, yield None instead.
 
-    Raises CepError, or records mistakes in `recovery`.
+    Raises CepError with the first mistake, unless `recovery` collects the mistakes.
     """
     if len(source.text) > LONGEST:
         raise too_long(source.name)
