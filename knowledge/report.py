@@ -26,7 +26,7 @@ _DECLARED = 1 << 16  # characters of a file in which prefixes are searched
 
 @dataclass(frozen=True, slots=True)
 class TermCount:
-    """A class or property, the number of its triples, and how many of these are inferred."""
+    """A class or property, the number of triples that use it, and how many of them are inferred."""
 
     name: str
     triples: int
@@ -35,7 +35,11 @@ class TermCount:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics. `classes`: counts of instances; `properties`: counts of triples. The most frequent ones are first."""
+    """Statistics of knowledge: the number of asserted triples, inferred triples and terms.
+
+    `classes`: the number of instances of each class. `properties`: the number of triples of each property. Both are
+    sorted by number, the highest first.
+    """
 
     asserted: int
     inferred: int
@@ -46,7 +50,8 @@ class Stats:
 
 
 def prefixes(sources: Iterable[str]) -> dict[str, str]:
-    """Return the prefixes that Turtle and TriG files declare at their beginning."""
+    """Return the prefixes that Turtle and TriG files declare at their beginning. `sources`: names as in
+    `Knowledge.load`."""
     prefixes_by_name: dict[str, str] = {}
     for source in files(source for source in sources if not is_service(source)):
         path = Path(source)
@@ -57,7 +62,7 @@ def prefixes(sources: Iterable[str]) -> dict[str, str]:
 
 
 def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
-    """Return counts of triples, classes and properties."""
+    """Return statistics of knowledge. `prefixes`: the prefixes for names of classes and properties."""
     names = PrefixedNames(knowledge.terms, prefixes)
     closed, asserted = knowledge.closed, knowledge.asserted
     kind = knowledge.terms.id_of(RDF_TYPE)
@@ -86,9 +91,9 @@ def _counts(names: PrefixedNames, closed: Ints, asserted: Ints) -> list[TermCoun
 
 
 def proof_lines(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) -> list[str]:
-    """Return the proof of a triple in Turtle notation: one triple per line, premises indented.
+    """Return the lines of a triple's proof: one triple per line, with premises indented.
 
-    Raise CepError if the text is not a triple, or the triple is neither asserted nor inferred.
+    `triple`: a triple in Turtle notation. Raise CepError if it is not a triple, or is neither asserted nor inferred.
     """
     names = PrefixedNames(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)
     parsed = _triple(triple, names.prefixes)

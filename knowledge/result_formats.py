@@ -1,4 +1,4 @@
-"""Results of SPARQL queries as text: a table, the W3C's CSV, TSV and JSON, and Turtle for triples."""
+"""Results of SPARQL queries as text: a readable table, the W3C's CSV, TSV and JSON formats, or Turtle."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ResultRows = list[list[ResultTerm]]
 
 
 def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format: str, name: str = "query") -> str:
-    """Return the result of a query in one of FORMATS. Rows are sorted unless the query orders them.
+    """Evaluate a query, and return its result in one of FORMATS. Rows are sorted unless the query has an ORDER BY.
 
-    Raise CepError if the query is invalid, or its result is not a table and the format is not `text`.
+    Raise CepError if the query is invalid. Also raise it if the result is not a table and the format is not `text`.
     """
     results = knowledge.found(sparql, prefixes, name)
     if not isinstance(results, ox.QuerySolutions):
@@ -121,4 +121,4 @@ FORMATS: Mapping[str, Callable[[Sequence[str], ResultRows, Mapping[str, str]], s
     "tsv": _tsv,
     "json": _json,
 }
-"""The formats of a table of results, with their writers."""
+"""The writer for each format of a table."""

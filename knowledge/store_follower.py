@@ -1,4 +1,5 @@
-"""The quads of knowledge as another store has them: each change yields the quads to remove and to add there."""
+"""A translation of changes of knowledge to the quads that another store has to remove and to add, including inferred
+ones."""
 
 from __future__ import annotations
 
@@ -13,15 +14,16 @@ from cep.knowledge.rdf.triples import TripleSet
 
 
 class StoreFollower:
-    """A follower of knowledge, for a store that was filled by `Knowledge.store`."""
+    """A follower of knowledge. It keeps a store up to date that was filled from `Knowledge.store`."""
 
     def __init__(self, knowledge: Knowledge) -> None:
-        """Start from the present state. Later changes must be passed to `change`."""
+        """Start from the present state of the knowledge. The caller must pass later changes to `change`."""
         self._loaded = knowledge
         self._known = knowledge.fork(with_answers=False, apart=True)
 
     def change(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """Apply changes (`Knowledge.change`); return the asserted and inferred quads removed and added, as N-Quads."""
+        """Apply changes (see `Knowledge.change`). Return the removed and the added quads, including inferred ones, as
+        N-Quads."""
         before = self._graphs()
         self._known.apply(self._known.merge(changes))
         now = self._graphs()
@@ -30,11 +32,10 @@ class StoreFollower:
         return written
 
     def begin_again(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """Start again from the loaded knowledge, and apply all changes since the beginning. Return the quads removed
-        and added.
+        """Start again from the initial state, and apply all changes since then. Return the removed and the added quads.
 
-        This is needed if a change was late and belongs before others. All quads are compared as text, because the two
-        states have different dictionaries.
+        This is needed if a change was late and belongs before changes that were already applied. All quads are compared
+        as text, because the two states have different dictionaries.
         """
         before = self._all()
         self._known = self._loaded.fork(with_answers=False, apart=True)
@@ -52,7 +53,7 @@ class StoreFollower:
         return b"".join(self._lines(some, others))
 
     def _lines(self, some: dict[int, TripleSet], others: dict[int, TripleSet]) -> Iterator[bytes]:
-        """Yield the quads that only the first graphs contain."""
+        """Yield the quads, as N-Quads, that are in the graphs `some` but not in `others`."""
         for graph, triples in some.items():
             other = others.get(graph, TripleSet.empty())
             if triples is not other and len(only := triples.minus(other)):

@@ -1,4 +1,5 @@
-"""Things, Locations and Datastreams of a SensorThings service as triples, in terms of SOSA and GeoSPARQL."""
+"""Conversion of a SensorThings service to triples: its Things, Locations and Datastreams, in terms of SOSA and
+GeoSPARQL."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _OF, _BY = ox.NamedNode(SOSA + "hasFeatureOfInterest"), ox.NamedNode(SOSA + "mad
 
 
 def things_to_rdf(base: str, entities: Mapping[str, Sequence[Entity]]) -> str:
-    """Return sorted N-Triples. `base`: the address of the service.
+    """Convert the entities of a service to N-Triples, sorted by line. `base`: the address of the service.
 
     `entities`: the Things, Datastreams and MultiDatastreams of the service. A Thing contains its Locations. A
     Datastream or MultiDatastream contains its Thing, its Sensor, and its ObservedProperty or ObservedProperties.
@@ -45,7 +46,10 @@ def things_to_rdf(base: str, entities: Mapping[str, Sequence[Entity]]) -> str:
 
 
 def _thing(base: str, thing: Entity, sensors: Set[ox.NamedNode]) -> Iterator[Triple]:
-    """Describe a Thing. With a name, a point and sensors, it is also a station (`ontologies/stations.shapes.ttl`)."""
+    """Describe a Thing. `sensors`: its sensors.
+
+    A Thing that has a name, a point and sensors is also described as a station (`ontologies/stations.shapes.ttl`).
+    """
     node = _node(base, "Things", thing)
     yield from _named(node, SOSA + "FeatureOfInterest", thing)
     for name, value in _members(thing.get("properties")).items():
@@ -78,7 +82,8 @@ def _stream(base: str, stream: Entity) -> Iterator[Triple]:
 
 
 def _multiple(base: str, stream: Entity) -> Iterator[Triple]:
-    """Describe a MultiDatastream. Each position in its results is a part, which is described like a Datastream."""
+    """Describe a MultiDatastream. Each element of its results is described as a part, in the same way as a
+    Datastream."""
     node = _node(base, "MultiDatastreams", stream)
     yield from _named(node, SOSA + "ObservationCollection", stream)
     units, properties = _list(stream.get("unitOfMeasurements")), _list(stream.get("ObservedProperties"))
@@ -92,7 +97,7 @@ def _multiple(base: str, stream: Entity) -> Iterator[Triple]:
 
 
 def _measured(base: str, node: ox.NamedNode, stream: Entity, unit: object, property: object) -> Iterator[Triple]:
-    """Describe one series of values: its unit, Thing, Sensor and ObservedProperty."""
+    """Describe a series of values: its unit, Thing, Sensor and ObservedProperty. `node`: the IRI of the series."""
     unit = _members(unit)
     if unit.get("symbol"):
         yield node, _iri(SCHEMA[1] + "unitText"), ox.Literal(str(unit["symbol"]))
@@ -124,7 +129,7 @@ def _named(node: ox.NamedNode, kind: str, entity: Entity) -> Iterator[Triple]:
 
 
 def in_graph(triples: str, graph: str) -> frozenset[str]:
-    """Convert N-Triples to N-Quads of a graph, in the form of `Change`."""
+    """Convert N-Triples to lines of N-Quads in the graph, in the same form as in `Change`."""
     name = _iri(graph)
     return _lines(
         [ox.Quad(quad.subject, quad.predicate, quad.object, name) for quad in ox.parse(triples, ox.RdfFormat.N_TRIPLES)]
@@ -132,7 +137,7 @@ def in_graph(triples: str, graph: str) -> frozenset[str]:
 
 
 def known_in_graph(known: Knowledge, changes: Sequence[bytes], graph: str) -> frozenset[str]:
-    """Return the quads in a graph of the knowledge after changes, as lines of N-Quads."""
+    """Return the quads that `graph` contains after changes of the knowledge, as lines of N-Quads."""
     id = known.terms.id_of(graph)
     lines = _lines(store_quads(known.terms, known.graphs[id], id)) if id in known.graphs else frozenset()
     change, end = Change.read(merge(changes)), f" {_iri(graph)} ."
@@ -147,7 +152,7 @@ def _lines(quads: list[ox.Quad]) -> frozenset[str]:
 
 
 def _wkt(place: Entity) -> str | None:
-    """Return the geometry of a GeoJSON geometry or feature as well-known text; None for anything else."""
+    """Convert a GeoJSON geometry or feature to well-known text. Return None for anything else."""
     if place.get("type") == "Feature":
         return _wkt(_members(place.get("geometry")))
     kind, numbers = place.get("type"), place.get("coordinates")
@@ -161,7 +166,8 @@ def _wkt(place: Entity) -> str | None:
 
 
 def _numbers(coordinates: Any) -> str:
-    """Write coordinates as text. Raise ValueError or IndexError if they are not coordinates."""
+    """Write the numbers of GeoJSON coordinates as in well-known text. Raise ValueError or IndexError if they are
+    invalid."""
     if not isinstance(coordinates, list):
         raise ValueError
     if isinstance(coordinates[0], (int, float)):
@@ -173,7 +179,7 @@ def _numbers(coordinates: Any) -> str:
 
 
 def _node(base: str, name: str, entity: Entity) -> ox.NamedNode:
-    """Return the address of an entity."""
+    """Return the IRI of an entity, which is its address in the service. `name`: the name of the entity set."""
     id = entity["@iot.id"]
     text = str(id) if isinstance(id, int) else "'" + quote(str(id).replace("'", "''"), safe="") + "'"
     return _iri(f"{base}/{name}({text})")

@@ -1,4 +1,4 @@
-"""Explanations why a pattern has no answers: a name that the knowledge lacks, or a part without a match."""
+"""Explanations why a pattern has no answers: it names a term that the knowledge lacks, or a part of it has no match."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ _PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE | re.IGNOR
 _EVENT = re.compile(
     rf"{OWN}(type|attribute|event|reading|instant|interval|hour|derivation|rule|revision)/|{re.escape(PREFIXES['time'])}"
 )
-"""The beginnings of the IRIs of events and their times (`cep.connectors.rdf.vocabulary`)."""
+"""A pattern for the beginnings of IRIs of occurrences, event types and times (`cep.connectors.rdf.vocabulary`)."""
 _MOST = 20_000  # the maximum number of names to compare by edit distance
 
 
 def why_no_answers(
     pattern: Graph | Triples, knowledge: Knowledge, source: Source, schemas: Mapping[str, Schema]
 ) -> Warning:
-    """Return a warning that a pattern has no answers. `schemas`: the events of the program.
+    """Return a warning that a pattern has no answers. `schemas`: the event types of the program.
 
-    It names a term that the knowledge lacks, with the most similar term, or the event that the term belongs to.
-    Otherwise it shows the first part without answers, or says that every part has some.
+    If the knowledge lacks a term of the pattern, the warning names it, and suggests the most similar term. If the term
+    belongs to an event type, the warning says so. Otherwise it shows the first part that has no answers, or says that
+    each part has some.
     """
     if isinstance(pattern, Triples):
         return _of_triples(pattern, knowledge, source, schemas)
@@ -60,9 +61,9 @@ def why_no_answers(
 
 
 def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
-    """Return warnings about names in a SELECT or ASK query that the knowledge lacks, although an answer needs them.
+    """Return a warning for each IRI that a SELECT or ASK query needs for an answer, but that the knowledge lacks.
 
-    `prefixes`: the prefixes declared in files; the query may declare others.
+    `prefixes`: the prefixes declared in files; the query may declare others. `name`: the query's name in messages.
     """
     head, brace, _ = sparql.partition("{")
     if not brace or re.search(r"\b(construct|describe)\b", head, re.IGNORECASE):
@@ -88,7 +89,8 @@ def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source, schemas:
 
 
 def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken, str]]:
-    """Yield the IRIs that an answer needs, in order. IRIs of functions and datatypes are left out."""
+    """Yield the IRIs that an answer must contain, in the order of the text. IRIs of functions and datatypes are left
+    out."""
     words = tokens(text)
     after = dict(zip(words, [*(token.text for token in words[1:]), ""]))
     before = dict(zip(words[1:], (token.text for token in words)))
@@ -127,9 +129,10 @@ def _unknown(
 
 
 def _of_event(iri: str, schemas: Mapping[str, Schema] | None) -> str | None:
-    """Return the hint for an IRI of an event, which is not part of the knowledge; None for other IRIs.
+    """Return a hint if an IRI belongs to an event type or an occurrence, which knowledge does not contain; otherwise
+    None.
 
-    `schemas`: None if the pattern is in a query rather than a program.
+    `schemas`: the event types of the program, or None if the pattern is part of a query.
     """
     served = "`cep serve` answers queries over events and knowledge at `/sparql`"
     if schemas is None:
@@ -156,8 +159,10 @@ def _short(iri: str, prefixes: Mapping[str, str]) -> str:
 
 
 def _nearest(iri: str, knowledge: Knowledge) -> str | None:
-    """Return the most similar IRI in the knowledge. Properties come first, and IRIs in the same namespace before
-    others."""
+    """Return the IRI in the knowledge that is most similar to `iri`, or None.
+
+    Properties are preferred to other terms, and IRIs in the same namespace to those in others.
+    """
     begin, local = _split(iri)
     closed, terms = knowledge.closed, knowledge.terms
     for ids in (closed.p, np.concatenate([closed.s, closed.o])):
@@ -181,7 +186,7 @@ def _split(iri: str) -> tuple[str, str]:
 
 
 def _empty(graph: Graph, knowledge: Knowledge) -> Iterator[tuple[int, int]]:
-    """Yield the parts of the pattern's text that have no answers by themselves."""
+    """Yield the positions of parts of the pattern that have no answers by themselves."""
     prefixes = dict(graph.prefixes)
     patterns = basic(graph.text, prefixes)
     if patterns is not None:

@@ -1,12 +1,12 @@
-"""Changes of knowledge with their times: named graphs with the time for which their triples hold.
+"""Timed changes of knowledge, written as named graphs: each graph states from when to when its triples hold.
 
 In quads (N-Quads, TriG, JSON-LD), the default graph states the times of each named graph in PROV-O:
 
     <urn:1> prov:generatedAtTime "2013-02-08T18:00:00Z"^^xsd:dateTime .      its triples hold from this time
     <urn:1> prov:invalidatedAtTime "2013-02-09T06:00:00Z"^^xsd:dateTime .    they no longer hold from this time
 
-Triples that another graph contains still hold when one graph ends. A graph with only the second time removes its
-triples from all graphs.
+If two graphs contain the same triple, it holds as long as either graph is valid. A graph that has only the second time
+removes its triples from all graphs.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _HINT = (
 
 @dataclass(slots=True)
 class Update:
-    """A change at `time` (microseconds): `remove` is removed, then `add` is added.
+    """A change at `time` (microseconds). First `remove` is removed, then `add` is added.
 
-    A triple is removed from every graph, a quad from its own. `file`, `line`: where it was read; line 0 if unknown.
+    A triple in `remove` is removed from every graph, a quad only from its own graph. `file`, `line`: the position from
+    which the change was read; the line is 0 if unknown.
     """
 
     time: int
@@ -48,14 +49,13 @@ class Update:
     line: int = 0
 
     def joined(self, other: Update) -> Update:
-        """Combine two updates into one, which removes everything that either removes, then adds everything that either
-        adds."""
+        """Combine two updates at the same time into one."""
         return Update(self.time, self.add + other.add, self.remove + other.remove, self.file, self.line)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedUpdate:
-    """A refused update: file, line, the reason, a code for it, and the text."""
+    """An update that was refused: its file and line, the reason, the code of the error, and the refused text."""
 
     file: str
     line: int
@@ -66,9 +66,9 @@ class RefusedUpdate:
 
 @dataclass(slots=True)
 class TimedGraph:
-    """A named graph with its begin and end (microseconds).
+    """A named graph that is valid from `begins` until `ends` (microseconds; None if unknown).
 
-    `fresh`: quads that are not yet part of a change. `brought`: quads that past changes added.
+    `fresh`: the quads that are not yet part of a change. `brought`: the quads that earlier changes added.
     """
 
     line: int
@@ -80,7 +80,7 @@ class TimedGraph:
 
 
 def quads_of(line: bytes) -> Iterator[ox.Quad]:
-    """Yield the quads of a line. Raise CepError if it is not N-Quads, or has a triple as a term."""
+    """Parse a line of N-Quads. Raise CepError if it is invalid, or if a triple is a term of another triple."""
     try:
         if triples_too_deep(line):
             raise CepError(TOO_DEEP, code="quad")
@@ -93,14 +93,17 @@ def quads_of(line: bytes) -> Iterator[ox.Quad]:
 
 
 class Graphs:
-    """The named graphs of a file by name, and the changes that follow from them."""
+    """The named graphs of a file, by name. It converts them to changes."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.known: dict[str, TimedGraph] = {}
 
     def take(self, quad: ox.Quad, line: int = 0) -> str:
-        """Read the next quad. Return the name of the graph that contains it or that it describes. Raise CepError."""
+        """Read the next quad. Return the name of the graph to which it belongs, or whose time it states.
+
+        Raise CepError if the quad states an invalid time, or a second one.
+        """
         if not isinstance(quad.graph_name, ox.DefaultGraph):
             name = str(quad.graph_name)
             self.known.setdefault(name, TimedGraph(line)).fresh.append(quad)
@@ -125,7 +128,10 @@ class Graphs:
         return name
 
     def settle(self, name: str) -> list[Update]:
-        """Return the changes that follow from the quads of a graph since the last call. Raise CepError."""
+        """Return the changes that follow from the quads of a graph which were read since the last call.
+
+        Raise CepError if the graph has no time, or ends before it begins.
+        """
         graph = self.known[name]
         begins, ends, fresh = graph.begins, graph.ends, graph.fresh
         if begins is None and ends is None:
@@ -162,9 +168,9 @@ class Graphs:
 
 
 def read_updates(names: str | Path | Iterable[str | Path]) -> list[Update]:
-    """Return the changes in files of quads, sorted by time, one for each time.
+    """Read files of quads. Return their changes sorted by time, at most one for each time.
 
-    Raise CepError if a file cannot be read, if a graph has no time or ends before it begins, or if triples are in no
+    Raise CepError if a file cannot be read, if a graph has no time or ends before it begins, or if a triple is in no
     graph.
     """
     updates: dict[int, Update] = {}
@@ -199,5 +205,5 @@ def _updates(path: Path | str) -> Iterator[Update]:
 
 
 def _intended_name(word: str) -> str | None:
-    """Return the time property that a misspelt name, without its prefix, surely means; None if it is not certain."""
+    """Return the time property that a misspelt name is meant to be, or None if this is not certain."""
     return nearest(word.removeprefix(PROV), [name.removeprefix(PROV) for name in (FROM, UNTIL)], SURE)

@@ -1,4 +1,5 @@
-"""Literals by value: numbers, booleans, times and durations that are one term in SPARQL get the same id."""
+"""Canonical literals: of the numbers, booleans, times and durations that are one term in SPARQL, one id stands for
+all."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ CANONICAL = {
     XSD
     + "dateTime": r"^[1-9][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}Z$",
 }
-"""Patterns for forms that are certainly canonical, by datatype. Other forms are converted by Oxigraph."""
+"""Patterns for lexical forms that are certainly canonical, by datatype. Oxigraph converts all other forms."""
 
 _BY_VALUE = frozenset(
     XSD + name
@@ -38,7 +39,8 @@ _BY_VALUE = frozenset(
 
 
 class Canonical:
-    """A mapping from each id of a dictionary to the id of the term that an Oxigraph store returns for it.
+    """A mapping from each id of a dictionary to its canonical id: the id of the term that an Oxigraph store returns for
+    it.
 
     A store keeps these literals by value: `"01"^^xsd:integer`, `"1"^^xsd:int` and `"1"^^xsd:integer` are one literal.
     So they are one literal in every graph pattern.
@@ -51,36 +53,40 @@ class Canonical:
         self.changes = False  # True if some id has another canonical id
 
     def copy(self) -> Canonical:
-        """Return a copy for a copy of the dictionary."""
+        """Return a copy of the mapping and its dictionary, which can grow independently."""
         self._keep_up()
         copied = Canonical(self.terms.copy())
         copied._of, copied._found, copied.changes = self._of, dict(self._found), self.changes
         return copied
 
     def renamed(self, terms: Terms, kept: Ints, ids: Ints) -> Canonical:
-        """Return the mapping for a dictionary that contains only the terms `kept`. `ids`: their new ids."""
+        """Return the mapping for the dictionary `terms`, which contains only the old ids `kept`.
+
+        `ids`: the new id for each old id.
+        """
         self._keep_up()
         canonical = Canonical(terms)
         canonical._of, canonical.changes = ids[self._of[kept]], self.changes
         return canonical
 
     def ids(self, ids: Ints) -> Ints:
-        """Return the canonical ids; NONE for NONE."""
+        """Return the canonical id for each id. NONE stays NONE."""
         self._keep_up()
         return np.where(ids == NONE, NONE, self._of[ids]) if self.changes else ids
 
     def triples(self, triples: TripleSet) -> TripleSet:
-        """Return the triples with canonical objects."""
+        """Replace the object of each triple by its canonical id."""
         objects = self.ids(triples.o)
         return triples if objects is triples.o else TripleSet.of(triples.s, triples.p, objects)
 
     def changed(
         self, before: TripleSet, closed: TripleSet, added: TripleSet, removed: TripleSet
     ) -> tuple[TripleSet, TripleSet, TripleSet]:
-        """Update the canonical triples. Return `triples(closed)`, and the triples that were added to it and removed
-        from it.
+        """Return the canonical triples after a change, the triples added to them, and the triples removed from them.
 
-        `before`: the canonical triples before the change. `added`, `removed`: the changes to `closed`.
+        - `before`: the canonical triples before the change.
+        - `closed`: all triples after the change, not canonical.
+        - `added`, `removed`: the changes that led to `closed`.
         """
         new, gone = self.triples(added).minus(before), self.triples(removed)
         if not self.changes:
@@ -91,7 +97,8 @@ class Canonical:
         return before.minus(gone).plus(new), new, gone
 
     def find(self, text: str, datatype: str, language: str) -> int:
-        """Return the canonical id of an IRI (without datatype and language) or a literal; NONE if it is unknown."""
+        """Return the canonical id of a literal, or of an IRI if `datatype` and `language` are empty; NONE if it is
+        unknown."""
         known = self._found.get((text, datatype, language))
         if known is not None:
             return known
@@ -130,7 +137,7 @@ class Canonical:
 
 
 def canonical_form(tokens: pl.Series) -> pl.Series:
-    """Return literals, given as N-Triples, in the form that a store returns."""
+    """Convert literals in N-Triples to the form that an Oxigraph store returns for them."""
     lines = pl.select(pl.format("<x:{}> <x:p> {} .\n", pl.int_range(len(tokens)), pl.lit(tokens))).to_series()
     store = ox.Store()
     store.load("".join(lines.to_list()), ox.RdfFormat.N_TRIPLES, lenient=True)

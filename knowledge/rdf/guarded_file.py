@@ -1,8 +1,8 @@
-"""A file of RDF that is checked before Oxigraph's parser reads it: input that would break the parser raises an error.
+"""A check of RDF files for input that would break Oxigraph's parser. Such input raises an error before it is parsed.
 
-Entities of RDF/XML may only stand for namespaces, as in older ontologies, because the parser does not limit how far
-they expand. The parser recognises their declaration anywhere in the text, but only in UTF-8. So a search for the bytes
-`<!ENTITY` finds all of them.
+The parser does not limit how far entities of RDF/XML expand, so an entity may only stand for a namespace, as in older
+ontologies. The parser recognises the declaration of an entity anywhere in the text, but only in UTF-8. So a search for
+the bytes `<!ENTITY` finds all declarations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DEPTHS: dict[ox.RdfFormat, type[Depth]] = {
 
 
 def guarded(file: Any, name: str, format: ox.RdfFormat) -> io.BufferedReader:
-    """Return a file that raises CepError before the parser reads bytes that would break it."""
+    """Return a reader for an RDF file. It raises CepError instead of returning bytes that would break the parser."""
     return io.BufferedReader(_GuardedFile(file, name, format), _BLOCK)
 
 

@@ -23,9 +23,9 @@ _DEFAULT = "urn:x-rdflib:default"
 
 
 def foreign_quads(source: Any) -> Iterator[ox.Quad]:
-    """Yield the quads of an rdflib or pyoxigraph graph, or of an iterable of their triples or quads.
+    """Yield the quads of an rdflib or pyoxigraph graph, or of an iterable of rdflib's or pyoxigraph's triples or quads.
 
-    Raise CepError for anything that is not a triple.
+    Raise CepError if an item is not a triple or quad.
     """
     known: dict[Any, Any] = {}
 
@@ -79,8 +79,10 @@ def _with_names(graph: rdflib.ConjunctiveGraph) -> Iterator[tuple[Any, ...]]:
 
 
 def of_rdflib(term: Any) -> Any:
-    """Convert a term of rdflib to pyoxigraph; one of pyoxigraph is returned unchanged. Raise ValueError or TypeError
-    for others."""
+    """Convert a term of rdflib to pyoxigraph. Return a term of pyoxigraph unchanged.
+
+    Raise ValueError or TypeError for anything else.
+    """
     if isinstance(term, ox.NamedNode | ox.BlankNode | ox.Literal):
         return term
     from rdflib.term import BNode, Literal, URIRef
@@ -97,7 +99,7 @@ def of_rdflib(term: Any) -> Any:
 
 
 def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
-    """Convert a term to rdflib. Its lexical form is kept."""
+    """Convert a term of pyoxigraph to rdflib. The lexical form of a literal is kept."""
     from rdflib.term import BNode, Literal, URIRef
 
     if isinstance(term, ox.NamedNode):
@@ -112,7 +114,7 @@ def to_rdflib(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> Node:
 
 
 def graph_of(terms: Terms, triples: TripleSet) -> rdflib.Graph:
-    """Return triples as an rdflib graph."""
+    """Return triples of ids as an rdflib graph."""
     import rdflib
 
     used = np.unique(np.concatenate(triples.columns)).tolist()

@@ -1,6 +1,6 @@
-"""Detection of text that is nested too deeply for Oxigraph's parser.
+"""Detection of RDF text that is nested too deeply for Oxigraph's parser.
 
-Its stack would overflow, which ends the process, or it would be busy for long.
+The parser's stack would overflow, which ends the process, or the parser would be busy for a long time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 DEEPEST = 500
-"""The maximum nesting of brackets in JSON-LD, elements in RDF/XML, or triples as terms of triples."""
+"""The maximum nesting depth of brackets in JSON-LD, elements in RDF/XML, or triples that are terms of other triples."""
 
 TOO_DEEP = f"more than {DEEPEST} levels of nesting"
 
@@ -26,24 +26,24 @@ _TEXTS = re.compile(
     rb"""|"(?:[^"\\\n\r]|\\.)*+"|'(?:[^'\\\n\r]|\\.)*+'|<[^<>"\s]*+>|\\.|\#[^\n\r]*+""",
     re.DOTALL,
 )
-"""Strings, IRIs and comments of Turtle, which contain no triples."""
+"""Strings, IRIs and comments of Turtle. None of them contains triples."""
 _TERMS = re.compile(rb"<<\(|\)>>")
 
 
 class Depth(Protocol):
-    """A check of a text that arrives in pieces."""
+    """A check of the nesting depth of a text that arrives in pieces."""
 
     def too_deep(self, piece: bytes) -> bool: ...
 
 
 class JsonDepth:
-    """The nesting of brackets in JSON text that arrives in pieces."""
+    """The nesting depth of brackets in JSON text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth, self._begun = 0, b""
 
     def too_deep(self, piece: bytes) -> bool:
-        """Return True if a bracket of the next piece is inside more than DEEPEST others."""
+        """Read the next piece. Return True if a bracket in it is nested deeper than DEEPEST levels."""
         text, quote, string = _STRING.sub(rb"\1", self._begun + piece).partition(b'"')
         escaping = (len(string) - len(string.rstrip(b"\\"))) % 2
         self._begun = quote + b"\\" * escaping
@@ -55,7 +55,7 @@ class JsonDepth:
 
 
 class TurtleDepth:
-    """The nesting of triples as terms, in Turtle or TriG text that arrives in pieces."""
+    """The nesting depth of triples that are terms of triples, in Turtle or TriG text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._depth, self._begun = 0, b""  # at the start of the line, with the quotes of an open string
@@ -63,7 +63,7 @@ class TurtleDepth:
         self._size, self._terms = 0, 0  # its bytes, and an upper bound of the triples that begin in it
 
     def too_deep(self, piece: bytes) -> bool:
-        """Return True if a triple of the next piece is inside more than DEEPEST others."""
+        """Read the next piece. Return True if a triple in it is nested deeper than DEEPEST levels."""
         lines, newline, rest = piece.rpartition(b"\n")
         if newline:
             deepest, self._depth, self._begun = self._read(b"".join((*self._line, lines, newline)))
@@ -79,7 +79,8 @@ class TurtleDepth:
         return self._size > _LONGEST_LINE or self._read(b"".join(self._line))[0] > DEEPEST
 
     def _read(self, text: bytes) -> tuple[int, int, bytes]:
-        """Return the maximum depth in some lines, the depth at their end, and the quotes of a string that continues."""
+        """Return the maximum depth in some lines, the depth at their end, and the quotes of a string that is still
+        open."""
         if not (self._begun or b'"""' in text or b"'''" in text or _TRIPLE in text or b")>>" in text):
             return self._depth, self._depth, b""
         last: re.Match[bytes] | None = None
@@ -99,14 +100,16 @@ class TurtleDepth:
 
 
 class XmlDepth:
-    """The nesting of elements in RDF/XML text that arrives in pieces. The parser's time grows with the square of the
-    depth."""
+    """The nesting depth of elements in RDF/XML text that arrives in pieces.
+
+    The time that the parser needs grows with the square of the depth.
+    """
 
     def __init__(self) -> None:
         self._depth, self._begun = 0, b""
 
     def too_deep(self, piece: bytes) -> bool:
-        """Return True if an element of the next piece is inside more than DEEPEST others."""
+        """Read the next piece. Return True if an element in it is nested deeper than DEEPEST levels."""
         text = self._begun + piece
         if b"<!" in text:
             text = _QUIET.sub(b" ", text)
@@ -135,13 +138,13 @@ def triples_too_deep(line: bytes) -> bool:
 
 
 class LineDepth:
-    """The nesting of triples as terms, in N-Triples or N-Quads text that arrives in pieces."""
+    """The nesting depth of triples that are terms of triples, in N-Triples or N-Quads text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def too_deep(self, piece: bytes) -> bool:
-        """Return True if a line of the next piece has more than DEEPEST nested triples."""
+        """Read the next piece. Return True if a line in it has more than DEEPEST nested triples."""
         if _TRIPLE not in self._rest and _TRIPLE not in piece:
             self._rest = piece[-2:]
             return False

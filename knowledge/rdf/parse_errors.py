@@ -1,4 +1,4 @@
-"""Errors in RDF files: file, line, column, the reason, and a correction."""
+"""Errors in RDF files: the file, line, column, the reason, and a hint that suggests a correction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _LONGEST = 100_000  # show the line itself up to this line number
 
 
 def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Callable[[], IO[bytes]]) -> CepError:
-    """Return the mistake that the parser found as an error. `opened` opens the text again, to show the line."""
+    """Convert an error of Oxigraph's parser to a CepError. `opened`: a function that opens the text again, to show the
+    line."""
     reason = _WHERE.sub("", error.msg)
     hint = next((hint for part, hint in (_HINTS_OF_LINES if format in _LINES else _HINTS) if part in reason), None)
     if match := _PREFIX.search(reason):
@@ -56,7 +57,7 @@ def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Call
 
 
 def plain(error: SyntaxError) -> str:
-    """Return the reason of a parser's error, without its position."""
+    """Return the reason in a parser's error message, without the position."""
     return _lower(_WHERE.sub("", error.msg))
 
 

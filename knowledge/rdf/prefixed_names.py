@@ -1,4 +1,4 @@
-"""Terms and triples as readable text: prefixed names, lists in parentheses, restrictions in brackets."""
+"""Terms and triples as readable text: prefixed names, lists in parentheses, and OWL restrictions in brackets."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ _PARTS = (
     *("intersectionOf", "unionOf", "oneOf", "complementOf", "inverseOf", "members", "distinctMembers"),
     *("sourceIndividual", "assertionProperty", "targetIndividual", "targetValue"),
 )
-"""The properties that define a class, property or axiom that has no name."""
+"""The properties that define a class, property or axiom that is a blank node."""
 _AXIOMS = ("AllDifferent", "AllDisjointClasses", "AllDisjointProperties")
 _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean": "true|false"}
-"""Literals that Turtle writes without quotes."""
+"""Patterns for the literals that Turtle writes without quotes, by datatype."""
 
 
 class PrefixedNames:
-    """Readable names of terms. With `facts`, blank nodes that are lists, restrictions or axioms are expanded."""
+    """Readable names of terms.
+
+    `facts`: the triples that describe blank nodes. If they are known, lists, restrictions and axioms are written in
+    full.
+    """
 
     def __init__(
         self, terms: Terms, prefixes: Mapping[str, str] | None = None, facts: PredicateRelations | None = None
@@ -44,7 +48,8 @@ class PrefixedNames:
         self.facts = facts
 
     def of(self, id: int, depth: int = 3) -> str:
-        """Return the name of a term. Lists and restrictions inside it are expanded down to a depth."""
+        """Return the readable name of a term. `depth`: the number of levels of lists and restrictions to write in
+        full."""
         sort = self.terms.sorts[int(self.terms.sort_of(np.array([id]))[0])]
         if sort.kind == IRI:
             return self._iri(str(self.terms.texts(np.array([id]))[0]))
@@ -58,7 +63,8 @@ class PrefixedNames:
         return text[1:-1] if form and re.fullmatch(form, text[1:-1]) else f"{text}^^{self._iri(datatype)}"
 
     def triple(self, triple: IdTriple) -> str:
-        """Write a triple. A triple that belongs to an expanded blank node is written as that node only."""
+        """Write a triple. If it is a part of a blank node that is written in full, return only the text of this
+        node."""
         s, p, o = triple
         verb, of = self.of(p), self.of(s)
         axioms = ["owl:" + name for name in _AXIOMS]

@@ -1,4 +1,5 @@
-"""RDF terms as the engine's values: numbers, booleans, times and durations of XML Schema, by columns."""
+"""Conversion of RDF literals to the engine's values by columns: numbers, booleans, times and durations of XML
+Schema."""
 
 from __future__ import annotations
 
@@ -19,15 +20,20 @@ if TYPE_CHECKING:
 
 Bools = NDArray[np.bool_]
 Read = Callable[[pl.Series], tuple[Bools, Column]]
-"""A function from lexical forms of a datatype to a mask of the valid ones, and their values (arbitrary for the
-others)."""
+"""A function that parses the lexical forms of a datatype.
+
+It returns a mask of the valid ones, and their values. The values of the others are arbitrary.
+"""
 
 _DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The values of one type in a column, for some of its distinct terms: texts, or the engine's values."""
+    """The values that have one type, for some of a column's distinct terms.
+
+    `places`: the indices of these terms. `values`: texts, or the engine's values.
+    """
 
     type: str
     places: Ints
@@ -35,8 +41,10 @@ class _Part:
 
 
 def decoded_column(terms: Terms, ids: Ints, pool: Pool) -> tuple[str, Column]:
-    """Convert a column of term ids to values, and return their type too. A negative id is a missing value. See
-    Terms.columns."""
+    """Convert a column of term ids to values. Return the type of the column and the values (see `Terms.columns`).
+
+    A negative id stands for a missing value.
+    """
     frame = pl.DataFrame({"id": ids})
     distinct = frame.filter(pl.col("id") >= 0).unique().sort("id")["id"].to_numpy()
     parts = _parts(terms, distinct)
@@ -183,7 +191,10 @@ def _times(clock: bool) -> Read:
 
 
 def _days(year: Ints, month: Ints, day: Ints) -> Ints:
-    """Return the days since 1970-01-01 of dates in the proleptic Gregorian calendar. Years are counted from March."""
+    """Return the number of days from 1970-01-01 to each date of the proleptic Gregorian calendar.
+
+    The calculation lets years begin in March.
+    """
     year = np.clip(year, -20_000, 20_000) - (month <= 2)
     era, since = np.divmod(year, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -236,4 +247,7 @@ READ: dict[str, tuple[str, Read]] = {
     XSD + "dayTimeDuration": ("duration", _durations),
     XSD + "duration": ("duration", _durations),
 }
-"""The datatypes that become values of the engine, with their type and reader. All others become strings."""
+"""The datatypes whose literals become values of the engine, with the type and the parser of these values.
+
+Literals of other datatypes become strings.
+"""

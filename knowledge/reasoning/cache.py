@@ -1,4 +1,4 @@
-"""Closures cached on disk under a hash of their input, with checksums."""
+"""A cache of closures on disk. The file name is a hash of the input, and the file contains a checksum."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from cep.knowledge.reasoning.closure import Closure, compute_closure
 from cep.knowledge.reasoning.ruleset import Reasoning, ruleset
 
 MOST = 2**30
-"""The maximum size of the cache in bytes. The least recently used files are deleted. A file larger than this is not
-stored."""
+"""The maximum size of the cache in bytes.
+
+If it is exceeded, the least recently used files are deleted. A larger closure is not cached.
+"""
 
 LEAST = 20_000
-"""The minimum number of triples worth caching. Fewer are closed in about a tenth of a second."""
+"""The minimum number of triples worth caching. The closure of fewer triples takes about a tenth of a second."""
 
 _READ_TOO = (
     "rdf/canonical.py",
@@ -43,9 +45,9 @@ _ABANDONED = 3600  # an incomplete file is abandoned if it is this many seconds 
 
 
 def folder() -> Path:
-    """Return the folder of cached closures: SEMCEP_CACHE_DIR, else `semcep` in the user's cache directory.
+    """Return the folder of the cache: SEMCEP_CACHE_DIR if it is set, else `semcep` in the user's cache directory.
 
-    A path that is not a folder, such as /dev/null, turns the cache off.
+    If the path is not a folder (such as /dev/null), nothing is cached.
     """
     return asked_cache() or own_cache()
 
@@ -53,10 +55,10 @@ def folder() -> Path:
 def close_once(
     terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
 ) -> Closure:
-    """Return the result of `compute_closure`, from the cache if these triples were closed before.
+    """Return the result of `compute_closure`, from the cache if the closure of these triples was computed before.
 
-    A cached file that cannot be read is replaced; a folder that cannot be written is not used. Neither inconsistent
-    knowledge nor fewer than LEAST triples are cached.
+    An unreadable file in the cache is replaced. If the folder cannot be written, nothing is cached. Closures of fewer
+    than LEAST triples are never cached. Raise CepError if the triples are inconsistent.
     """
     if reasoning == "none" or len(triples) < LEAST:
         return compute_closure(terms, triples, reasoning, prefixes)
@@ -74,7 +76,10 @@ def close_once(
 
 
 def key(terms: Terms, triples: TripleSet, reasoning: Reasoning) -> str:
-    """Return a hash of triples, their terms without labels of blank nodes, the kind of reasoning, and this code."""
+    """Return a hash of the triples, their terms, the kind of reasoning, and the code of this package.
+
+    The labels of blank nodes are left out.
+    """
     digest = hashlib.blake2b(_code(), digest_size=20)
     digest.update(f"{reasoning} {len(terms)} {terms.sorts}".encode())
     ids = np.arange(len(terms), dtype=np.int64)
@@ -90,7 +95,7 @@ def key(terms: Terms, triples: TripleSet, reasoning: Reasoning) -> str:
 
 @cache
 def _code() -> bytes:
-    """Return a hash of all code on which a closure depends. Raise OSError if it cannot be read."""
+    """Return a hash of all code on which a closure depends. Raise OSError if the code cannot be read."""
     here = Path(__file__).parent
     digest = hashlib.blake2b(f"{pl.__version__} {np.__version__}".encode())
     for file in (*sorted(here.glob("*.py")), *(here.parent / name for name in _READ_TOO)):
@@ -126,7 +131,10 @@ def _read(
 
 
 def _write(path: Path, closed: Closure) -> None:
-    """Write a file atomically, even if several processes write it. Raise OSError."""
+    """Write a closure to a file. The file is replaced in one step, even if several processes write it.
+
+    Raise OSError if it cannot be written.
+    """
     relations = [closed.facts[predicate] for predicate in closed.facts]
     arrays = {
         "predicates": closed.facts.predicates,
@@ -157,9 +165,9 @@ def _write(path: Path, closed: Closure) -> None:
 
 
 def _prune(kept: Path) -> None:
-    """Delete old incomplete files, and the least recently used files until the rest has at most MOST bytes.
+    """Delete old incomplete files. Then delete the least recently used files until at most MOST bytes remain.
 
-    `kept` is never deleted. Another process may delete the same files.
+    `kept`: a file that is never deleted. Other processes may delete files at the same time.
     """
     newest, total = kept.stat().st_mtime, kept.stat().st_size
     files: list[tuple[float, str, int, Path]] = []

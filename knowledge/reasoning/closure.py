@@ -1,8 +1,8 @@
-"""The closure of knowledge under RDFS or OWL 2 RL, its proofs, and its incremental maintenance.
+"""The closure of knowledge under RDFS or OWL 2 RL: its computation, its proofs, and its updates after changes.
 
-The rules are lines of tables (rdfs.py, owl2rl.py). One evaluator applies them to schema and data alike, as joins of
-sorted columns. Evaluation is semi-naive: each round joins the results of the last one with everything.
-docs/decisions/2026-11-21-reasoning.md lists, by rule, the parts of the W3C's rules that are left out, and where other
+The rules are lines in tables (rdfs.py, owl2rl.py). One evaluator applies them to schema and data alike, as joins of
+sorted columns. Evaluation is semi-naive: each round joins the results of the previous round with all facts.
+docs/decisions/2026-11-21-reasoning.md lists, for each rule, what is left out of the W3C's rules, and where other
 reasoners differ.
 """
 
@@ -33,10 +33,10 @@ from cep.knowledge.reasoning.saturation import DerivedFacts, Saturation
 def compute_closure(
     terms: Terms, triples: TripleSet, reasoning: Reasoning, prefixes: Mapping[str, str] | None = None
 ) -> Closure:
-    """Compute the closure of triples. Raise CepError (`inconsistent`), with rule and proof, if they contradict
-    themselves.
+    """Compute the closure of triples. The terms in the rules are added to the dictionary.
 
-    The terms in the rules are added to the dictionary. Messages use `prefixes`.
+    `prefixes`: the prefixes for error messages. Raise CepError (`inconsistent`), with rule and proof, if the triples
+    contradict each other.
     """
     assert reasoning in REASONING, f"no kind of reasoning: {reasoning}"
     return _closed(terms, PredicateRelations.of(*triples.columns), reasoning, prefixes or {})
@@ -44,11 +44,13 @@ def compute_closure(
 
 @dataclass(frozen=True)
 class Closure:
-    """Triples and everything inferred from them. It is immutable: `plus` and `minus` return another closure.
+    """Triples and everything inferred from them. A closure is immutable: `plus` and `minus` return another one.
 
-    `facts` also contains facts that RDF cannot express but that lead to triples: literals as subjects, blank nodes as
-    predicates, members of lists. `triples` only contains triples of RDF. `labels`: see same_as.py. `round`: the last
-    round. `cached`: it was read from disk (cache.py).
+    - `facts`: all facts, including those that are not valid RDF but lead to triples. These have literals as subjects or
+      blank nodes as predicates, or are members of lists. `triples` leaves them out.
+    - `labels`: for each term, the term that represents all terms that are equal to it (same_as.py).
+    - `round`: the number of the last round.
+    - `cached`: True if the closure was read from disk (cache.py).
     """
 
     terms: Terms
@@ -72,7 +74,7 @@ class Closure:
         return len(self.triples) - self.asserted.count
 
     def names(self, prefixes: Mapping[str, str] | None = None) -> PrefixedNames:
-        """Return the readable names of terms, for proofs."""
+        """Return the readable names of terms that proofs use."""
         return PrefixedNames(self.terms, self.prefixes if prefixes is None else prefixes, self.asserted)
 
     def proof(self, s: int, p: int, o: int) -> Proof:
@@ -82,9 +84,10 @@ class Closure:
         return self._prover.proof((s, p, o))
 
     def plus(self, triples: TripleSet) -> Closure:
-        """Return the closure with more asserted triples.
+        """Return the closure after adding asserted triples.
 
-        If these concern lists, cardinalities or datatypes, the closure is computed anew.
+        If they concern lists, cardinalities or datatypes, the closure is computed anew. Raise CepError if the result is
+        inconsistent.
         """
         more = self.asserted.fresh(PredicateRelations.of(*triples.columns))
         asserted = self.asserted.plus(more, 0)
@@ -100,8 +103,10 @@ class Closure:
         return start._saturated(self.rules.deriving, self.rules.deriving, new)
 
     def minus(self, triples: TripleSet) -> Closure:
-        """Return the closure with fewer asserted triples. Inferred triples are removed unless they have another
-        proof."""
+        """Return the closure after removing asserted triples.
+
+        An inferred triple is removed too, unless it has a proof from the remaining triples.
+        """
         less = self.asserted.common(PredicateRelations.of(*triples.columns))
         asserted = self.asserted.minus(less)
         if self.reasoning == "owlrl":
@@ -119,18 +124,22 @@ class Closure:
         return start._saturated(self.rules.deriving, self.rules.deriving, again)
 
     def changed(self, removed: TripleSet, added: TripleSet) -> Closure:
-        """Return the closure with fewer, and then with more, asserted triples."""
+        """Return the closure after removing some asserted triples and then adding others."""
         less = self.minus(removed) if len(removed) else self
         return less.plus(added) if len(added) else less
 
     def since(self, before: Closure) -> tuple[TripleSet, TripleSet]:
-        """Return the triples that were added and removed since another closure. This is cheap if little has changed."""
+        """Return the triples that only this closure contains, and those that only `before` contains.
+
+        This is fast if the closures differ little, and one was derived from the other.
+        """
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
         here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
         return visible(self.terms, former.fresh(here)), visible(self.terms, here.fresh(former))
 
     def links(self, less: Closure) -> bool:
-        """Return True if a triple that is not in `less` follows in one step from other such triples."""
+        """Return True if a rule derives a triple that is not in `less` from at least one other triple that is not in
+        `less`."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = former.fresh(here)
@@ -148,8 +157,11 @@ class Closure:
     def _saturated(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Closure:
-        """Return the closure under `rules`. The first round applies only the rules `first`, to facts of which at least
-        one is in `new` (None: to all facts)."""
+        """Return the closure under `rules`. The first round applies only the rules `first`, to facts that involve
+        `new`.
+
+        `new`: None in the first round stands for all facts. Raise CepError if the result is inconsistent.
+        """
         work = self._work()
         for brought in work.run(first, rules, new):
             now = replace(self, facts=work.facts, round=work.round)
@@ -189,7 +201,7 @@ def _closed(terms: Terms, asserted: PredicateRelations, reasoning: Reasoning, pr
 
 
 def visible(terms: Terms, facts: PredicateRelations) -> TripleSet:
-    """Return the facts that are triples of RDF: predicates are IRIs, and subjects are not literals."""
+    """Return the facts that are valid triples of RDF: the predicate is an IRI, and the subject is not a literal."""
     predicates = facts.predicates[facts.predicates >= 0]
     predicates = predicates[terms.kinds(predicates) == IRI]
     pairs = np.concatenate([np.empty(0, dtype=np.int64), *(facts[p].pairs for p in predicates.tolist())])

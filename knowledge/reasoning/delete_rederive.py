@@ -1,4 +1,5 @@
-"""Delete and rederive (DRed): inferred triples are removed with their premises, unless other triples imply them too."""
+"""Removal of inferred triples whose premises were removed, unless other triples imply them (delete and rederive,
+DRed)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from cep.knowledge.reasoning.transitivity import reachable_pairs
 from cep.rules.static.semi_naive import rounds
 
 MOST = 0.2
-"""The maximum share of triples in doubt. If more are, computing the closure anew is faster."""
+"""The maximum share of triples that may depend on removed ones. If it is exceeded, it is faster to compute the closure
+anew."""
 
 
 _NONE: Ints = np.empty(0, dtype=np.int64)
@@ -26,9 +28,9 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 def overdeleted(
     work: Saturation, rules: Sequence[TripleRule], gone: PredicateRelations, kept: PredicateRelations
 ) -> PredicateRelations | None:
-    """Return `gone`, and all triples that have a proof from a triple in it, except triples in `kept`.
+    """Return the triples `gone`, and all triples that have a proof from one of them. Leave out the triples in `kept`.
 
-    Return None if they are too many.
+    Return None if there are too many.
     """
     doubtful = gone
     ways: dict[int, Ints] = {}
@@ -62,7 +64,8 @@ def overdeleted(
 
 
 def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: PredicateRelations) -> PredicateRelations:
-    """Return the doubtful triples, already removed from the facts, that a rule derives from the remaining facts."""
+    """Return the triples in `doubtful` that a rule derives from the remaining facts. `work.facts` must not contain
+    them."""
     heads = DerivedFacts()
     for rule in rules:
         assert rule.head is not None, "a rule without a head gives nothing"
@@ -77,7 +80,8 @@ def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Predicate
 
 
 def _bound(head: RuleAtom, predicate: int, relation: BinaryRelation) -> Substitutions:
-    """Bind the variables of a rule's head to the triples of a relation."""
+    """Return the bindings of a rule's head for which it equals a triple of the relation. `predicate`: the relation's
+    predicate."""
     s, o = unpacked(relation.pairs)
     columns: dict[str, Ints] = {}
     fits = np.ones(len(s), dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""Literals of equal value (rule dt-eq): each value has a representative, and rules compare literals by it.
+"""Literals of equal value (rule dt-eq). Each value has a representative literal, by which rules compare literals.
 
-Rule dt-eq with eq-rep-o would repeat each triple in every form of its literal. These triples are not derived. Instead,
-the lines of `owl2rl.VALUES` compare by value where a rule mentions an object twice.
+The rules dt-eq and eq-rep-o together would repeat each triple in every form of its literal. These triples are not
+derived. Instead, the rules in `owl2rl.VALUES` compare objects by value where another rule mentions an object twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _OF_TIME = ("dateTime", "date", "time", "duration")
 
 
 def literal_values(terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
-    """Return the literals of some triples with their representatives, for values that appear in several forms."""
+    """Return pairs of a literal in `asserted` and its representative, for all values that are written in several
+    forms."""
     literals = _literals(terms, asserted)
     return _paired(literals, standing := standing_for(terms, literals), standing[standing != literals])
 
@@ -65,7 +66,8 @@ def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
 
 
 def _used(facts: PredicateRelations, literals: Ints) -> Ints:
-    """Return those of a few literals that are the object of some triple."""
+    """Return the literals among `literals` that are the object of at least one triple. This is fast for few
+    literals."""
     is_used = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
         within = facts[predicate].backward
@@ -74,7 +76,10 @@ def _used(facts: PredicateRelations, literals: Ints) -> Ints:
 
 
 def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations:
-    """Return pairs of literal and representative, for representatives in `several`."""
+    """Return pairs of a literal and its representative. Leave out pairs whose representative is not in `several`.
+
+    `standing`: the representative of each literal.
+    """
     chosen = np.isin(standing, several)
     return PredicateRelations(
         {VALUE: BinaryRelation.at(sorted_distinct(packed(literals[chosen], standing[chosen])), 0)}
@@ -82,7 +87,7 @@ def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations
 
 
 def one_value(facts: PredicateRelations, pairs: Ints) -> Bools:
-    """Return a mask of the packed pairs that are two literals of equal value."""
+    """Return a mask of the packed pairs that consist of two different literals of equal value."""
     first, second = unpacked(pairs)
     values = facts[VALUE].pairs
     same_value: Bools = (first != second) & (_standing(values, first) == _standing(values, second))
@@ -98,7 +103,7 @@ def _standing(values: Ints, ids: Ints) -> Ints:
 
 
 def standing_for(terms: Terms, ids: Ints) -> Ints:
-    """Return the representative of each well-formed literal. It is the literal itself if no other form is known.
+    """Return the representative of each well-formed literal. A literal in its normal form represents itself.
 
     Values are equal if OWL 2 says that they are identical. There are three separate spaces of numbers: xsd:decimal with
     its subtypes, xsd:double, and xsd:float. The same moment in another time zone is another value.
@@ -147,7 +152,8 @@ def _written(space: str, texts: pl.Series) -> pl.Series | None:
 
 
 def _decimals(texts: pl.Series) -> tuple[Bools, pl.Series]:
-    """Return a mask of the numbers that are whole, and all numbers without needless signs and digits."""
+    """Return a mask of the numbers that are whole, and the normal form of each number: without needless signs and
+    digits."""
     parts = texts.str.extract_groups(r"^(?<sign>[+-]?)0*(?<whole>[0-9]*)(?:\.(?<part>[0-9]*?)0*)?$").struct.unnest()
     part, whole = parts["part"].fill_null(""), parts["whole"].replace("", "0")
     nothing = (part == "") & (whole == "0")

@@ -1,4 +1,5 @@
-"""Contradictions in the knowledge, found by the rules whose head is `false`, with triples, rule and proof."""
+"""Detection of contradictions by the rules whose head is `false`. The error shows the rule, the triples and their
+proofs."""
 
 from __future__ import annotations
 
@@ -41,10 +42,10 @@ MEANING = {
     "dt-not-type": "a literal has a datatype that does not include its value",
     "dt-diff": "literals of different values are equal",
 }
-"""Explanations of contradictions, by the rule that finds them."""
+"""Explanations of contradictions, by the name of the rule that finds them."""
 
 LINES = 40
-"""The maximum number of lines of a proof in a message."""
+"""The maximum number of lines that show proofs in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,10 @@ class ConsistencyCheck:
     rules: Sequence[TripleRule]
 
     def contradiction(self, facts: PredicateRelations, new: PredicateRelations | None) -> Contradiction | None:
-        """Return a contradiction from the first rule that finds one. It must involve a fact in `new`; None: any
-        facts."""
+        """Return a contradiction in `facts`, or None. If several rules find one, the first rule decides.
+
+        `new`: at least one fact of the contradiction must be in it. None stands for all facts.
+        """
         for rule in self.rules:
             if triples := self._instance(rule, facts, new):
                 return rule.name, triples
@@ -93,7 +96,8 @@ class ConsistencyCheck:
         return None
 
     def ill_formed(self, facts: PredicateRelations) -> Contradiction | None:
-        """RULE dt-not-type for asserted triples: find a literal whose text is not valid for its datatype."""
+        """RULE dt-not-type for asserted triples: return a triple whose literal is not valid for its datatype, or
+        None."""
         if not self.rules:
             return None
         used = np.zeros(len(self.terms), dtype=np.bool_)
@@ -111,14 +115,14 @@ class ConsistencyCheck:
 
 
 def _first(rows: Substitutions) -> dict[str, int]:
-    """Return the smallest row."""
+    """Return the row that is first when rows are sorted by their columns, in the order of the columns' names."""
     names = sorted(rows.columns)
     place = int(np.lexsort([rows.columns[name] for name in reversed(names)])[0])
     return {name: int(rows.columns[name][place]) for name in names}
 
 
 def inconsistent(contradiction: Contradiction, prover: Prover, names: PrefixedNames) -> CepError:
-    """Return the error for a contradiction: the rule, the triples, and the proofs of inferred ones."""
+    """Build the error for a contradiction. It shows the rule, the triples, and the proofs of inferred triples."""
     rule, triples = contradiction
     shown: set[IdTriple] = set()
     proofs = [prover.proof(triple).lines(names, 1, shown) for triple in triples]

@@ -1,4 +1,4 @@
-"""Evaluation of a rule's body: joins of relations by columns, smallest next, in blocks of rows."""
+"""Evaluation of a rule's body: relations are joined by columns, the smallest join next, in blocks of rows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BLOCK = 1 << 21
 """The number of rows that a step produces at a time."""
 
 MOST = 2_000_000_000
-"""The maximum number of rows of a step, which take some minutes."""
+"""The maximum number of rows that one step may produce. So many rows take some minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Substitutions:
-    """Bindings of variables: columns of ids of equal length."""
+    """Bindings of variables: one column of ids for each variable, with `count` rows."""
 
     count: int = 1
     columns: Mapping[str, Ints] = field(default_factory=dict)
@@ -34,7 +34,8 @@ class Substitutions:
         return Substitutions(self.count, {name: column for name, column in self.columns.items() if name in names})
 
     def of(self, slot: RuleTerm) -> Ints | None:
-        """Return the column of a variable, or of a constant; None if the variable is unbound."""
+        """Return the column of a variable, or None if it is unbound. For a constant, return a column that repeats
+        it."""
         if isinstance(slot, str):
             return self.columns.get(slot)
         return np.full(self.count, slot, dtype=np.int64)
@@ -42,15 +43,16 @@ class Substitutions:
 
 @dataclass(frozen=True, slots=True)
 class BodyAtom:
-    """An atom of a body, with the relations in which to look it up. With `before`, only facts of earlier rounds
-    count."""
+    """An atom of a rule's body, and the relations in which it is looked up.
+
+    `before`: if it is not None, only facts that were derived before this round count.
+    """
 
     atom: RuleAtom
     relations: PredicateRelations
     before: int | None = None
 
     def at(self, predicate: int) -> BodyAtom:
-        """Return the atom with its predicate known."""
         if self.atom.p == predicate:
             return self
         atom = self.atom
@@ -60,9 +62,12 @@ class BodyAtom:
 def solutions(
     parts: Sequence[BodyAtom], start: Substitutions, keep: set[str], differ: Sequence[tuple[str, RuleTerm]] = ()
 ) -> Iterator[Substitutions]:
-    """Yield the rows that extend `start` and match all atoms, in blocks with the columns `keep`; rows may repeat.
+    """Yield the bindings that extend `start` and match all atoms, in blocks of rows. Rows may repeat.
 
-    The order is not defined. Raise CepError if a step would produce more than MOST rows.
+    - `keep`: the variables that the result must contain.
+    - `differ`: pairs of terms that must not be equal.
+
+    The order of rows is not defined. Raise CepError if a step would produce more than MOST rows.
     """
     open_ = _open_predicate(parts, start)
     if open_ is None:
@@ -76,7 +81,8 @@ def solutions(
 
 
 def _open_predicate(parts: Sequence[BodyAtom], start: Substitutions) -> str | None:
-    """Return a variable that is a predicate and is bound nowhere else. Then each predicate is tried."""
+    """Return a variable that appears only as a predicate and is unbound, or None. The caller tries each predicate for
+    it."""
     ends = {slot for part in parts for slot in (part.atom.s, part.atom.o)} | set(start.columns)
     return next((p for part in parts if isinstance(p := part.atom.p, str) and p not in ends), None)
 
@@ -106,7 +112,11 @@ def _solve(
 
 
 def _cheapest(parts: list[BodyAtom], rows: Substitutions) -> BodyAtom:
-    """Choose the next atom: a test of bound variables first, then the atom with fewest rows. Prefer connected atoms."""
+    """Choose the next atom to evaluate.
+
+    An atom whose variables are all bound comes first. Otherwise prefer atoms that share a variable with `rows`, and
+    among them the one that yields the fewest rows.
+    """
     ready = []
     for part in parts:
         s, p, o = (not isinstance(slot, str) or slot in rows.columns for slot in part.atom.slots)
@@ -124,7 +134,8 @@ def _size(part: BodyAtom, rows: Substitutions) -> int:
 
 
 def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitutions, BinaryRelation]]:
-    """Yield the rows by predicate, for predicates that have triples."""
+    """Group the rows by the value of the atom's predicate. Yield predicate, rows and relation, if the predicate has
+    triples."""
     p = part.atom.p
     if not isinstance(p, str):
         if len(relation := part.relations[p]):
@@ -140,7 +151,10 @@ def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitu
 
 
 def _extended(part: BodyAtom, rows: Substitutions, later: set[str]) -> Iterator[Substitutions]:
-    """Yield the rows extended by the variables that the atom binds, as far as they are needed later."""
+    """Join the rows with an atom. Yield rows that also bind the atom's variables, if these are in `later`.
+
+    `later`: the variables that are needed after this join.
+    """
     for predicate, group, relation in _groups(part, rows):
         known = part.at(predicate)
         s, o = group.of(part.atom.s), group.of(part.atom.o)
@@ -181,16 +195,17 @@ def _joined(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> It
 
 
 def _crossed(rows: Substitutions, name: str, column: Ints) -> Iterator[Substitutions]:
-    """Yield each row with each value of a new column."""
+    """Combine each row with each value in `column`, which becomes the column `name`."""
     lows, counts = np.zeros(rows.count, dtype=np.int64), np.full(rows.count, len(column), dtype=np.int64)
     for index, places in _expanded(lows, counts):
         yield Substitutions(len(index), {**rows.take(index, len(index)).columns, name: column[places]})
 
 
 def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tuple[Ints, bool, Ints]:
-    """Return for each row the start of its range of pairs, and the size of the range.
+    """Find the pairs of the relation that match each row. Return the start of each row's range, a flag, and each
+    range's size.
 
-    The range is in `pairs` or, if only the object is bound, in `backward`; the second value says which.
+    If the flag is True, only the object is bound, and the ranges are in `backward`. Otherwise they are in `pairs`.
     """
     s, o = rows.of(part.atom.s), rows.of(part.atom.o)
     if s is None and o is None:
@@ -202,7 +217,11 @@ def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tu
 
 
 def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Yield each position of each range, with the index of the range, in blocks."""
+    """Yield all positions in some ranges, with the index of the range, in blocks.
+
+    `lows`: the start of each range. `counts`: the size of each range. Raise CepError if there are more than MOST
+    positions.
+    """
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     if total > MOST:
@@ -219,7 +238,7 @@ def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _of_every(part: BodyAtom, relation: BinaryRelation, s: Ints, lists: Ints) -> NDArray[np.bool_]:
-    """Return a mask of the subjects for which the triple holds with every member of the list."""
+    """Return a mask of the rows whose subject in `s` is related to every member of the list in `lists`."""
     pairs, back = np.unique(packed(s, lists), return_inverse=True)
     subjects, heads = unpacked(pairs)
     members = part.relations[HAS]

@@ -1,4 +1,4 @@
-"""RDF lists in axioms: their members, and the rules for chains of properties and for keys."""
+"""RDF lists in axioms: their members, and the rules for property chains and keys."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cep.knowledge.reasoning.rule import VALUE, RuleAtom, TripleRule
 from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 MOST_FORMS = 6
-"""The maximum number of properties of a key that compare literals by value; further ones compare terms."""
+"""The maximum number of properties in a key that compare literals by value. Further properties compare terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Lists in axioms: columns of list and member, sorted by list, in the order of the list."""
+    """The lists in axioms, as pairs of a list and a member. They are sorted by list, then by position in the list."""
 
     heads: Ints
     members: Ints
@@ -32,7 +32,7 @@ class Lists:
 
     @property
     def twice(self) -> Ints:
-        """The pairs (list, member) for members that appear twice."""
+        """The pairs (list, member) of members that appear more than once in the list."""
         pairs = np.sort(packed(self.heads, self.members))
         return sorted_distinct(pairs[1:][pairs[1:] == pairs[:-1]])
 
@@ -42,7 +42,7 @@ class Lists:
 
 
 def lists_of(facts: PredicateRelations, words: ReasoningVocabulary, names: PrefixedNames) -> Lists:
-    """Return the lists in axioms of `facts`. Raise CepError for a list that branches, is incomplete or has a cycle."""
+    """Return the lists in the axioms of `facts`. Raise CepError if a list branches, is incomplete or has a cycle."""
     object_ids = [facts[predicate].objects for predicate in words.of_lists]
     heads = sorted_distinct(np.concatenate(object_ids))
     nodes, place, step = heads, np.arange(len(heads)), 0
@@ -83,7 +83,8 @@ def _next(facts: PredicateRelations, predicate: int, nodes: Ints, heads: Ints, n
 def rules_of_lists(
     facts: PredicateRelations, lists: Lists, words: ReasoningVocabulary, names: PrefixedNames
 ) -> tuple[TripleRule, ...]:
-    """Return prp-spo2 for each chain of properties, and prp-key for each key."""
+    """Return a rule prp-spo2 for each property chain, and rules prp-key for each key. Raise CepError if a list is
+    empty."""
     rules = []
     for head in facts[words.chain].objects.tolist():
         chain = _filled(lists.of(head), words.chain, names)
@@ -102,8 +103,11 @@ def rules_of_lists(
 
 
 def _agreeing(i: int, p: int, forms: bool) -> list[RuleAtom]:
-    """Return atoms for the condition that two things agree in a property. `forms`: literals agree if their values are
-    equal, even if they are written differently."""
+    """Return the atoms for "?x and ?y have the same value of the property `p`", which is the property number `i` of a
+    key.
+
+    `forms`: if True, the values are two different literals that have the same representative.
+    """
     if not forms:
         return [RuleAtom("?x", p, f"?z{i}"), RuleAtom("?y", p, f"?z{i}")]
     value = [RuleAtom(f"?z{i}", VALUE, f"?v{i}"), RuleAtom(f"?w{i}", VALUE, f"?v{i}")]

@@ -1,7 +1,8 @@
-"""Literals and datatypes: ill-formed literals, the datatypes that contain a value, and literals of different values.
+"""Literals and datatypes: ill-formed literals, the datatypes that contain a value, and literals that have different
+values.
 
 These are the dt- rules of OWL 2 RL/RDF, table 8. The known datatypes are those of XML Schema below, rdf:PlainLiteral,
-rdf:langString and rdfs:Literal. Literals of other datatypes are equal only if they are written equally.
+rdf:langString and rdfs:Literal. Literals of other datatypes are equal only if their texts are equal.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _FORMS = {
     XSD + "time": rf"^{_CLOCK}{_ZONE}?$",
     XSD + "duration": rf"^-?P(?:[0-9]+Y)?(?:[0-9]+M)?(?:[0-9]+D)?(?:T(?:[0-9]+H)?(?:[0-9]+M)?(?:{_NUMBER}S)?)?$",
 }
-"""Lexical forms of the datatypes that `cep.knowledge.rdf.values` does not read."""
+"""Patterns for the lexical forms of datatypes that `cep.knowledge.rdf.values` does not read."""
 
 _BOUNDS: dict[str, tuple[int, int]] = {
     XSD + "long": (-(2**63), 2**63 - 1),
@@ -54,7 +55,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     XSD + "unsignedShort": (0, 2**16 - 1),
     XSD + "unsignedByte": (0, 255),
 }
-"""The minimum and maximum of datatypes derived from xsd:integer. A bound of 128 bits stands for no bound."""
+"""The minimum and maximum of datatypes derived from xsd:integer. The limits of a 128-bit integer mean "no bound"."""
 
 SPACES: dict[str, str] = {
     **dict.fromkeys([*_BOUNDS, XSD + "integer", XSD + "decimal"], "decimal"),
@@ -65,7 +66,7 @@ SPACES: dict[str, str] = {
     **{XSD + name: "duration" for name in ("duration", "dayTimeDuration")},
     RDF + "langString": "langString",
 }
-"""The known datatypes, each with the primitive type of its value space. Different value spaces have no common value."""
+"""The primitive type of each known datatype. Datatypes that have different primitive types have no value in common."""
 
 _UNIONS = {RDFS + "Literal": None, RDF + "PlainLiteral": ("string", "langString")}
 
@@ -80,11 +81,11 @@ PLAIN = {
     XSD + "decimal": re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?"),
     XSD + "double": re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?"),
 }
-"""Forms that are certainly valid for their datatype."""
+"""Patterns for texts that are certainly valid for their datatype."""
 
 
 def well_formed(datatype: str, texts: pl.Series) -> Bools:
-    """Return a mask of the texts that are lexical forms of a datatype; all of them if the datatype is unknown."""
+    """Return a mask of the texts that are valid for the datatype. All texts are valid for an unknown datatype."""
     good = np.ones(len(texts), dtype=np.bool_)
     if len(texts) <= _FEW and datatype in PLAIN and all(map(PLAIN[datatype].fullmatch, texts.to_list())):
         return good
@@ -105,7 +106,7 @@ def well_formed(datatype: str, texts: pl.Series) -> Bools:
 
 
 def ill_formed(terms: Terms, ids: Ints) -> Ints:
-    """Return the literals whose form is invalid for their datatype (rule dt-not-type)."""
+    """Return the ids of literals whose text is invalid for their datatype (rule dt-not-type), in ascending order."""
     wrong = [
         places[~well_formed(sort.datatype, terms.texts(ids[places]))]
         for sort, places in _by_sort(terms, ids)
@@ -115,7 +116,8 @@ def ill_formed(terms: Terms, ids: Ints) -> Ints:
 
 
 def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Return a mask of the well-formed literals whose value the datatype contains (rule dt-type2)."""
+    """Return a mask of the literals whose value the datatype contains (rule dt-type2). All literals must be
+    well-formed."""
     is_inside = np.zeros(len(ids), dtype=np.bool_)
     for sort, places in _by_sort(terms, ids):
         is_inside[places] = _inside(sort, terms.texts(ids[places]), datatype)
@@ -123,9 +125,9 @@ def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
 
 
 def outside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Return a mask of the well-formed literals whose value the datatype does not contain (rule dt-not-type).
+    """Return a mask of the literals whose value the datatype does not contain (rule dt-not-type).
 
-    Literals of an unknown datatype are in neither mask.
+    All literals must be well-formed. Literals whose own datatype is unknown are not in the mask.
     """
     is_outside = np.zeros(len(ids), dtype=np.bool_)
     if datatype in KNOWN:
@@ -153,7 +155,7 @@ def _inside(sort: Sort, texts: pl.Series, datatype: str) -> Bools:
 def known_different(terms: Terms, first: int, second: int) -> bool:
     """Return True if two well-formed literals certainly have different values (rule dt-diff).
 
-    Moments and durations are compared to the microsecond. Times of day never count as different.
+    Moments and durations are compared to the microsecond. Two times of day are never known to differ.
     """
     (a, x), (b, y) = (_written(terms, id) for id in (first, second))
     spaces = SPACES.get(a.datatype), SPACES.get(b.datatype)
@@ -163,7 +165,7 @@ def known_different(terms: Terms, first: int, second: int) -> bool:
 
 
 def _value(sort: Sort, text: str) -> object:
-    """Return a key that differs for different values of one value space."""
+    """Return a key for a literal's value. Different values in one value space have different keys."""
     space = SPACES[sort.datatype]
     if space == "decimal":
         return Decimal(text)

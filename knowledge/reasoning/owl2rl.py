@@ -1,18 +1,18 @@
-"""The rules of OWL 2 RL/RDF as tables with one rule per line, named and ordered as by the W3C.
+"""The rules of OWL 2 RL/RDF as tables: one rule per line, with the names and the order of the W3C.
 
 Source: https://www.w3.org/TR/owl2-profiles/#Reasoning_in_OWL_2_RL_and_RDF_Graphs_using_Rules, tables 4 to 9.
 
-- `?l has ?m`: the list has this member. `holds` means the same, but is only tested when both are bound.
-- `?l twice ?m`: the list has this member at two places.
-- `?y a every ?l`: y is of every class in the list.
-- `?y value ?v`: v is the representative of all literals with the value of y.
-- `1`: any literal of an integer type with this value.
-- `?x != ?y`: the two differ. This avoids results that another rule derives, or selects two different members of a
-  list, or two literals of one value.
+- `?l has ?m`: the list `?l` has the member `?m`. `?l holds ?m` means the same, but is only tested once both are bound.
+- `?l twice ?m`: the list `?l` has the member `?m` at two positions.
+- `?y a every ?l`: `?y` belongs to every class in the list `?l`.
+- `?y value ?v`: `?v` is the literal that represents all literals whose value equals that of `?y`.
+- `1`: any literal of an integer type that has this value.
+- `?x != ?y`: the terms differ. This avoids results that another rule derives, or selects two different members of a
+  list or two literals of one value.
 
-The tables lack some rules. eq-ref, dt-type1 and prp-ap are left out, see docs/decisions/2026-11-21-reasoning.md.
-prp-spo2 and prp-key have one instance per list (lists.py). The other dt- rules are in literals.py and
-equal_literals.py. The rules in WALKED and cls-int1 are evaluated by special algorithms (saturation.py).
+The tables lack some rules. eq-ref, dt-type1 and prp-ap are left out (see docs/decisions/2026-11-21-reasoning.md).
+prp-spo2 and prp-key become one rule for each list (lists.py). The other dt- rules are in literals.py and
+equal_literals.py. Special algorithms evaluate cls-int1 and the rules in WALKED (saturation.py).
 """
 
 EQUALITY = """
@@ -125,7 +125,7 @@ scm-uni     ?c owl:unionOf ?l . ?l has ?m -> ?m rdfs:subClassOf ?c
 """
 
 WALKED = ("eq-sym", "eq-trans", "prp-trp")
-"""The rules that are evaluated along paths of any length at once, instead of pair by pair."""
+"""The rules that derive all pairs along paths of any length at once, instead of one step per round."""
 
 VALUES = """
 eq-rep-s    ?s value ?v . ?s2 value ?v . ?s != ?s2 . ?s ?p ?o -> ?s2 ?p ?o
@@ -146,6 +146,6 @@ cls-hv2     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?y value ?v . ?z value ?
 scm-hv      ?c1 owl:hasValue ?i . ?c1 owl:onProperty ?p1 . ?i value ?v . ?j value ?v . ?i != ?j . ?c2 owl:hasValue ?j
             . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
 """
-"""RULE dt-eq: the rules above that mention an object twice, for two literals of equal value."""
+"""RULE dt-eq: variants of the rules above that mention an object twice. They match two literals of equal value."""
 
 DATA = EQUALITY + PROPERTIES + CLASSES + CLASS_AXIOMS + VALUES

@@ -1,4 +1,5 @@
-"""Custom rule sets as classes for the library owlrl: loaded by name, and the closures that they compute."""
+"""Custom rule sets, which are classes for the library owlrl: how to load them by name, and the closures that they
+compute."""
 
 from __future__ import annotations
 
@@ -36,9 +37,10 @@ _ERROR = "http://www.daml.org/2002/03/agents/agent-ont#error"
 
 
 def rule_set(named: str | type[Any]) -> type[Any]:
-    """Return the owlrl class for a name, `module:Class`, or the class itself. Raise CepError.
+    """Return the class of a rule set. `named`: the class, or its name as `module:Class`.
 
-    The module is searched among installed packages and in the current folder.
+    The module is searched among installed packages and in the current folder. Raise CepError if it cannot be
+    imported, or is not a rule set of owlrl.
     """
     from owlrl.Closure import Core
 
@@ -49,7 +51,6 @@ def rule_set(named: str | type[Any]) -> type[Any]:
 
 
 def name_of(rules: type[Any]) -> str:
-    """Return the name of a class as `module:Class`."""
     return f"{rules.__module__}:{rules.__qualname__}"
 
 
@@ -85,9 +86,9 @@ def _imported(name: str) -> Any:
 
 
 def expanded(rules: type[Any], triples: Iterable[Triple]) -> tuple[set[Triple], Any]:
-    """Compute the closure of triples under a rule set as `owlrl.DeductiveClosure` does, without axiomatic triples.
+    """Compute the closure of triples under a rule set, as `owlrl.DeductiveClosure` does, but without axiomatic triples.
 
-    Return also the instance that computed it; its `error_messages` contain contradictions.
+    Return the closure and the instance of the rule set. The instance's `error_messages` contain contradictions.
     """
     from owlrl import DeductiveClosure
     from owlrl.DatatypeHandling import use_Alt_lexical_conversions, use_RDFLib_lexical_conversions
@@ -121,7 +122,7 @@ def quiet() -> Iterator[None]:
 
 
 def close_by(rules: str | type[Any], terms: Terms, triples: TripleSet) -> OwlrlClosure:
-    """Return the closure under a custom rule set. Raise CepError for a contradiction that it reports."""
+    """Compute the closure under a custom rule set. Raise CepError if the rule set reports a contradiction."""
     asserted = PredicateRelations.of(*triples.columns)
     start = ruleset("none", terms, asserted, PrefixedNames(terms, {}, asserted))
     facts, labels = _closed(rule_set(rules), terms, asserted), np.arange(len(terms), dtype=np.int64)
@@ -130,9 +131,9 @@ def close_by(rules: str | type[Any], terms: Terms, triples: TripleSet) -> OwlrlC
 
 @dataclass(frozen=True)
 class OwlrlClosure(Closure):
-    """Triples closed by an owlrl class, or by the class with this name.
+    """A closure that a custom rule set computes. `rule_set`: a class for owlrl, or its name.
 
-    Each change computes the closure anew. Proofs name the class, without premises.
+    After a change, the closure is computed anew. A proof names only the class, and has no premises.
     """
 
     rule_set: str | type[Any] = ""
@@ -184,12 +185,15 @@ def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> Pre
 
 
 def sort_key(node: Node) -> tuple[str, ...]:
-    """Return the parts of a term as texts, a sort key for terms of all kinds."""
+    """Return a key that sorts terms of all kinds: the kind, the text, the datatype and the language."""
     return type(node).__name__, str(node), *(str(getattr(node, name, None)) for name in ("datatype", "language"))
 
 
 def _labelled(triples: list[Triple], blank_nodes: set[Node]) -> list[Triple]:
-    """Relabel the blank nodes that a rule set created: owlrl's labels are random, these depend only on the triples."""
+    """Replace the labels of blank nodes that a rule set created.
+
+    The labels of owlrl are random. The new labels depend only on the triples.
+    """
     from rdflib import BNode, Graph, URIRef
     from rdflib.compare import to_canonical_graph
 

@@ -1,4 +1,4 @@
-"""Proofs of triples: the rule that derives a triple, and its premises, down to asserted triples."""
+"""Proofs of triples: the rule that derives a triple and the rule's premises, down to asserted triples."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ ASSERTED = "asserted"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A triple, the rule that derives it (`asserted` if none does), and the proofs of its premises.
+    """A triple, the rule that derives it, and the proofs of the rule's premises. The rule of an asserted triple is
+    `asserted`.
 
-    A proof is never circular: a premise was derived in an earlier round.
+    A proof is never circular: each premise was derived in an earlier round.
     """
 
     triple: IdTriple
@@ -28,8 +29,10 @@ class Proof:
     premises: tuple[Proof, ...] = ()
 
     def lines(self, names: PrefixedNames, depth: int = 0, shown: set[IdTriple] | None = None) -> list[str]:
-        """Write the proof with one triple per line and premises indented. A triple is proved only where it first
-        appears."""
+        """Write the proof: one triple per line, with premises indented.
+
+        `shown`: the triples that were written already; their proofs are not repeated.
+        """
         shown = set() if shown is None else shown
         texts: list[str] = []
         waiting = [(self, depth)]
@@ -62,7 +65,10 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Prover:
-    """A search for proofs in closed facts. `typed`: the datatypes of literals."""
+    """A search for proofs in a closure.
+
+    `typed`: triples that state the datatypes of literals, which are true without a proof.
+    """
 
     facts: PredicateRelations
     rules: Sequence[TripleRule]
@@ -71,7 +77,7 @@ class Prover:
     words: ReasoningVocabulary
 
     def proof(self, triple: IdTriple) -> Proof:
-        """Return the proof of a triple of the closed facts."""
+        """Return the proof of a triple, which must be in the closure."""
         proofs: dict[IdTriple, Proof] = {}
         steps: dict[IdTriple, tuple[str, list[IdTriple]]] = {}
         waiting = [triple]
@@ -118,7 +124,11 @@ class Prover:
         return self.rules[best[2]].name, best[3]
 
     def _premises(self, rule: TripleRule, triple: IdTriple, before: int) -> list[list[IdTriple]]:
-        """Return premises of earlier rounds from which the rule derives the triple, for some of its instances."""
+        """Return lists of premises from which the rule derives the triple. `before`: premises must be from earlier
+        rounds.
+
+        The result may be incomplete if there are very many.
+        """
         if rule.head is None:
             return []
         known: dict[str, int] = {}
@@ -134,8 +144,10 @@ class Prover:
         return int(relation.rounds[np.searchsorted(relation.pairs, (s << 32) | o)])
 
     def _chain(self, triple: IdTriple, before: int, both: bool) -> list[IdTriple]:
-        """Return a shortest path from subject to object over triples of earlier rounds, forward or in `both`
-        directions."""
+        """Return a shortest path from the triple's subject to its object, over triples of the same predicate.
+
+        `before`: the triples must be from earlier rounds. `both`: the path may also follow triples backwards.
+        """
         s, p, o = triple
         relation = self.facts[p]
         pairs = relation.pairs[relation.rounds < before]
@@ -164,7 +176,10 @@ class Prover:
 def body_instances(
     rule: TripleRule, facts: PredicateRelations, start: Substitutions, before: int | None
 ) -> list[list[IdTriple]]:
-    """Return some instances of a rule's body that hold in facts of earlier rounds, each as its triples."""
+    """Return some instances of a rule's body that extend the bindings `start`. An instance is a list of triples.
+
+    `before`: the facts must be from earlier rounds; None allows all facts.
+    """
     parts = [BodyAtom(atom, facts, before) for atom in rule.body]
     keep = {name for atom in rule.body for name in atom.variables}
     bodies: list[list[IdTriple]] = []

@@ -1,4 +1,4 @@
-"""Entailment regimes by name: none, RDFS, OWL 2 RL, and custom rule sets."""
+"""Entailment regimes: none, RDFS, OWL 2 RL, and custom rule sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from cep.knowledge.reasoning.ruleset import REASONING
 
 
 def closed_under(terms: Terms, asserted: TripleSet, reasoning: str | type[Any]) -> tuple[str, Closure | None]:
-    """Return the name of a regime, and the closure of triples under it (None for `none`). Raise CepError."""
+    """Return the name of an entailment regime, and the closure of the asserted triples under it (None for `none`).
+
+    Raise CepError if the regime is unknown or the triples are inconsistent.
+    """
     if reasoning == "none":
         return "none", None
     if isinstance(reasoning, type) or ":" in reasoning:

@@ -1,4 +1,4 @@
-"""A rule over triples, in the notation of the tables, and with ids in place of names."""
+"""Rules over triples. Terms are prefixed names as in the tables, or ids."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from functools import cache, cached_property
 HAS = -2
 """A pseudo-predicate: the list (subject) has the member (object)."""
 TWICE = -3
-"""A pseudo-predicate: the list (subject) has the member (object) at two places."""
+"""A pseudo-predicate: the list (subject) has the member (object) at two positions."""
 VALUE = -4
-"""A pseudo-predicate: the object is the representative of the literals with the subject's value.
+"""A pseudo-predicate: the object is the literal that represents all literals whose value equals that of the subject.
 
-It exists only for values that appear in several forms.
+Such facts exist only for values that appear in several forms.
 """
 
 _VERBS: dict[str, str | int] = {"a": "rdf:type", "has": HAS, "holds": HAS, "twice": TWICE, "value": VALUE}
 
 RuleTerm = str | int
-"""A variable (`?x`), the id of a term, or a prefixed name or number that is still to be replaced by an id."""
+"""A term of a rule: a variable (`?x`), the id of a term, or a name or number that an id has yet to replace."""
 
 
 @dataclass(frozen=True)
 class RuleAtom:
-    """A triple with variables. If it `asks`, it binds no variables: it is only tested once all of them are bound.
+    """A triple pattern of a rule.
 
-    With `every`, the object is a list, and the triple must hold for each of its members.
+    - `asks`: the atom binds no variables. It is only tested, once all its variables are bound.
+    - `every`: the object is a list, and the triple must exist for each of its members.
     """
 
     s: RuleTerm
@@ -49,10 +50,10 @@ class RuleAtom:
 
 @dataclass(frozen=True)
 class TripleRule:
-    """A rule: if the body holds and the two terms of each pair in `differ` are different, the head holds.
+    """A rule: if the body holds and the two terms of each pair in `differ` are different, then the head holds.
 
-    Without a head, the knowledge is inconsistent. The first term of a pair is a variable. `name`: the rule's name in
-    the W3C's tables.
+    If a rule has no head, the knowledge is inconsistent when the body holds. The first term of each pair is a variable.
+    `name`: the rule's name in the W3C's tables.
     """
 
     name: str
@@ -62,10 +63,11 @@ class TripleRule:
 
     @cached_property
     def twins(self) -> tuple[str, str] | None:
-        """The variables y, z of a head `?y owl:sameAs ?z` if the body is symmetric in them (prp-fp and similar rules).
+        """The variables y and z of a head `?y owl:sameAs ?z`, if exchanging them does not change the body (as in
+        prp-fp).
 
-        Then the rule makes all possible terms of y equal, for given values of the other variables. So it need not
-        derive every pair of them.
+        For given values of the other variables, such a rule makes all values of y equal. So it need not derive every
+        pair of them.
         """
         if self.head is None or not (isinstance(self.head.s, str) and isinstance(self.head.o, str)):
             return None
@@ -75,22 +77,22 @@ class TripleRule:
         return (y, z) if y != z and turned == set(self.body) and not together else None
 
     def with_slots(self, change: Callable[[RuleTerm], RuleTerm]) -> TripleRule:
-        """Return the rule with each slot replaced."""
+        """Return the rule with `change` applied to each of its terms."""
         head = None if self.head is None else self.head.with_slots(change)
         differ = tuple((name, change(slot)) for name, slot in self.differ)
         return TripleRule(self.name, tuple(atom.with_slots(change) for atom in self.body), head, differ)
 
     @property
     def number(self) -> str | None:
-        """The number in the body, or None."""
+        """The number that is an object in the body (as text), or None."""
         return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
 
 
 @cache
 def rules_of(table: str) -> tuple[TripleRule, ...]:
-    """Parse the rules of a table: `name  atom . atom . ?x != ?y -> head`. A head is an atom or `false`.
+    """Parse a table of rules: `name  atom . atom . ?x != ?y -> head`. A head is an atom or `false`.
 
-    A line that begins with a space continues the one before. Names and numbers still have to be replaced by ids.
+    A line that begins with a space continues the previous line. Terms of the result are names and numbers, not ids.
     """
     rules = []
     for line in filter(None, table.replace("\n ", " ").splitlines()):

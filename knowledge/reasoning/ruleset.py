@@ -1,4 +1,5 @@
-"""The rules of one kind of reasoning for a set of triples, and the facts that hold before any rule is applied."""
+"""The rules that one kind of reasoning needs for a set of triples, and the facts that hold before any rule is
+applied."""
 
 from __future__ import annotations
 
@@ -27,11 +28,14 @@ REASONING: tuple[Reasoning, ...] = ("none", "rdfs", "owlrl")
 
 @dataclass(frozen=True)
 class Ruleset:
-    """A set of rules.
+    """The rules for a set of triples.
 
-    `schema`: rules over the triples of an ontology. `refusing`: rules that find contradictions. `lists`: the members of
-    lists (HAS, TWICE). `typed`: the datatypes of literals, if axioms need them. All of it remains valid for other
-    triples as long as `fits` returns True.
+    - `data`, `schema`: rules that derive triples; `schema` rules concern only the triples of an ontology.
+    - `refusing`: rules that find contradictions.
+    - `lists`: the members of lists (HAS, TWICE).
+    - `typed`: triples that state the datatypes of literals, if axioms need them.
+
+    After a change of the triples, all of this remains valid if `fits` returns True.
     """
 
     words: ReasoningVocabulary
@@ -46,7 +50,7 @@ class Ruleset:
         return self.schema + self.data
 
     def fits(self, terms: Terms, changed: PredicateRelations) -> bool:
-        """Return True if adding or removing these triples leaves rules, lists and datatypes as they are."""
+        """Return True if the rules, lists and datatypes remain valid when these triples are added or removed."""
         read = (self.words.first, self.words.rest, *self.words.of_lists, *self.words.of_numbers)
         if any(predicate in changed for predicate in read):
             return False
@@ -54,7 +58,10 @@ class Ruleset:
 
 
 def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, names: PrefixedNames) -> Ruleset:
-    """Return the rules for some asserted triples. The terms in the rules are added to the dictionary."""
+    """Return the rules that the asserted triples need. The terms in the rules are added to the dictionary.
+
+    Raise CepError if a list in the triples is invalid.
+    """
     words = ReasoningVocabulary(terms)
     if reasoning == "none":
         return Ruleset(words)
@@ -74,7 +81,10 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, na
 
 
 def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
-    """Return the rules of a table with ids. A rule with a number has one instance for each literal of this value."""
+    """Return the rules of a table with ids as terms.
+
+    A rule that contains a number becomes one rule for each literal that has this value. `numbers`: these literals.
+    """
     rules = []
     for rule in rules_of(table):
         for literal in numbers[rule.number] if rule.number else [0]:
@@ -84,7 +94,7 @@ def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list
 
 
 def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary, value: int) -> list[int]:
-    """Return the ids of the literals in cardinalities that are integers equal to `value`."""
+    """Return the ids of integer literals that equal `value` and are used as cardinalities."""
     objects = sorted_distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
     literals = []
     for literal in objects[terms.kinds(objects) == LITERAL].tolist():
@@ -96,7 +106,8 @@ def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabul
 
 
 def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary) -> PredicateRelations:
-    """RULE dt-type2: type literals with the datatypes that hold their values, for the datatypes that axioms mention."""
+    """RULE dt-type2: relate each literal to the datatypes that contain its value. Only datatypes that axioms mention
+    count."""
     datatypes = _datatypes_in_use(terms, asserted, words)
     if not len(datatypes):
         return PredicateRelations()
@@ -113,7 +124,7 @@ def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabular
 
 
 def _datatypes_in_use(terms: Terms, facts: PredicateRelations, words: ReasoningVocabulary) -> Ints:
-    """Return the datatypes that triples mention, other than as a range or in a declaration."""
+    """Return the datatypes that appear in facts. Ranges (rdfs:range) and declarations (rdf:type) do not count."""
     names = {*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)}
     columns = [
         column

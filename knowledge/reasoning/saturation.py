@@ -1,4 +1,5 @@
-"""Application of rules to facts in rounds, each to the results of the last one, until nothing new is derived."""
+"""Application of rules in rounds. Each round joins the results of the previous one with all facts, until nothing is
+new."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ MOST = 100_000_000
 
 @dataclass(slots=True)
 class DerivedFacts:
-    """Derived triples by predicate, with repetitions."""
+    """The triples that rules derived in a round, by predicate. They may repeat."""
 
     pairs: dict[int, list[Ints]] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
@@ -49,15 +50,17 @@ class DerivedFacts:
             self.sizes[predicate] = len(self.pairs[predicate][0])
 
     def of(self, predicate: int) -> Ints:
-        """Return the distinct pairs of a predicate, sorted."""
+        """Return the distinct pairs (subject, object) of a predicate, sorted."""
         return sorted_distinct(np.concatenate([np.empty(0, dtype=np.int64), *self.pairs.get(predicate, [])]))
 
 
 @dataclass(slots=True)
 class Saturation:
-    """Facts during the computation of their closure. `round`: the last finished round.
+    """Facts whose closure is being computed.
 
-    `walked`: pairs of transitive properties that are closed already.
+    - `labels`: for each term, the term that represents all terms that are equal to it (same_as.py).
+    - `round`: the number of the last finished round.
+    - `walked`: for each transitive property, the pairs that are transitively closed already.
     """
 
     terms: Terms
@@ -70,25 +73,26 @@ class Saturation:
     def run(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Iterator[PredicateRelations]:
-        """Apply rules in rounds, and yield the results of each round. The first round applies the rules `first`, all
-        others `rules`.
+        """Apply rules in rounds. Yield the new facts of each round.
 
-        `new`: the facts that are new to the rules `first`; None: all facts.
+        The first round applies the rules `first`, and all further rounds the rules `rules`. `new`: the facts to which
+        the first round has not been applied yet; None stands for all facts.
         """
         yield from rounds(self._round(first, new), lambda facts: self._round(rules, facts))
 
     def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
-        """Apply rules to facts, at least one of which is in `new` (None: to all facts), and return the results."""
+        """Apply rules to facts of which at least one is in `new` (None: to all facts). Add the new results, and return
+        them."""
         heads = DerivedFacts()
         for rule in rules:
             self.apply(rule, new, heads)
         return self._take(heads)
 
     def apply(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts, linked: bool = True) -> None:
-        """Derive everything that follows by the rule from facts, at least one of which is in `new` (None: from all
-        facts).
+        """Apply a rule to facts of which at least one is in `new` (None: to all facts). Add the derived triples to
+        `heads`.
 
-        For a rule with twins, `linked` derives only enough pairs to make the same terms equal.
+        `linked`: a rule that has `twins` derives only enough pairs to connect all equal terms, instead of every pair.
         """
         assert rule.head is not None, "a rule without a head gives nothing"
         if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
@@ -111,7 +115,8 @@ class Saturation:
                 self.give(rule.head, rows, heads)
 
     def give(self, head: RuleAtom, rows: Substitutions, heads: DerivedFacts) -> None:
-        """Add the head's triples to `heads`, without those whose predicate would be a literal."""
+        """Add the triples of a rule's head to `heads`, one for each row. Leave out triples whose predicate is a
+        literal."""
         s, p, o = (rows.of(slot) for slot in head.slots)
         assert s is not None and p is not None and o is not None, "the body binds what the head has"
         pairs = packed(s, o)
@@ -123,7 +128,10 @@ class Saturation:
                 heads.add(predicate, pairs[p == predicate])
 
     def _linked(self, rule: TripleRule, y: str, z: str, new: PredicateRelations | None) -> Ints:
-        """Return enough pairs to make all possible terms of y equal, for each combination of the other variables."""
+        """Return enough pairs to connect all values of `y` that the rule makes equal.
+
+        `y`, `z`: the rule's `twins`. All values of y are equal that appear with the same values of the other variables.
+        """
         body = [atom for atom in rule.body if z not in atom.variables]
         group = sorted({name for atom in body for name in atom.variables} - {y})
         parts = [BodyAtom(atom, self.facts) for atom in body]
@@ -188,7 +196,7 @@ class Saturation:
             self.give(rule.head, rows, heads)
 
     def is_transitive(self, p: int, by: PredicateRelations) -> bool:
-        """Return True if a property is declared transitive."""
+        """Return True if `by` contains the declaration that a property is transitive."""
         return bool(by[self.words.type].has(packed(np.array([p]), np.array([self.words.transitive])))[0])
 
     @property
@@ -209,7 +217,10 @@ class Saturation:
             heads.add(self.words.same, pairs_of(self.labels, grown))
 
     def _take(self, heads: DerivedFacts) -> PredicateRelations:
-        """Add new triples to the facts as a round, and return them."""
+        """Add the derived triples that are new to the facts, and return them. This ends the round.
+
+        Raise CepError if there are too many facts.
+        """
         fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
         if VALUE in self.facts and self.words.same in fresh:  # do not repeat a triple in another form of its literal
             pairs = fresh[self.words.same]
@@ -231,10 +242,10 @@ class Saturation:
 def delta_bodies(
     body: Sequence[RuleAtom], facts: PredicateRelations, new: PredicateRelations | None
 ) -> Iterator[list[BodyAtom]]:
-    """Yield the bodies of a rule for one round of semi-naive evaluation.
+    """Yield the bodies to evaluate for a rule in one round of semi-naive evaluation.
 
-    In each body, one atom is looked up in the new facts, and the others in all facts. A test of a whole list is never
-    looked up in new facts, because the triples of its members are atoms of the body too.
+    In each body, one atom is looked up in the new facts, and the other atoms in all facts. An atom that tests a whole
+    list is never looked up in the new facts, because the body also contains an atom for the list's members.
     """
     if new is None:
         yield [BodyAtom(atom, facts) for atom in body]

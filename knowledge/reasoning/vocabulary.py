@@ -1,4 +1,4 @@
-"""The terms of RDF, RDFS and OWL in the rules, by id."""
+"""The terms of RDF, RDFS and OWL that rules use, by id."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NUMBERS = ("maxCardinality", "maxQualifiedCardinality")
 _OTHERS = ("rdf:type", "rdf:first", "rdf:rest", "rdf:nil", "owl:propertyChainAxiom", "owl:hasKey")
 _TABLES = " ".join((owl2rl.SCHEMA, owl2rl.DATA, rdfs.SCHEMA, rdfs.DATA))
 NAMES = tuple(dict.fromkeys([*_OTHERS, *re.findall(r"\b(?:rdf|rdfs|owl):\w+", _TABLES)]))
-"""The prefixed names of all these terms."""
+"""The prefixed names of all terms that rules use."""
 
 
 class ReasoningVocabulary:
-    """Ids by prefixed name. Creating it adds the terms to the dictionary."""
+    """The ids of the terms that rules use, by prefixed name. Creating this object adds the terms to the dictionary."""
 
     def __init__(self, terms: Terms) -> None:
         iris = [PREFIXES[name.partition(":")[0]] + name.partition(":")[2] for name in NAMES]

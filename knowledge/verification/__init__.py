@@ -1,1 +1,2 @@
-"""Comparison of our closure with owlrl's: a sample, owlrl with corrections for its known errors, the differences."""
+"""Verification of the reasoner by comparison with owlrl: a sample of triples, owlrl with its known errors corrected,
+and the differences between the two closures."""

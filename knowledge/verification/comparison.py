@@ -1,4 +1,5 @@
-"""Comparison of our closure of some triples with owlrl's: common triples, differences, and their reasons."""
+"""Comparison of our closure of some triples with owlrl's: the common triples, and the known reason of each
+difference."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ DIFFERENCES = {
     "R3": "a triple again in another form of its literal",
     "R": "what follows from these in owlrl",
 }
-"""The known differences, as in docs/decisions/2026-11-21-reasoning.md.
+"""The meaning of each known difference, numbered as in docs/decisions/2026-11-21-reasoning.md.
 
 The keys `D`, `O` and `R` without a number stand for consequences of the numbered differences.
 """
@@ -57,10 +58,12 @@ Side = Either["semcep", "owlrl"]
 
 @dataclass(frozen=True, slots=True)
 class ClosureComparison:
-    """Counts of triples: those in both closures and, for each known difference, those in one closure only.
+    """The result of a comparison.
 
-    `unexplained`: the triples in one closure only that no known difference explains. `contradictions`: the side whose
-    closure found one that the other did not, and its text.
+    - `both`: the number of triples in both closures.
+    - `explained`: for each known difference, the number of triples that are in one closure only.
+    - `unexplained`: the triples in one closure only that no known difference explains.
+    - `contradictions`: the closure that found a contradiction which the other did not find, and the error message.
     """
 
     both: int
@@ -73,13 +76,13 @@ class ClosureComparison:
         return not self.unexplained and not self.contradictions
 
     def only(self, side: Side) -> int:
-        """Return the number of triples that only this closure has."""
+        """Return the number of triples that only the closure of `side` contains."""
         explained = sum(count for (who, _), count in self.explained.items() if who == side)
         return explained + sum(who == side for who, _ in self.unexplained)
 
 
 def compare_closures(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"]) -> ClosureComparison:
-    """Close triples by our rules and by owlrl's. Raise CepError if both find a contradiction."""
+    """Compare the closure by our rules with the closure by owlrl. Raise CepError if both find a contradiction."""
     with quiet():
         stated = _triples(terms, asserted)
         corrected = _Once(CorrectedOwlRl if reasoning == "owlrl" else CorrectedRdfs, stated)
@@ -121,7 +124,7 @@ def _key(triple: Triple) -> tuple[str, ...]:
 
 
 class _Once:
-    """The closure by one of owlrl's rule sets, which may be corrected. It is computed at first use."""
+    """The closure of some triples by a rule set of owlrl, computed at first use."""
 
     def __init__(self, rules: type[Any], triples: set[Triple]) -> None:
         self._rules, self._asserted = rules, triples
@@ -160,7 +163,7 @@ def _only_ours(triple: Triple, corrected: _Once) -> str | None:
 
 
 class _OnlyOwlrl:
-    """A function that explains why only owlrl has a triple."""
+    """A function that returns the known difference which explains why only owlrl has a triple, or None."""
 
     def __init__(self, ours: set[Triple], corrected: _Once, reasoning: str) -> None:
         self._corrected, self._reasoning = corrected, reasoning

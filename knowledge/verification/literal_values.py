@@ -1,5 +1,7 @@
-"""Values of literals by rdflib: which datatypes contain them, and which are equal. It shares no code with
-`cep.knowledge.reasoning`."""
+"""Values of literals according to rdflib: the datatypes that contain a value, and the literals that are equal.
+
+This module shares no code with `cep.knowledge.reasoning`, so that it can verify it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ _OTHERS = (XSD.double, XSD.float, XSD.boolean, XSD.date, XSD.time, XSD.dateTime,
 
 
 def datatype_contains(datatype: Node, literal: Literal) -> bool:
-    """Return True if a datatype holds a literal's value, or if it or the literal's own datatype is unknown."""
+    """Return True if the datatype contains a literal's value, or if this is unknown because one of the datatypes is."""
     value = literal.value
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     if datatype in LEAST_AND_MOST:
@@ -45,13 +47,13 @@ def datatype_contains(datatype: Node, literal: Literal) -> bool:
 
 
 def values_differ(x: Literal, y: Literal) -> bool:
-    """Return True if two literals have different values: numbers, booleans, strings or texts in a language."""
+    """Return True if two literals have different values."""
     sorts = [(XSD.decimal if datatype_contains(XSD.decimal, term) else term.datatype, term.language) for term in (x, y)]
     return sorts[0] != sorts[1] or x.value != y.value
 
 
 def representative(term: Node) -> Node:
-    """Return a term that is the same for all literals of equal value; return any other term unchanged."""
+    """Return the same term for all literals of equal value. Return any other term unchanged."""
     if not isinstance(term, Literal) or term.value is None or isinstance(term.value, str):
         return term
     if isinstance(term.value, int | Decimal) and not isinstance(term.value, bool):

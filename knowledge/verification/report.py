@@ -1,4 +1,4 @@
-"""The report of `cep knowledge verify`: the input, the size of both closures, and each difference with its reason."""
+"""The report of `cep knowledge verify`: the input, the size of both closures, and the reason of each difference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MOST_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification: the knowledge, the regime, the sample that was closed, and the comparison."""
+    """The result of a verification: the knowledge, the reasoning, the sample of triples, and the comparison of the
+    closures."""
 
     knowledge: Knowledge
     regime: Regime
@@ -30,7 +31,7 @@ class Verification:
 
 
 def regime(reasoning: str | None) -> Regime:
-    """Return the regime, which owlrl must support too; the default is OWL 2 RL. Raise CepError."""
+    """Return the reasoning to verify; the default is OWL 2 RL. Raise CepError if owlrl does not support it."""
     for known_regime in REGIMES:
         if known_regime == (reasoning or "owlrl"):
             return known_regime
@@ -43,8 +44,10 @@ def regime(reasoning: str | None) -> Regime:
 
 
 def verify_closure(knowledge: Knowledge, regime: Regime, subjects: int) -> Verification:
-    """Close knowledge, or a sample of this many subjects, by our rules and by owlrl's. Raise CepError if both find a
-    contradiction."""
+    """Compare the closures of the knowledge, or of a sample of it, by our rules and by owlrl.
+
+    `subjects`: the maximum number of subjects in the sample. Raise CepError if both find a contradiction.
+    """
     taken = sample(knowledge.terms, knowledge.asserted, subjects)
     return Verification(knowledge, regime, taken, compare_closures(knowledge.terms, taken.triples, regime))
 

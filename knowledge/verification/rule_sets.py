@@ -1,6 +1,6 @@
-"""owlrl's rule sets, corrected for known errors and without the rules that our closure leaves out.
+"""owlrl's rule sets, corrected for known errors, and without the rules that our closure leaves out.
 
-The differences (D, O, R) are those of docs/decisions/2026-11-21-reasoning.md.
+Differences are numbered (D1, O1, R1, ...) as in docs/decisions/2026-11-21-reasoning.md.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ CARDINALITIES = (OWL.maxCardinality, OWL.maxQualifiedCardinality)
 
 
 class CorrectedOwlRl(OWLRL_Semantics):  # type: ignore[misc]
-    """owlrl's OWL 2 RL corrected to the W3C's rules: O1 to O7 are overridden, and D1 to D3 left out.
+    """owlrl's rules for OWL 2 RL, corrected to the W3C's: O1 to O7 are overridden, and D1 to D3 left out.
 
-    `corrections`: the triples that a correction derives, with its name.
+    `corrections`: the triples that a correction derives, each with the name of the correction.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -113,7 +113,7 @@ class CorrectedOwlRl(OWLRL_Semantics):  # type: ignore[misc]
 
 
 class CorrectedRdfs(RDFS_Semantics):  # type: ignore[misc]
-    """owlrl's RDFS without what our closure leaves out: R1 and R3."""
+    """owlrl's rules for RDFS, without the rules that our closure leaves out: R1 and R3."""
 
     def one_time_rules(self) -> None:
         pass  # R3
@@ -124,7 +124,8 @@ class CorrectedRdfs(RDFS_Semantics):  # type: ignore[misc]
 
 
 def left_out(triple: Triple) -> str | None:
-    """Return the difference (D1 to D3) for which our closure omits the triple; None if it does not omit it."""
+    """Return the difference (D1 to D3) because of which our closure omits the triple, or None if it does not omit
+    it."""
     s, p, o = triple
     if p == OWL.sameAs and s == o:
         return "D1"

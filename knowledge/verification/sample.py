@@ -1,5 +1,4 @@
-"""A sample of triples: the whole schema, and some connected subjects with all their triples. The same knowledge always
-gives the same sample."""
+"""A sample of triples: the whole schema, and some connected subjects with all their triples. It is deterministic."""
 
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ _ABOUT_THINGS = [
     *(OWL + name for name in ("sameAs", "differentFrom", "versionInfo", "versionIRI", "imports")),
     *(RDFS + name for name in ("label", "comment", "seeAlso", "isDefinedBy", "member")),
 ]
-"""Properties of OWL and RDFS that any thing may have, so they are not part of a schema."""
+"""Properties of OWL and RDFS that any thing may have. A triple that uses one does not belong to the schema."""
 _OF_THINGS = [OWL + "Thing", OWL + "NamedIndividual", RDFS + "Resource"]
-"""Classes of OWL and RDFS that any thing may have, so they are not part of a schema."""
+"""Classes of OWL and RDFS to which any thing may belong. Membership does not make a thing part of the schema."""
 _BACK = 3  # the maximum number of subjects to visit that refer to a subject
 
 
@@ -28,8 +27,9 @@ _BACK = 3  # the maximum number of subjects to visit that refer to a subject
 class TripleSample:
     """A sample of triples.
 
-    `schema`: the number of its triples in the schema. `subjects`: the number of its subjects. `among`: the number of
-    all subjects.
+    - `schema`: the number of triples in the sample that belong to the schema.
+    - `subjects`: the number of subjects in the sample, apart from the schema.
+    - `among`: the number of such subjects in all triples.
     """
 
     triples: TripleSet
@@ -43,10 +43,10 @@ class TripleSample:
 
 
 def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
-    """Return the schema of some triples, and all triples of at most `subjects` subjects.
+    """Return the schema of some triples, and all triples of at most `subjects` other subjects.
 
-    It starts from the first subject of each class and property, the rarest class or property first. Then it follows
-    references from and to these subjects, and so on. "First" means in the order of loading.
+    The sample starts from the first subject of each class and property, beginning with the rarest. From there it
+    follows references from and to the chosen subjects. "First" means the order of loading.
     """
     schema = _of_schema(terms, triples)
     facts = TripleSet(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
 
 
 def _of_schema(terms: Terms, triples: TripleSet) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return a mask of the triples of the schema: lists, and triples in terms of RDFS and OWL."""
+    """Return a mask of the triples that belong to the schema: lists, and triples that use terms of RDFS and OWL."""
     predicates = np.unique(triples.p)
     texts = terms.texts(predicates)
     of_schema = (texts.str.starts_with(OWL) | texts.str.starts_with(RDFS)) & ~texts.is_in(_ABOUT_THINGS)
@@ -76,7 +76,7 @@ def _of_schema(terms: Terms, triples: TripleSet) -> np.ndarray[tuple[int], np.dt
 
 
 def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
-    """Return `most` subjects, connected as far as possible."""
+    """Choose `most` subjects, connected by triples as far as possible. Return them sorted."""
     subjects, last = np.unique(facts.s), NONE
     chosen: dict[int, None] = {}
     waiting = deque(_seeds(terms, facts))
@@ -95,7 +95,7 @@ def _connected(terms: Terms, facts: TripleSet, most: int) -> Ints:
 
 
 def _seeds(terms: Terms, facts: TripleSet) -> Iterator[int]:
-    """Return the first subject of each class and property, the rarest class or property first."""
+    """Yield the first subject of each class and property, beginning with the rarest class or property."""
     kind = terms.id_of(RDF_TYPE)
     of_class = facts.match(p=kind) if kind != NONE else TripleSet.empty().columns
     groups: list[tuple[int, int]] = []
