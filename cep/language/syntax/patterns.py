@@ -1,4 +1,4 @@
-"""Parser of event patterns: events, operators, and the postfixes WHERE, WITHIN, POLICY and AGGREGATE."""
+"""Parser of event patterns: events, operators, and the clauses WHERE, WITHIN, POLICY and AGGREGATE after a pattern."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ POLICIES = ("unrestricted", "recent", "chronological")
 
 
 def pattern(cursor: Cursor) -> ast.PatternTree:
-    """Read a pattern. All operators and postfixes have the same precedence, and apply to the whole pattern to their
-    left."""
+    """Read a pattern. Each operator and each clause applies to the whole pattern to its left, because all have the same
+    precedence."""
     cursor.enter()
     first = cursor.token
     left = _repeated(cursor)
@@ -58,7 +58,7 @@ def pattern(cursor: Cursor) -> ast.PatternTree:
 
 
 def _gap(cursor: Cursor) -> tuple[int, int]:
-    """Read `[g, h]` after SEQ. Return microseconds."""
+    """Read the gap `[g, h]` after SEQ. Return g and h in microseconds."""
     opening = cursor.advance()
     low = duration(cursor)
     cursor.expect(",", "`,`", messages.GAP)
@@ -72,8 +72,7 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
 
 
 def _with_deadline(left: ast.PatternTree, waiting: ast.UnlessTree, met: ast.UnlessTree) -> ast.PatternTree:
-    """Replace `waiting`, an UNLESS without a duration among the left operands of `left`, by `met`, the same UNLESS with
-    its duration."""
+    """Replace the UNLESS `waiting` by `met` in a pattern. `met` is the same UNLESS after its duration has been read."""
     if left is waiting:
         return met
     if isinstance(left, ast.Binary):
@@ -106,7 +105,7 @@ def _refuse_logic(cursor: Cursor) -> NoReturn:
 
 
 def _repeated(cursor: Cursor) -> ast.PatternTree:
-    """Read a primary pattern and its `TIMES n`."""
+    """Read a primary pattern and each `TIMES n` that follows."""
     first = cursor.token
     read = _primary(cursor)
     while cursor.token.key == "TIMES":
@@ -144,7 +143,8 @@ def occurrence(cursor: Cursor) -> ast.EventPattern:
 
 
 def _parenthesised(cursor: Cursor) -> ast.PatternTree:
-    """Read `(p)`, or `(p).3`, which is `p WITHIN 3` in the notation of the ETALIS paper. No spaces surround the dot."""
+    """Read `(p)` or `(p).3`. In the notation of the ETALIS paper, `(p).3` is `p WITHIN 3`. The dot has no spaces around
+    it."""
     opening = cursor.advance()
     inner = pattern(cursor)
     cursor.close(opening, ")", "an operator or `)`", condition_hint(cursor, inner) or join_hint(cursor))
@@ -157,7 +157,7 @@ def _parenthesised(cursor: Cursor) -> ast.PatternTree:
 
 
 def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
-    """Return the hint for a token directly after the conditions of a pattern."""
+    """Return the hint for a token that directly follows the conditions of a pattern, or None."""
     if not isinstance(read, ast.Where) or (read.span.end_line, read.span.end_column) != cursor.previous.stop:
         return None
     token = cursor.token
@@ -170,7 +170,7 @@ def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
 
 
 def join_hint(cursor: Cursor) -> str | None:
-    """Return the hint for a token between two events that is not an operator."""
+    """Return the hint for a token between two events that is not an operator, or None."""
     token = cursor.token
     if token.kind == "graph":
         return messages.GRAPH
@@ -244,7 +244,8 @@ def event(cursor: Cursor) -> ast.EventPattern:
 
 
 def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
-    """Refuse a parameter as an event's argument. A reader might take it for a variable and overlook that it filters."""
+    """Refuse parameters among the arguments of an event. A reader might take one for a variable and not notice that it
+    filters."""
     for value in values:
         if isinstance(value, Constant) and (name := cursor.parameter(value.span)) is not None:
             hint = f"use a variable here, and a comparison: `... WHERE X = {name}`"
@@ -252,7 +253,7 @@ def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
 
 
 def goes_by_name(cursor: Cursor) -> bool:
-    """Return True if the next parenthesis opens named arguments."""
+    """Return True if the parenthesis that opens next contains named arguments."""
     return cursor.peek().kind in ("name", "variable") and cursor.peek(2).key == ":"
 
 

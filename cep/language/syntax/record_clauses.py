@@ -1,4 +1,4 @@
-"""Parser of clauses about the input format: FORMAT, ZONE, FOLD, MISSING, and paths after FROM."""
+"""Parser of clauses about the format of input records: FORMAT, ZONE, FOLD, MISSING, and paths after FROM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
     "influx": ("measurement", "precision"),
     "prometheus": ("metric",),
 }
-"""The options of each record format. CSV needs at least one of them."""
+"""Maps each record format to its options. CSV needs at least one of them."""
 
 _FORMAT = '`FORMAT "%d.%m.%Y %H:%M"`, `FORMAT epoch ms`'
 _CSV = '`FORMAT csv(separator: ";", decimal: ",", comment: "#")`'
@@ -69,10 +69,11 @@ Missing = tuple[int | float | str, ...]
 
 @dataclass(slots=True)
 class Clauses:
-    """The clauses read so far about an attribute's value or an event's records.
+    """The clauses that have been read so far, about an attribute's value or an event's records.
 
-    `of`: the type of an attribute. `timed`: the event names its time column. `facts`: the clauses belong to facts,
-    whose times may be times of day.
+    - `of`: the type of the attribute.
+    - `timed`: True if the event's declaration names a time column.
+    - `facts`: True if the clauses belong to facts, whose times may be times of day.
     """
 
     of: str | None = None

@@ -1,4 +1,4 @@
-"""Parser of WHEN in declarations: the tests that select the records of an event."""
+"""Parser of WHEN in declarations. Its tests select the records of an event."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from cep.language.syntax.tokens import Token
 
 WHEN = '`WHEN kind = "deploy"`, `WHEN deploy EXISTS`, `WHEN level in ["error", "fatal"]`'
 LARGEST_NUMBER = 2**53
-"""The largest number for comparisons. They use floats, which represent each integer up to this one."""
+"""The largest number in a comparison. Comparisons use floats, which represent every integer up to this number."""
 _NULLS = ("null", "none", "nil", "NULL", "None")
 _BOOLEANS = {"true": True, "false": False}
 _TEXTS, _NUMBERS = ("string", "iri"), ("int", "float")
 
 
 def record_tests(cursor: Cursor, attributes: Sequence[ast.AttributeTree], sources: list[tuple[str, Token]]) -> When:
-    """Read the tests after WHEN: `kind = "deploy", level > 3 or deploy EXISTS`. Append their paths to `sources`."""
+    """Read the tests after WHEN: `kind = "deploy", level > 3 or deploy EXISTS`. Append the paths that they name to
+    `sources`."""
     alternatives = [_together(cursor, attributes, sources)]
     while cursor.accept("OR"):
         alternatives.append(_together(cursor, attributes, sources))

@@ -1,6 +1,6 @@
 """Recovery from syntax errors, so that the mistakes of several statements are reported together.
 
-The next statement begins on a new line, after a `.` or with a word like `event`.
+After a mistake, the next statement begins on a new line, after a `.` or with a word such as `event`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.tokens import Token
 
 _FIRST_WORDS = ("ALERT", "EVENT", "FACT", "FLUENT", "INITIALLY", "INITIATE", "PARAM", "PREFIX", "TERMINATE")
-"""Words that begin statements and are followed by a name."""
+"""Words that begin a statement if a name follows."""
 _BEHIND_NAMES = ("(", "<-", ":-", "=", "ON")
-"""Marks and words after the name that a statement declares."""
+"""Marks and words that follow the name which a statement declares."""
 _CONSTANTS = ("PARAM", "PREFIX")
-"""Statements that declare names without which other statements cannot be read."""
+"""The first words of statements that declare names which are needed to read other statements."""
 
 
 class SyntaxErrors(CepErrors):
-    """The mistakes of statements that cannot be read.
+    """The mistakes in statements that cannot be read.
 
-    `tree`: the other statements. `names`: the names that the statements with mistakes declare.
+    `tree`: the statements without mistakes. `names`: the names that the statements with mistakes declare.
     """
 
     def __init__(self, errors: list[CepError], tree: SyntaxTree, names: frozenset[str]) -> None:
@@ -33,7 +33,7 @@ class SyntaxErrors(CepErrors):
 
 
 class Recovery:
-    """The mistakes so far.
+    """Collector of mistakes while a program is read.
 
     `names`: the names that the statements with mistakes declare. `skipped`: the lines and columns at which these
     statements begin.
@@ -46,7 +46,7 @@ class Recovery:
         self._constants: set[str] = set()
 
     def refuse_constant(self, error: CepError, first: Token, name: Token, known: bool) -> None:
-        """Record a mistake in a PARAM statement. `known`: another statement declares the parameter."""
+        """Record a mistake in a PARAM statement. `known`: True if another statement declares the parameter."""
         self.errors.add(error)
         self.skipped.add((first.line, first.column))
         if name.kind == "variable" and not known:
@@ -54,15 +54,15 @@ class Recovery:
             self.names.add(name.text)
 
     def refuse(self, error: CepError, cursor: Cursor, first: Token) -> None:
-        """Record the mistake of a statement and move to the next one. A mistake that follows from an earlier one is
-        dropped."""
+        """Record the mistake of a statement, and move to the next statement. Drop a mistake that follows from an
+        earlier one."""
         before = set(self._constants)
         tokens = self.skip(cursor, first)
         if not any(token.text.partition(":")[0] in before for token in tokens):
             self.errors.add(error)
 
     def skip(self, cursor: Cursor, first: Token) -> list[Token]:
-        """Move to the next statement, and record the names that the skipped tokens declare. Return these tokens."""
+        """Move to the next statement. Record the names that the skipped tokens declare, and return these tokens."""
         cursor.depth = 0
         if cursor.token is first and first.kind != "end":
             cursor.advance()
@@ -76,12 +76,13 @@ class Recovery:
         return tokens
 
     def refused(self, tree: SyntaxTree) -> SyntaxErrors:
-        """Return one error with all mistakes. `tree`: the statements without mistakes."""
+        """Return one error that contains all mistakes. `tree`: the statements without mistakes."""
         return SyntaxErrors(self.errors, tree, frozenset(self.names))
 
 
 def _begins(cursor: Cursor, first: Token) -> bool:
-    """Return True if the next token begins a statement. It must not be further right than the skipped statement."""
+    """Return True if the next token begins a statement. It must not be further right than `first`, the beginning of the
+    skipped statement."""
     token, before, after = cursor.token, cursor.previous, cursor.peek()
     if not cursor.on_new_line() or token.column > first.column:
         return False
@@ -92,10 +93,10 @@ def _begins(cursor: Cursor, first: Token) -> bool:
 
 
 def _declared(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the names before the first bracket or arrow of each statement.
+    """Yield the names that tokens declare: in each statement, the names before the first bracket or arrow.
 
-    A line that is indented no deeper than the first token counts as the beginning of a statement, even if the `.`
-    before it is missing.
+    A new line begins a statement even if the `.` before it is missing, unless it is indented deeper than the first
+    token.
     """
     line, before, heading = 0, ".", False
     for token in tokens:

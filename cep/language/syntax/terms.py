@@ -41,7 +41,8 @@ def expression(cursor: Cursor, level: int = 1) -> Expression:
 
 
 def _signed(cursor: Cursor) -> Expression:
-    """Read `-x` or a power. `-x ** 2` is `-(x ** 2)`, `-3` is a constant, and `x ** -y ** 2` is `x ** (-(y ** 2))`."""
+    """Read `-x` or a power. `-x ** 2` means `-(x ** 2)`, and `x ** -y ** 2` means `x ** (-(y ** 2))`. `-3` is a
+    constant."""
     first = cursor.token
     if first.key == "-":
         cursor.enter()
@@ -168,7 +169,7 @@ def _constant(cursor: Cursor, token: Token, before: Token) -> Constant:
 
 
 def unit_after_number(cursor: Cursor) -> int:
-    """Read the unit after a number. Return its microseconds, or 0 without a unit."""
+    """Read the unit after a number. Return the unit's length in microseconds, or 0 if there is no unit."""
     token = cursor.token
     if cursor.on_new_line():
         return 0
@@ -200,7 +201,7 @@ def _resolve(cursor: Cursor, token: Token, before: Token) -> Iri:
 
 
 def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[Expression, ...]:
-    """Read arguments, `(x, y + 1)` or `()`. `colon`: the hint for a colon among them."""
+    """Read arguments in parentheses, `(x, y + 1)` or `()`. `colon`: the hint for a colon among the arguments."""
     opening = cursor.expect("(")
     if cursor.accept(")"):
         cursor.height = 1
@@ -216,7 +217,7 @@ def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[E
 
 
 def called(cursor: Cursor, word: Token) -> tuple[Expression, ...]:
-    """Read the arguments of a function or a predicate. The first argument of `held(location(P) = X, T)` may have a
+    """Read the arguments of a function or a predicate. In `held(location(P) = X, T)`, the first argument has a
     value."""
     if word.text != "held":
         return arguments(cursor)
@@ -258,7 +259,7 @@ def refuse_null(cursor: Cursor, token: Token) -> NoReturn:
 
 
 def _refuse_word(cursor: Cursor, first: Token, read: Expression) -> None:
-    """Refuse arithmetic on a lower-case name; a variable was probably meant."""
+    """Refuse arithmetic on a lower-case name, because a variable was probably meant."""
     if first.kind == "name" and isinstance(read, Constant) and read.type == "string":
         hint = f"a variable starts with an upper-case letter: `{first.text[0].upper()}{first.text[1:]}`"
         if first.text in ("start", "end", "duration"):

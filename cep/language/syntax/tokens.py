@@ -1,4 +1,4 @@
-"""Lexer: cuts program text into tokens, each with its position."""
+"""Lexer: splits the text of a program into tokens."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from cep.rules.keywords import KEYWORDS
 class Token(NamedTuple):
     """A token on one line, or a graph pattern.
 
-    `kind`: name, variable, number, string, iri, prefixed, time, duration, graph, mark or end. Kinds of invalid text:
-    open (a string without an end), quoted (single quotes), brace (not closed), bad (any other character). `key`: the
-    keyword in capitals, the mark, or empty. `start`, `end`: offsets into the text.
+    - `kind` of valid text: name, variable, number, string, iri, prefixed, time, duration, graph, mark or end.
+    - `kind` of invalid text: open (a string without an end), quoted (single quotes), brace (not closed) or bad.
+    - `key`: the keyword in capitals, or the mark, or empty.
+    - `start`, `end`: offsets into the text.
     """
 
     kind: str
@@ -30,7 +31,7 @@ class Token(NamedTuple):
 
     @property
     def stop(self) -> tuple[int, int]:
-        """The line and column after the token."""
+        """The line and the column just after the token."""
         if self.kind != "graph":
             return self.line, self.column + self.end - self.start
         *before, last = self.text.splitlines()
@@ -42,7 +43,7 @@ class Token(NamedTuple):
 
     @property
     def after(self) -> Span:
-        """The empty span after the token."""
+        """The empty span just after the token."""
         return Span(*self.stop, *self.stop)
 
 
@@ -72,16 +73,17 @@ _TOKEN = re.compile(
 
 
 def line_starts(text: str) -> list[int]:
-    """Return the offset of each line's first character. Lines end where `str.splitlines` ends them."""
+    """Return the offset of the first character of each line. Lines end where `str.splitlines` ends them."""
     lines = text.splitlines(keepends=True)
     return list(accumulate(map(len, lines[:-1]), initial=0))
 
 
 def tokenise(text: str, starts: list[int], begin: int = 0, stop: int | None = None) -> list[Token]:
-    """Return the tokens of `text[begin:stop]`, and a last one of kind `end`. `starts`: the line starts.
+    """Return the tokens of `text[begin:stop]`. The last token has the kind `end`. `starts`: the result of
+    `line_starts`.
 
-    Never raises: the parser reports invalid tokens (`open`, `quoted`, `brace`, `bad`) when it reaches them. A graph
-    pattern in braces is one token, which follows SPARQL's rules for strings and comments.
+    Invalid text does not raise an error, because the parser reports the tokens `open`, `quoted`, `brace` and `bad`. A
+    graph pattern in braces is one token. Inside it, SPARQL's rules for strings and comments apply.
     """
     tokens: list[Token] = []
     stop = len(text) if stop is None else stop

@@ -1,4 +1,4 @@
-"""The variables of patterns in the syntax tree."""
+"""Search for the variables of patterns in the syntax tree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cep.rules.terms import condition_variables, expression_variables
 
 
 def pattern_variables(pattern: ast.PatternTree) -> list[str]:
-    """Return the names of a pattern's variables, with repetitions."""
+    """Return the names of a pattern's variables. A name can occur several times."""
     match pattern:
         case ast.EventPattern():
             value = [] if pattern.value is None else expression_variables(pattern.value)
