@@ -1,4 +1,4 @@
-"""The entry point of the command `cep` and of `python -m cep`. Ctrl-C ends it without a traceback, even during
+"""The entry point of the command `cep` and of `python -m cep`. Ctrl-C ends the command without a traceback, even during
 start-up."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Python API, `from cep import Engine, detect`. It takes tables of any library and returns derived events."""
+"""The Python API, `from cep import Engine, detect`. It accepts tables of any library and returns derived events."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class ArrowArray(Protocol):
 
 
 Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any] | Iterable[Any] | Event
-"""The possible sources of rows (`cep.connectors.frames.reading`).
+"""The accepted sources of rows (`cep.connectors.frames.reading`):
 
-- a data frame of polars or pandas, also a lazy one
+- a data frame of polars or pandas, or a lazy frame
 - a table, record batch, reader or dataset of pyarrow
-- any object with `__arrow_c_stream__` or `__arrow_c_array__`
+- any object that has `__arrow_c_stream__` or `__arrow_c_array__`
 - `{column: array}`
 - a list of records (dicts) or of `Event`
 - an iterator of any of these
@@ -78,15 +78,15 @@ def detect(
 
     Args:
         program: The program's text, its `Path`, or several files.
-        data: Rows in any form of `Data`. The tables of several events, `{event: data}`, have no order among each other,
-            so the watermark moves after all their rows.
+        data: Rows in any form of `Data`. `{event: data}` has no order between the tables of different events, so the
+            watermark moves after all rows of all tables.
         policy: The policy of rules that name none themselves.
         facts: Tables of static facts, `{predicate: table}`.
         knowledge: RDF knowledge for conditions in braces.
-        lateness: Process rows in the given order, and reject those later than this. Rows wait in memory no longer than
-            this, so an iterator of tables may be larger than memory. By default, all rows are sorted first.
-        lateness_by: Judge lateness by the latest time of each value of this attribute, so that one wrong clock affects
-            only itself.
+        lateness: Process rows in the given order, and reject rows that are later than this. Rows wait in memory no
+            longer, so an iterator of tables may be larger than memory. By default, all rows are sorted first.
+        lateness_by: An attribute. Lateness is judged separately for each of its values, by the latest time of that
+            value. So one wrong clock affects only its own rows.
         strict: Raise an error for a row that becomes no event, instead of listing it in `dead`.
         distinct: Count equal records of every event once.
         params: Values of parameters, `{"Hot": 8}`.
@@ -118,8 +118,8 @@ class Engine:
     """A program that processes data as they arrive. Each call returns the events that it completes.
 
     `push` takes the same data as `detect`. The watermark follows the latest row at a distance of `lateness`, and
-    `advance` moves it explicitly. Rows that arrive later than that are listed in the `dead` of the results. `inner` is
-    the underlying `cep.engine.Engine`, with times in microseconds.
+    `advance` moves it explicitly. Rows that arrive after the watermark are listed in the `dead` of the results.
+    `inner` is the underlying `cep.engine.Engine`, with times in microseconds.
     """
 
     def __init__(self, inner: Running) -> None:
@@ -141,12 +141,13 @@ class Engine:
 
         Args:
             text: The text, or `{name: text}`.
-            name: The name for messages.
+            name: The program's name in messages.
             lateness: How far out of order rows of later calls may be.
-            revise: Correct results if an event up to this much older than the latest arrives, is corrected or
-                withdrawn.
+            revise: Correct earlier results if an event arrives late, is corrected or is withdrawn. This applies to
+                events that are at most this much older than the latest event.
             facts: Tables of static facts, `{predicate: table}`.
-            workers: Distribute keys to this many processes besides this one. They end with the engine, or by `stop`.
+            workers: Distribute keys to this many processes besides the current process. The processes end when the
+                engine does, or when `stop` is called.
             options: Further options of `cep.compile.compile` and of `cep.engine.Engine`.
 
         Raises:
@@ -171,7 +172,7 @@ class Engine:
     ) -> Engine:
         """Create an engine for one or several program files. The options are the same as for `from_text`.
 
-        Messages quote the name of the file, unless `name` is given.
+        `name`: the program's name in messages; by default, the name of the file.
         """
         paths = [Path(name) for name in ([path] if isinstance(path, str | Path) else path)]
         text, named = program_text(paths[0] if len(paths) == 1 else paths)
@@ -179,10 +180,10 @@ class Engine:
         return cls.from_text(text, name, lateness=lateness, revise=revise, facts=facts, workers=workers, **options)
 
     def push(self, data: Data) -> Derived:
-        """Process all rows, then move the watermark. Return the completed events.
+        """Process all rows, then move the watermark. Return the events that this completes.
 
         Raises:
-            CepError: The data do not match the declarations. None of them were processed.
+            CepError: The data do not match the declarations. No row was processed.
         """
         collector = _Found(self.inner)
         events, data = _events(data)
@@ -200,7 +201,10 @@ class Engine:
         return list(read_data(data, schemas, only, first))
 
     def advance(self, time: datetime | str) -> Derived:
-        """Move the watermark: no event that ends at or before `time` will arrive. A time without a zone is UTC."""
+        """Move the watermark to `time`, and return the events that this completes.
+
+        The caller asserts that no event will arrive that ends at or before `time`. A time without a zone is UTC.
+        """
         if isinstance(time, str):
             ticks = of_iso(time)
         else:
@@ -208,31 +212,37 @@ class Engine:
         return self._derived(self.inner.advance(ticks))
 
     def finish(self) -> Derived:
-        """End the input: every deadline passes, every window ends."""
+        """End the input: every deadline passes, and every window ends. Return the events that this completes."""
         return self._derived(self.inner.close())
 
     def stop(self) -> None:
-        """End the worker processes, if there are any. Do not use the engine afterwards."""
+        """End the worker processes, if the engine has any. The engine must not be used afterwards."""
         self.inner.stop()
 
     def snapshot(self) -> bytes:
-        """Return the whole state, for `Engine.from_text(program).restore(blob)`, with any number of workers."""
+        """Return the whole state of the engine as bytes.
+
+        `Engine.from_text(program).restore(blob)` continues from it, with any number of workers.
+        """
         return self.inner.snapshot()
 
     def restore(self, blob: bytes) -> Engine:
-        """Restore a snapshot of the same program; return the engine. Raises CepError."""
+        """Restore a snapshot of the same program, and return the engine.
+
+        Raises CepError if the snapshot is damaged or belongs to another program.
+        """
         self.inner.restore(blob)
         return self
 
     def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
         """List the partial matches of a derived event's rules, the most complete first.
 
-        Each shows its progress, what it waits for, and until when. Times are in microseconds.
+        A partial match shows its progress, what it waits for, and until when. Times are in microseconds.
 
         Args:
             event: The derived event.
-            key: Values of the event's attributes or of variables of its rules. Matches with other values are left out.
-            limit: The maximum number of matches to list; further ones are only counted.
+            key: Values of the event's attributes or of variables of its rules. Matches with other values are omitted.
+            limit: The greatest number of matches to list. Further matches are only counted.
 
         Raises:
             CepError: The program has no partial matches for this event.
@@ -251,12 +261,13 @@ class Engine:
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """Warnings about the program, by position."""
+        """Warnings about the program, sorted by position in its text."""
         return self.inner.warnings
 
     @property
     def watermark(self) -> datetime | None:
-        """The watermark: events that end at or before it are rejected. None: no watermark yet."""
+        """The watermark: the engine rejects events that end at or before it. None if the watermark has not moved
+        yet."""
         ticks = self.inner.watermark
         try:
             return None if ticks == BEGINNING else _EPOCH + timedelta(microseconds=ticks)
@@ -290,7 +301,7 @@ class _Found:
         self._unreadable: Counter[str] = Counter()
 
     def take(self, events: Batch | list[Event], in_turn: bool = False) -> None:
-        """Pass a batch, or the events that the program reads, to the engine. Then move the watermark.
+        """Pass a batch, or those of the events that the program reads, to the engine. Then move the watermark.
 
         `in_turn`: as in `Engine.receive`.
         """
@@ -310,7 +321,8 @@ class _Found:
         self.add(engine.advance(engine.reached if reached is None else reached))
 
     def refuse_unreadable(self) -> None:
-        """Raise CepError if every row of an event is unreadable for the same reason. Its declaration is then wrong."""
+        """Raise CepError if all rows of an event type are unreadable for the same reason. Its declaration is then
+        wrong."""
         for name, count in self._unreadable.items():
             reasons = [
                 (letter.code, letter.reason.partition(":")[0], letter) for letter in self._dead if letter.type == name
@@ -321,7 +333,7 @@ class _Found:
                 raise CepError(f"data: none of the {count:,} rows{whose} can be read: {first.reason}", code=code)
 
     def take_together(self, batches: list[Batch]) -> None:
-        """Pass all batches to the engine before the watermark moves. The list is emptied."""
+        """Pass all batches to the engine before the watermark moves. The list is empty afterwards."""
         engine = self._engine
         if not engine.revises:
             for batch in in_order(batches, engine.inputs, ROWS):  # sorted pieces yield the same results as the whole
@@ -358,7 +370,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _row(batch: Batch, refused: RefusedRow) -> RefusedRow:
-    """Return a rejected row with its index in the data instead of the batch."""
+    """Return a rejected row whose index counts the rows of the whole data, not those of the batch."""
     _, line, _ = batch.origin(refused.type, refused.row)
     return RefusedRow(refused.type, line - 1, refused.code, refused.reason)
 
@@ -382,7 +394,10 @@ def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _events(data: Data) -> tuple[list[Event] | None, Any]:
-    """Return the events if the data are events, and otherwise None and the data. Iterators lose no element."""
+    """Return the data as a list if they are events, otherwise None. Also return the data themselves.
+
+    If the data are an iterator, the second result replaces it, because the first element had to be read.
+    """
     if isinstance(data, Event):
         data = [data]
     if isinstance(data, list | tuple):
@@ -396,8 +411,7 @@ def _events(data: Data) -> tuple[list[Event] | None, Any]:
 
 
 def _only(engine: Running) -> str | None:
-    """Return the event to which rows without an event name belong: the only input event, or None if there are
-    several."""
+    """Return the event type of rows that name none: the only input event, or None if the program has several."""
     names = [name for name in engine.inputs if name not in engine.outputs] or list(engine.inputs)
     return names[0] if len(names) == 1 else None
 

@@ -1,4 +1,4 @@
-"""Notebook cells with rules: `%load_ext cep`, then `%%cep`."""
+"""Notebook cells that contain rules: `%load_ext cep`, then `%%cep`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `cep`, which combines the subcommands."""
+"""The command `cep`, which combines all subcommands."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ PLACES: Mapping[str, str] = {
     "knowledge": "cep.app.cli_knowledge:knowing",
     "demo": "cep.demos.command:demos",
 }
-"""The module and name of each subcommand, in the order of `cep --help`."""
+"""The place of each subcommand's code (module and name), in the order of `cep --help`."""
 _WITHOUT_RECORDS = ("check", "fmt", "convert", "plan")
 
 
 class _Imported(Mapping[str, Any]):
-    """The subcommands by name. Each is imported when it is first used."""
+    """The subcommands by name. A subcommand is imported when it is first used."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}

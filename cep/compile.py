@@ -1,4 +1,4 @@
-"""Compilation of a program text to a plan that engines run. All mistakes are found here, before the first event.
+"""Compilation of a program text to a plan that engines run. It reports all mistakes before the first event is read.
 
 parse -> lower -> ask the knowledge -> close the static rules -> plan
 """
@@ -47,21 +47,23 @@ if TYPE_CHECKING:
 class CompileOptions:
     """The options of compilation.
 
-    `facts`: {predicate: table}. `knowledge`: the source that graph patterns query: a `cep.knowledge.graph.Knowledge`,
-    or, if that module is imported, an rdflib graph or dataset. `types`: argument types of undeclared input events.
-    `policy`: the default policy of rules.
-
-    `alerts`: also derive the occurrences of ALERT statements, which are output as separate tables (`cep.rules.alert`).
-
-    `dialect`: by default, the dialect of the file's suffix. `tick`: the length of a dialect's time unit in
-    microseconds. `models`: if a LARS program has several answer streams, return the one nearest to the answer stream of
-    the tick before (1), or all (0). `solve_limit`: the time limit of the solver in microseconds. `first`: the tick at
-    which a stream of LARS begins unless earlier input arrives.
-
-    `files`: the names of the text's files, each with its first line. `params`: values of parameters.
-
-    `strict_types`: records that pass no WHEN become dead letters; otherwise they are only counted. `distinct`: equal
-    records are one event.
+    - `facts`: {predicate: table}.
+    - `knowledge`: the source that graph patterns query: a `cep.knowledge.graph.Knowledge`, or, if that module is
+      imported, an rdflib graph or dataset.
+    - `types`: the argument types of undeclared input events.
+    - `policy`: the default policy of rules.
+    - `alerts`: also derive the occurrences of ALERT statements, which are output as separate tables
+      (`cep.rules.alert`).
+    - `dialect`: the dialect of the text; by default, the dialect of the file's suffix.
+    - `tick`: the length of the dialect's time unit in microseconds.
+    - `models`: the answer streams to return if a LARS program has several: 1 for the one nearest to the answer
+      stream of the previous tick, 0 for all.
+    - `solve_limit`: the time limit of the solver in microseconds.
+    - `first`: the tick at which a stream of LARS begins unless earlier input arrives.
+    - `files`: the names of the text's files, each with the number of its first line.
+    - `params`: the values of parameters.
+    - `strict_types`: records that pass no WHEN become dead letters; otherwise they are only counted.
+    - `distinct`: equal records are one event.
     """
 
     facts: Mapping[str, pl.DataFrame] | None = None
@@ -81,7 +83,7 @@ class CompileOptions:
 
     @property
     def answer_sets(self) -> AnswerSetOptions | None:
-        """The options of the solver, or None if none are set. Raises CepError for a wrong option."""
+        """The options of the solver, or None if none are set. Raises CepError if an option is not valid."""
         if self.models is None and self.solve_limit is None and self.first is None:
             return None
         if self.models not in (None, 0, 1):
@@ -95,7 +97,7 @@ class CompileOptions:
 
 
 class FactlessCompileKeywords(TypedDict, total=False):
-    """`CompileKeywords` without `facts`, for functions that take facts as tables of any library."""
+    """The keywords of `CompileKeywords` without `facts`, for functions that accept facts as tables of any library."""
 
     knowledge: KnowledgeSource | Iterable[Any] | None
     types: Mapping[str, tuple[str, ...]] | None
@@ -123,14 +125,15 @@ class ProgramKeywords(CompileKeywords, EngineKeywords, total=False):
 
 
 class DataProgramKeywords(FactlessCompileKeywords, UntimedEngineKeywords, total=False):
-    """The keyword arguments of `compile` and of an engine, without those that have another type in `cep.api`."""
+    """The keyword arguments of `compile` and of an engine, except those whose type differs in `cep.api`."""
 
 
 COMPILED = frozenset(field.name for field in fields(CompileOptions))
 
 
 def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
-    """Split keyword arguments into options of `compile` and of an engine. Raises TypeError for an unknown option."""
+    """Split keyword arguments into options of `compile` and options of an engine. Raises TypeError if an option is
+    unknown."""
     own = {name: value for name, value in options.items() if name in COMPILED}
     return CompileOptions(**own), EngineOptions(**{name: options[name] for name in options.keys() - own.keys()})
 
@@ -139,9 +142,12 @@ def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
 class Written:
     """Information about a program's text.
 
-    `rules`: the number of rules. `predicates`: the static predicates that conditions use. `prefixes`: each prefix with
-    its IRI. `parameters`: the parameters with their values. `dialect`, `tick`: the options with which the text was
-    read. `together`: the linked program, if the text consists of several files.
+    - `rules`: the number of rules.
+    - `predicates`: the static predicates that conditions use.
+    - `prefixes`: the IRI of each prefix.
+    - `parameters`: the parameters and their values.
+    - `dialect`, `tick`: the options with which the text was read.
+    - `together`: the linked program, if the text consists of several files.
     """
 
     rules: int
@@ -171,7 +177,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The contents of static predicates, as codes of a pool of values. Each engine has its own binding."""
+    """The contents of static predicates. Values are encoded as codes of a pool, so each engine has its own binding."""
 
     pool: Pool
     known: ProgramKnowledge
@@ -182,9 +188,11 @@ class Binding:
 class CompiledProgram:
     """A compiled program, which any number of engines can run.
 
-    `plan`: the plan of all rules. `rules`: the lowered rules, with the warnings about rules and alerts. `alerts`: the
-    ALERT statements whose occurrences are derived. `fingerprint`: identifies the program and everything else on which
-    its state depends. `written`: information about its text.
+    - `plan`: the plan of all rules.
+    - `rules`: the lowered rules, with the warnings about rules and alerts.
+    - `alerts`: the ALERT statements whose occurrences are derived.
+    - `fingerprint`: identifies the program and everything else on which an engine's state depends.
+    - `written`: information about the program's text.
     """
 
     plan: Plan
@@ -198,24 +206,26 @@ class CompiledProgram:
     _first: Binding | None
 
     def bind(self) -> Binding:
-        """Return the contents of static predicates for one engine. The first call reuses the contents that the
-        compilation has computed."""
+        """Return the contents of static predicates for one engine.
+
+        The first call returns the contents that the compilation has computed. Later calls compute them again.
+        """
         first, self._first = self._first, None
         return first or _bound(self._statics, self.facts, self.knowledge)
 
     @property
     def inputs(self) -> dict[str, Schema]:
-        """The input events, and the records of input fluents as events at their starts."""
+        """The schemas of the input events. A record of an input fluent counts as an event at the record's start."""
         return inputs_of(self.plan)
 
     @property
     def outputs(self) -> dict[str, Schema]:
-        """The derived events."""
+        """The schemas of the derived events."""
         return outputs_of(self.plan, [table for alert in self.alerts for table in alert.tables])
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """The warnings about the program, by position."""
+        """The warnings about the program, sorted by position in its text."""
         if self.knowledge is None:
             return self.plan.warnings
         known = (self._first or _bound(self._statics, self.facts, self.knowledge)).known
@@ -223,7 +233,7 @@ class CompiledProgram:
 
 
 def all_warnings(plan: Plan, knowledge: KnowledgeSource, known: ProgramKnowledge) -> tuple[Warning, ...]:
-    """Return the warnings of a plan and of its queries to the knowledge, by position."""
+    """Return the warnings of a plan and of the plan's queries to the knowledge, sorted by position in the text."""
     silent = (knowledge.why_no_answers(pattern, plan.source, plan.schemas) for pattern in known.silent)
     return tuple(sorted((*plan.warnings, *silent, *known.mingled), key=lambda warning: warning.span or NOWHERE))
 
@@ -232,8 +242,9 @@ def all_warnings(plan: Plan, knowledge: KnowledgeSource, known: ProgramKnowledge
 class ReadProgram:
     """A program that was parsed but not compiled.
 
-    `name`: the name for messages. `dialect`, `tick`: the options with which it was read. `together`: the linked program
-    of several files, or None.
+    - `name`: the program's name in messages.
+    - `dialect`, `tick`: the options with which it was read.
+    - `together`: the linked program of several files, or None.
     """
 
     text: str
@@ -246,7 +257,7 @@ class ReadProgram:
 
     @classmethod
     def of(cls, text: str, name: str, options: CompileOptions) -> ReadProgram:
-        """Parse a program. Raises CepError."""
+        """Parse a program. Raises CepError if the text is not a valid program."""
         dialect, tick, files = options.dialect, options.tick, options.files
         recovery = Recovery()
         parameters = parameters_of(text, name, files, dialect, options.params, recovery)
@@ -263,11 +274,11 @@ class ReadProgram:
 
     @property
     def predicates(self) -> frozenset[str]:
-        """The static predicates that are used or declared. Their facts may come from outside."""
+        """The static predicates that the program uses or declares. The caller may provide facts for them."""
         return frozenset(predicates_of(self.tree)) | declarations_of(self.tree).keys()
 
     def compiled(self, options: CompileOptions) -> CompiledProgram:
-        """Compile the program. Raises CepError."""
+        """Compile the program. Raises CepError if it has mistakes."""
         try:
             return _compiled(self, options)
         except CepError as error:
@@ -277,15 +288,18 @@ class ReadProgram:
 def compile(
     text: str | Mapping[str, str], name: str = "<program>", **options: Unpack[CompileKeywords]
 ) -> CompiledProgram:
-    """Compile a program text, or the texts of several files by name. Raises CepError with all mistakes.
+    """Compile a program text, or the texts of several files by name. Raises CepError, which lists all mistakes.
 
-    `name`: the name for messages. The other arguments are the fields of `CompileOptions`.
+    `name`: the program's name in messages. The other arguments are the fields of `CompileOptions`.
     """
     return compiled(*one_text(text, name, CompileOptions(**options)))
 
 
 def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) -> tuple[str, str, CompileOptions]:
-    """Return the text, name and options of a program; several files are concatenated. Raises CepError for no file."""
+    """Return the text, name and options of a program. Several files are concatenated.
+
+    Raises CepError if the program has no file.
+    """
     if isinstance(text, str):
         return text, name, options
     if not text:
@@ -296,7 +310,7 @@ def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) 
 
 
 def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
-    """Compile a program text. Raises CepError with all mistakes."""
+    """Compile a program text. Raises CepError, which lists all mistakes."""
     try:
         program = ReadProgram.of(text, name, options)
     except SyntaxErrors as broken:
@@ -322,9 +336,9 @@ def _compiled(program: ReadProgram, options: CompileOptions) -> CompiledProgram:
 def declared_facts(
     text: str, name: str, options: CompileOptions
 ) -> tuple[Mapping[str, FactDeclaration], frozenset[str]]:
-    """Return the facts that a program declares, and the names in statements that cannot be parsed. Raises CepError.
+    """Return the facts that a program declares, and the names that occur in statements that cannot be parsed.
 
-    `compile` reports the statements that cannot be parsed.
+    Syntax errors are left to `compile`. Raises CepError for other mistakes.
     """
     try:
         return declarations_of(ReadProgram.of(text, name, options).tree), frozenset()
@@ -333,7 +347,8 @@ def declared_facts(
 
 
 class _PartlyChecked(CepErrors):
-    """The mistakes of a program. `first`: the mistakes that prevented further checks."""
+    """The mistakes of a program that was not checked completely. `first`: the mistakes that prevented further
+    checks."""
 
     def __init__(self, errors: list[CepError], first: Sequence[CepError]) -> None:
         super().__init__(errors)
@@ -341,7 +356,7 @@ class _PartlyChecked(CepErrors):
 
 
 def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions) -> list[CepError]:
-    """Return the mistakes of statements that do not depend on any of `names`."""
+    """Return the mistakes of the statements that do not depend on any of `names`."""
     if tree.helpers or tree.impossible or tree.answered:  # a dialect's statements differ from the written ones
         return []
     mistakes: dict[tuple[str, Span | None], CepError] = {}
@@ -358,13 +373,15 @@ def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions)
 
 
 def lowered(tree: SyntaxTree, options: CompileOptions) -> Rules:
-    """Return the rules of a tree, with their mistakes."""
+    """Return the lowered rules of a syntax tree. They include the mistakes that lowering has found."""
     return lower(tree, policy_choice(options.policy), options.types or {}, options.facts or {})
 
 
 def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options: CompileOptions) -> CompiledProgram:
-    """Compile lowered rules. `program`, `tree`: the program and the syntax tree that `every` was lowered from. Raises
-    CepError."""
+    """Compile lowered rules. Raises CepError if they have mistakes.
+
+    `program`, `tree`: the program and the syntax tree from which `every` was lowered.
+    """
     tables, source = options.facts or {}, source_of(options.knowledge)
     parameters = program.parameters.by_name
     if parameters:
@@ -404,8 +421,10 @@ def _undistinct(event: str) -> Warning:
 
 
 def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | None) -> tuple[Rules, Plan, Binding]:
-    """Plan lowered rules. Return the rules (with the mistakes of their queries added), the plan, and the binding.
-    Raises CepError."""
+    """Plan lowered rules. Return the rules, the plan, and the contents of static predicates.
+
+    The returned rules also have the mistakes of their queries. Raises CepError if the rules have mistakes.
+    """
     tables, types = options.facts or {}, options.types
     pool = Pool()
     known = ask(every, source, tables, pool)
@@ -430,8 +449,8 @@ def _types(tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | 
 
 
 FACTS = "records"
-"""The form in which facts of dialects arrive. It is part of fingerprints, so that snapshots of earlier versions, which
-had pairs of events instead, do not match."""
+"""The form in which dialects receive facts. It is part of fingerprints, because earlier versions used pairs of events
+instead, and their snapshots must not match."""
 
 
 def _fingerprint(program: ReadProgram, options: CompileOptions, source: KnowledgeSource | None) -> str:
@@ -468,7 +487,7 @@ def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: 
 
 
 def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepError]:
-    """Return all mistakes of the rules, their queries and the plan, without repetitions."""
+    """Return all mistakes of the rules, of their queries and of the plan, each once."""
     mistakes = error.errors if isinstance(error, CepErrors) else (error,)
     if known.errors:  # after failed queries of the knowledge, types are unknown
         mistakes = tuple(mistake for mistake in mistakes if mistake.code != "type")
@@ -481,8 +500,10 @@ def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepErro
 
 
 def policy_choice(text: str | None, what: str = "policy") -> PolicyChoice | None:
-    """Return the policy with a name, or None without a name. Raises CepError for an unknown policy. `what`: the
-    option's name."""
+    """Return the policy of a name. Returns None if `text` is None, and raises CepError if the policy is unknown.
+
+    `what`: the name of the option in messages.
+    """
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The results of a program as events, and as tables of polars, pandas and Arrow."""
+"""The results of a program, as events and as tables of polars, pandas and Arrow."""
 
 from __future__ import annotations
 
@@ -34,15 +34,19 @@ _DTYPES: Mapping[str, pl.DataType] = {
 
 
 class Derived:
-    """The events that a program derived: a sequence sorted by (end, start, type, arguments), and a table by name.
+    """The events that a program derived: a sequence sorted by (end, start, type, arguments), and one table per event
+    type.
 
-    `found["warning"]` is a polars table; `found.to_pandas()` and `found.to_arrow()` convert the only table, or a named
-    table. If there is only one, `found` itself is an Arrow stream, so `pl.DataFrame(found)` works.
+    If `found` is the result, `found["warning"]` is a polars table. `found.to_pandas()` and `found.to_arrow()` convert a
+    table, which must be named if there are several. If there is only one, `found` itself is an Arrow stream, so
+    `pl.DataFrame(found)` works.
 
-    A table has `start` and `end` (timestamps in microseconds, UTC, both included) and a column for each attribute, with
-    null for missing values. It exists even if nothing was derived. Values of several kinds in one column are text. The
-    table of a fluent contains its intervals, with `bounds`; an open `start` or `end` is null. Fluents are not among the
-    events of the sequence.
+    A table has `start` and `end` (timestamps in microseconds, UTC, both included) and one column per attribute. Missing
+    values are null. The table exists even if nothing was derived. A column whose values have several kinds contains
+    text.
+
+    The table of a fluent contains the fluent's intervals, and has a column `bounds`. Its `start` or `end` is null if
+    the interval is unbounded on that side. Fluents are not among the events of the sequence.
     """
 
     def __init__(
@@ -51,8 +55,10 @@ class Derived:
         schemas: Mapping[str, Schema],
         dead: Iterable[RefusedRow] = (),
     ) -> None:
-        """Wrap an engine's tables, with times in microseconds. `schemas`: the schemas of all events and fluents that
-        may be derived."""
+        """Wrap an engine's tables, whose times are in microseconds.
+
+        `schemas`: the schemas of all events and fluents that may be derived.
+        """
         self._given, self._schemas = tables, schemas
         self._dead = tuple(dead)
 
@@ -60,32 +66,34 @@ class Derived:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of derived events, even without occurrences."""
+        """The names of all derived event types, even if an event did not occur."""
         return tuple(self._schemas)
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of events, by name."""
+        """The number of occurrences of each event type."""
         return {name: self._given[name].height if name in self._given else 0 for name in self._schemas}
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The tables, by name."""
+        """The tables, by event type."""
         return {name: _table(self._given.get(name), schema) for name, schema in self._schemas.items()}
 
     def to_polars(self, name: str | None = None) -> pl.DataFrame:
-        """Return the table of an event. Without a name, return the only table; raise CepError if there is none, or
-        several."""
+        """Return the table of an event type. Without a name, return the only table.
+
+        Raises CepError if no name is passed and the number of tables is not one.
+        """
         return self.tables[self._one(name)]
 
     def to_arrow(self, name: str | None = None) -> pa.Table:
-        """Return the table as a pyarrow table that shares its memory."""
+        """Return a table as a pyarrow table, which shares the memory of the polars table."""
         return self.to_polars(name).to_arrow()
 
     def to_pandas(self, name: str | None = None) -> pd.DataFrame:
-        """Return the table as a pandas data frame, with `datetime64[us, UTC]`.
+        """Return a table as a pandas data frame. Times have the type `datetime64[us, UTC]`.
 
-        Integers and booleans with missing values have the type `Int64` or `boolean`.
+        Columns of integers or booleans that have missing values have the type `Int64` or `boolean`.
 
         Raises:
             CepError: pandas is not installed.
@@ -103,15 +111,17 @@ class Derived:
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the only table as an Arrow stream. Raises CepError if there are several."""
+        """Return the only table as an Arrow stream. Raises CepError unless there is exactly one table."""
         return self.to_polars().__arrow_c_stream__(requested_schema)
 
     @property
     def dead(self) -> pl.DataFrame:
-        """The rejected input rows.
+        """The rejected input rows, as a table with these columns:
 
-        Columns: `event`, or null if unknown; `row`, counted from 0 in the event's data; `code`, a short name of the
-        reason; `reason`.
+        - `event`: the event type, or null if it is unknown.
+        - `row`: the index of the row, counted from 0 in the event's data.
+        - `code`: a short name of the reason.
+        - `reason`: the reason in words.
         """
         rows = [(row.type or None, row.row, row.code, row.reason) for row in self._dead]
         schema = {"event": pl.String, "row": pl.Int64, "code": pl.String, "reason": pl.String}
@@ -153,11 +163,12 @@ class Derived:
     @overload
     def __getitem__(self, key: slice) -> Sequence[Event]: ...
     def __getitem__(self, key: str | int | slice) -> pl.DataFrame | Event | Sequence[Event]:
-        """Return the table with a name, or the event with an index."""
+        """Return the table of an event type, if the key is its name, or the event at an index."""
         return self.to_polars(key) if isinstance(key, str) else self._events[key]
 
     def __eq__(self, other: object) -> bool:
-        """Return True for the same events in the same order, also in a list."""
+        """Return True if both contain the same events in the same order. `other` may also be a list or tuple of
+        events."""
         if not isinstance(other, Derived | list | tuple):
             return NotImplemented
         return len(self) == len(other) and all(map(Event.__eq__, self, other))
@@ -181,7 +192,7 @@ class Derived:
 
 
 def _table(table: pl.DataFrame | None, schema: Schema) -> pl.DataFrame:
-    """Convert an engine's table to common types. None: the engine derived nothing; the result is an empty table."""
+    """Convert an engine's table to common types. If the engine derived nothing (None), return an empty table."""
     if table is None:
         columns = {attribute.name: _DTYPES.get(attribute.type, pl.Null()) for attribute in schema.attributes}
         more = {} if schema.fluent is None else {"bounds": pl.String()}

@@ -12,23 +12,25 @@ from cep.core.schema import Schema
 from cep.rules.printing import declaration
 
 ROWS = 10
-"""The maximum number of rows shown per table."""
+"""The greatest number of rows shown per table."""
 LANES = 12
-"""The maximum number of events shown."""
+"""The greatest number of tables shown."""
 EVENTS, WARNINGS = 20, 5
-"""The maximum number of an engine's events and warnings shown."""
+"""The greatest number of an engine's event types, and of its warnings, that are shown."""
 LONGEST = 80
-"""The maximum number of characters shown per value."""
+"""The greatest number of characters shown per value."""
 COLUMNS = 20
-"""The maximum number of columns shown per table."""
+"""The greatest number of columns shown per table."""
 _LEFT, _WIDTH, _HEIGHT, _RIGHT = 150, 560, 20, 12
 _COLOURS = ("#3b7dd8", "#d9822b", "#3d9a50", "#b0468f", "#7a6ad8", "#a8822a")
 _TABLE = "<table cellpadding='3' style='font:inherit;border-collapse:collapse;text-align:left;white-space:nowrap'>"
 
 
 def page(summary: str, tables: Mapping[str, pl.DataFrame], dead: Sequence[str] = ()) -> str:
-    """Return a summary, a timeline of all tables, and the first rows of each, as HTML. `dead`: reasons of rejected
-    rows."""
+    """Return a page of derived events as HTML: a summary, a timeline of all tables, and the first rows of each table.
+
+    `dead`: the reasons why input rows were rejected.
+    """
     parts = [f"<div style='margin:2px 0'>{escape(summary)}</div>"]
     if dead:
         more = "" if len(dead) == 1 else f" and {len(dead) - 1:,} more"
@@ -46,7 +48,8 @@ def page(summary: str, tables: Mapping[str, pl.DataFrame], dead: Sequence[str] =
 def engine_page(
     summary: str, inputs: Mapping[str, Schema], outputs: Mapping[str, Schema], warnings: Sequence[str]
 ) -> str:
-    """Return the input and derived events of an engine with their attributes, and the first warnings, as HTML."""
+    """Return a page about an engine as HTML: its input and derived events with their attributes, and the first
+    warnings."""
     parts = [f"<div style='margin:2px 0'>{escape(summary)}</div>"]
     rows = ""
     for way, schemas in (("in", inputs), ("out", outputs)):
@@ -68,7 +71,7 @@ def engine_page(
 
 
 def timeline(tables: Mapping[str, pl.DataFrame]) -> str:
-    """Return an inline SVG with one row of bars per table, or an empty text without any times."""
+    """Return a timeline as inline SVG, with one row of bars per table. Empty if the tables contain no times."""
     known = {name: table for name, table in tables.items() if _bounds(table) is not None}
     if not known:
         return ""
@@ -93,14 +96,14 @@ def timeline(tables: Mapping[str, pl.DataFrame]) -> str:
 
 
 def _bounds(table: pl.DataFrame) -> tuple[int, int] | None:
-    """Return the first and the last time of a table in microseconds, or None without times."""
+    """Return the first and the last time of a table in microseconds, or None if it has no times."""
     times = pl.concat([table["start"].cast(pl.Int64), table["end"].cast(pl.Int64)]).drop_nulls()
     low, high = times.min(), times.max()
     return None if not isinstance(low, int) or not isinstance(high, int) else (low, high)
 
 
 def _lane(name: str, table: pl.DataFrame, number: int, first: int, last: int) -> str:
-    """Return the row of one table. Events that share pixels are merged into one bar."""
+    """Return the row of one table in the timeline. Events that would share pixels are merged into one bar."""
     length = max(1, last - first)
     places = (
         table.select(

@@ -35,18 +35,18 @@ from cep.stateful import StatefulEngine
 
 
 class Engine(StatefulEngine):
-    """A running program. `push` takes batches, `advance` moves the watermark, and `close` ends the input.
+    """A running program. `push` processes a batch, `advance` moves the watermark, and `close` ends the input.
 
-    Each of these calls returns the new derived events, {type: table}, with one column per attribute and Int64 `start`
-    and `end` (microseconds UTC, closed interval). `explain`: True if events have lineage. `carried`: for each rule with
-    state, True if it continues its state from the prior program. If an exception interrupts a call (Ctrl-C, no memory,
-    too many derivations), the engine is `broken`: it refuses further calls. Continue from the last snapshot.
+    Each of these calls returns the new derived events, {type: table}. A table has one column per attribute, and Int64
+    `start` and `end` (microseconds UTC, closed interval). `explain`: True if events have lineage. `carried`: True for
+    each rule that continues its state from the prior program. If an exception interrupts a call (Ctrl-C, no memory, too
+    many derivations), the engine is `broken` and refuses further calls. The caller can continue from the last snapshot.
     """
 
     def __init__(
         self, program: CompiledProgram, options: EngineOptions | None = None, **keywords: Unpack[EngineKeywords]
     ) -> None:
-        """Create an engine with `options`, or with keyword arguments. Raises ValueError for an invalid lateness."""
+        """Create an engine. `keywords` replace fields of `options`. Raises ValueError if the lateness is not valid."""
         asked = replace(options or EngineOptions(), **keywords)
         super().__init__(program, asked)
         self.explain = asked.explain
@@ -60,26 +60,26 @@ class Engine(StatefulEngine):
     def from_text(
         cls, text: str | Mapping[str, str], name: str = "<program>", **options: Unpack[ProgramKeywords]
     ) -> Engine:
-        """Create an engine for a program text, or for the texts of several files by name. Raises CepError.
+        """Create an engine for a program text, or for the texts of several files by name.
 
-        `options`: the options of `compile` and of an engine.
+        `options`: the options of `compile` and of an engine. Raises CepError if the program or an option is wrong.
         """
         compiling, running = divided(options)
         return cls(compiled(*one_text(text, name, compiling)), running)
 
     @classmethod
     def from_file(cls, path: str | Path, name: str | None = None, **options: Unpack[ProgramKeywords]) -> Engine:
-        """Create an engine for a program file. `name`: the name for messages, by default the path."""
+        """Create an engine for a program file. `name`: the program's name in messages, by default the path."""
         return cls.from_text(Path(path).read_text(encoding="utf-8"), name or str(path), **options)
 
     # --- running ---
 
     def push(self, batch: EventBatch) -> Frames:
-        """Process a batch, {type: table} or events in any order, and return what it completes.
+        """Process a batch, {type: table} or events in any order. Return the derived events that it completes.
 
         A table has Int64 `start` and `end` (or `time`), one column per attribute, and optionally `@order`, each row's
         position in the input. The watermark moves after all rows, so no row of the batch is late for another. Rejected
-        rows go to `take_dead`. Raises CepError for an unknown type or a missing column.
+        rows go to `take_dead`. Raises CepError if an event type is unknown or a column is missing.
         """
         batch = as_records(batch, self._recorded) if self._recorded else batch
         if self._parts.revision is not None:
@@ -91,14 +91,15 @@ class Engine(StatefulEngine):
         return self._run(self._buffer.reached())
 
     def push_event(self, type: str, arguments: Iterable[Value], start: int, end: int | None = None) -> Frames:
-        """Push one event with its arguments in order. Without `end` it is an instant. If it is rejected, `take_dead`
-        reports row 0."""
+        """Push one event with its arguments in order. Without `end` it is an instant. If the event is rejected,
+        `take_dead` reports row 0."""
         return self.push((Event(type, tuple(arguments), start, start if end is None else end),))
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
-        """Receive a batch as `push` does, but complete nothing: call `advance(reached)` for that. `in_turn`: each row
-        moves the watermark for the rows after it, so the division of the input into batches does not decide which rows
-        are late."""
+        """Receive a batch as `push` does, but derive nothing yet; `advance(reached)` does that.
+
+        `in_turn`: each row moves the watermark for later rows, so batches do not decide which rows are late.
+        """
         self._receive(as_records(batch, self._recorded) if self._recorded else batch, in_turn)
 
     @wholly(refuses=True)
@@ -150,7 +151,6 @@ class Engine(StatefulEngine):
         return self._given(step_slices(self._parts, slices))
 
     def _lineage(self, event: str, table: Table) -> list[pl.Series]:
-        """Return the columns with the lineage of occurrences."""
         return [] if self.history is None else self.history.columns(event, table, self.plan, self.pool)
 
     def _given(self, tables_by_name: dict[str, list[Table]]) -> Frames:
@@ -169,7 +169,7 @@ class Engine(StatefulEngine):
         return self._output.as_asked(out)
 
     def advance_only(self) -> None:
-        """Let only `advance` move the watermark from now on."""
+        """Let only `advance` move the watermark from now on, not the input."""
         self._buffer.lateness = self._buffer.clocks = None
 
     def count_up_to(self, position: int) -> None:
@@ -178,7 +178,7 @@ class Engine(StatefulEngine):
 
     @wholly()
     def skip(self, watermark: int) -> None:
-        """Move the watermark without results. Waiting rows up to it are dropped: another engine processes them."""
+        """Move the watermark without deriving anything. Drop the waiting rows up to it (another engine has them)."""
         self._buffer.release(watermark)
 
     def set_lineage_columns(self, *columns: str) -> None:
@@ -192,7 +192,7 @@ class Engine(StatefulEngine):
         self._machine.evict(Frontier.at(self.watermark))
 
     def take_dead(self) -> list[RefusedRow]:
-        """Return the rows rejected since the last call: (type, row in its pushed table or sequence, code, reason)."""
+        """Return the rows rejected since the last call. `row`: the index in the pushed table or sequence."""
         dead, self._parts.dead = self._parts.dead, []
         if not self._recorded:
             return dead
@@ -212,7 +212,7 @@ def holds(
 
     An input event whose type is a fluent means that the fluent holds during this closed interval. A fluent's value is
     the last argument. Intervals are clipped to `start` and `until` (microseconds, both included). `options`: the fields
-    of `CompileOptions`. Raises CepError, and ValueError for an event that does not match its declaration.
+    of `CompileOptions`. Raises CepError, and ValueError if an event does not match its declaration.
     """
     engine = _taken(program, events, CompileOptions(**options), start, until)
     engine.refuse_boundless(start, until)
@@ -228,7 +228,7 @@ def detect(
     distinct: bool = False,
 ) -> list[Event]:
     """Return all derived events, sorted by (end, start, type, args). Undeclared events have the types of their values.
-    Raises CepError, and ValueError for an event that does not match its declaration."""
+    Raises CepError, and ValueError if an event does not match its declaration."""
     engine = _taken(program, events, CompileOptions(policy=policy, facts=facts, knowledge=knowledge, distinct=distinct))
     return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
 
@@ -236,7 +236,7 @@ def detect(
 def _taken(
     program: str, events: Iterable[Event], options: CompileOptions, start: int | None = None, until: int | None = None
 ) -> Engine:
-    """Create an engine that has received events, but completed nothing yet."""
+    """Create an engine that has received events, but has not derived anything yet."""
     listed = list(events)
     program_compiled = compiled(program, "<program>", replace(options, types=types_of(listed)))
     engine = Engine(program_compiled, lateness=None, start=start, until=until)

@@ -108,10 +108,11 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
 
 
 def _window(options: EngineOptions) -> RevisionWindow:
-    """Return the window in which records may revise earlier ones. Without `revise`, a record of an event with a KEY can
-    only replace a record that is still in the reorder buffer.
+    """Return the window in which records may revise earlier records.
 
-    A row exactly `revise` older than the watermark is accepted. Final results end at least one microsecond before that.
+    A row that is exactly `revise` older than the watermark is accepted. Final results end at least one microsecond
+    earlier. Without `revise`, a record can only replace a record that has the same KEY and is still in the reorder
+    buffer.
     """
     lateness = options.lateness or 0
     if options.revise is None:
@@ -124,10 +125,15 @@ def _window(options: EngineOptions) -> RevisionWindow:
 class EngineView:
     """The read-only interface of an engine.
 
-    `plan`: the plan that it runs. `program`: identifies the program and everything else on which its state depends.
-    `alerts`: the alerts that it derives. `stage`: its stage of the program, or None for the whole. `pool`: the values
-    of strings and IRIs. `relations`: the static predicates. `history`: occurrences with their lineage, or None.
-    `changes`: the history of the knowledge, or None. `written`: information about the program's text.
+    - `plan`: the plan that the engine runs.
+    - `program`: identifies the program and everything else on which the engine's state depends.
+    - `alerts`: the alerts that the engine derives.
+    - `stage`: the engine's stage of the program, or None for the whole program.
+    - `pool`: the values of strings and IRIs.
+    - `relations`: the static predicates.
+    - `history`: the remembered occurrences and their lineage, or None.
+    - `changes`: the history of the knowledge, or None.
+    - `written`: information about the program's text.
     """
 
     def __init__(self, program: CompiledProgram, stage: int | None, parts: EngineParts) -> None:
@@ -149,14 +155,14 @@ class EngineView:
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """The warnings about the program, by position."""
+        """The warnings about the program, sorted by position in its text."""
         if self.changes is None:
             return self.plan.warnings
         return all_warnings(self.plan, self.changes.loaded, self.changes.known)
 
     @property
     def answers(self) -> dict[str, RelationInfo]:
-        """Return information about each query to the knowledge, by its name in `plan.rules.asked`."""
+        """The results of each query to the knowledge, in numbers. Keys are the names in `plan.rules.asked`."""
         if self.changes is None:
             return {}
         asked, loaded = self.plan.rules.asked, self.changes.loaded
@@ -165,22 +171,25 @@ class EngineView:
 
     @cached_property
     def inputs(self) -> dict[str, Schema]:
-        """The input events, and the records of input fluents as events at their starts."""
+        """The schemas of the input events. A record of an input fluent counts as an event at the record's start."""
         return inputs_of(self.plan)
 
     @property
     def outputs(self) -> dict[str, Schema]:
-        """The derived events."""
+        """The schemas of the derived events."""
         return self._output.schemas
 
     @property
     def shown(self) -> dict[str, Schema]:
-        """The events of its output. After a change of the program, they include the events of the former program."""
+        """The schemas of the events that the engine may output.
+
+        After a change of the program, these include the events of the former program.
+        """
         return self.outputs
 
     @property
     def revises(self) -> bool:
-        """True if records may withdraw others."""
+        """True if input records may withdraw or correct earlier records."""
         return self._parts.revision is not None
 
     @property
@@ -195,12 +204,15 @@ class EngineView:
 
     @property
     def late_rows(self) -> dict[str, int]:
-        """Return the number of rows, by event, that were added or removed late within the window of revision."""
+        """Return, for each event type, the number of rows that were added or removed late, within the window of
+        revision."""
         return {} if self._parts.revision is None else dict(self._parts.revision.late_rows)
 
     def refuse_endless(self, place: str) -> None:
-        """Raise CepError if results are known only at the end of the input. `place`: where the input has no end, for
-        the message."""
+        """Raise CepError if the program has results that are known only at the end of the input.
+
+        `place`: the kind of run, whose input has no end, for the message.
+        """
         for node, span in zip(self.plan.nodes, self.plan.spans):
             if reason := node.known_at_end():
                 message, hint = reason
@@ -214,8 +226,10 @@ class EngineView:
             raise CepError(message, self.plan.source, span, hint, "endless")
 
     def refuse_boundless(self, start: int | None, until: int | None) -> None:
-        """Raise CepError if a fluent depends on its own future and `start` or `until` is missing. It might reach back
-        for ever."""
+        """Raise CepError if a fluent depends on its own future and `start` or `until` is missing.
+
+        Without these limits, the fluent might depend on times that are further and further back.
+        """
         for number in self._looking_ahead() if start is None or until is None else ():
             word, span = self.plan.nodes[number].properties().word, self.plan.spans[number]
             message = f"this {word} lies on a cycle that may go back in time for ever"
@@ -223,7 +237,7 @@ class EngineView:
             raise CepError(message, self.plan.source, span, hint + "`start` and `until`", "endless")
 
     def _looking_ahead(self) -> list[int]:
-        """Return the nodes that look ahead and lie on a cycle."""
+        """Return the nodes that look ahead in time and lie on a cycle."""
         units = [unit for group in self.plan.groups if group.recursive for unit in group.units]
         return [unit for unit in units if isinstance(unit, int) and self.plan.nodes[unit].looks_ahead()]
 
@@ -231,8 +245,8 @@ class EngineView:
     def unending(self) -> frozenset[int]:
         """Return the nodes that may derive results for ever, as cycles among formulas do.
 
-        At the end of the input they stop at the latest time in the input. Engines of stages must be told that time
-        (`reached_in_input`).
+        At the end of the input they stop at the latest time in the input. An engine of a stage does not know this time,
+        so the caller must pass it to `reached_in_input`.
         """
         numbers = {number for number, node in enumerate(self.plan.nodes) if node.unending()}
         for group in self.plan.groups:
@@ -247,7 +261,7 @@ class EngineView:
     def beginning(self) -> frozenset[int]:
         """The nodes whose state begins with the input: NOT and AGGREGATE of formulas on cycles.
 
-        Engines of stages must be told the first time of the input (`begun_in_input`).
+        An engine of a stage does not know the first time of the input, so the caller must pass it to `begun_in_input`.
         """
         units: set[int] = set()
         for group in self.plan.groups:
@@ -264,7 +278,8 @@ class EngineView:
     def refuse_beginning(self, place: str, hint: str = "`cep run` and `cep serve` can run it in one process") -> None:
         """Raise CepError if a cycle through NOT or AGGREGATE of formulas needs the first time of the input.
 
-        `place`: where that time is unknown, for the message. `hint`: where such a program can run.
+        - `place`: the kind of run, in which this time is not known, for the message.
+        - `hint`: how such a program can run, for the message.
         """
         for unit in sorted(self.beginning):
             word = self.plan.nodes[unit].properties().word
@@ -272,11 +287,12 @@ class EngineView:
             raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 
     def open_intervals(self) -> dict[str, list[Table]]:
-        """Return the intervals of fluents that are open at the watermark, by fluent, as rows of goals."""
+        """Return the intervals of fluents that are open at the watermark, by fluent, in the engine's own table
+        format."""
         return self._machine.open(ended=False)
 
     def held_now(self) -> dict[str, pl.DataFrame]:
-        """Return the open intervals of derived fluents, in the format of `push`."""
+        """Return the open intervals of derived fluents, in the same format as the results of `push`."""
         held = {name: tables for name, tables in self.open_intervals().items() if name in self.outputs}
         tables = frames(held, self.plan.schemas, self.pool)
         if self.history is None:
@@ -287,29 +303,35 @@ class EngineView:
     def partial_matches(self, event: str, key: Key | None = None, limit: int = 100) -> PartialMatches:
         """Return the partial matches of a derived event's rules at the watermark, the most complete first.
 
-        `key`: only matches that have or may still get these values, by the names of the event's attributes or of
-        variables of its rules. At most `limit` are listed; others are counted. The engine does not change. Raises
-        CepError for an unknown event or name, and if partial matches are not available (docs/limits.md).
+        - `key`: return only the matches that have these values or may still get them. The names are attributes of the
+          event or variables of its rules.
+        - `limit`: the greatest number of matches to list. Further matches are only counted.
+
+        The engine does not change. Raises CepError if the event or a name is unknown, or if partial matches are not
+        available (docs/limits.md).
         """
         return partial_matches(self.plan, self._machine.goals_by_unit(), self.pool, self.watermark, event, key, limit)
 
     def ranked_matches(self, event: str, key: Key, limit: int, part: StagePart) -> RankedMatches:
-        """Return the partial matches in an engine of one stage. The caller merges the results of all stages. The
-        arguments are not checked."""
+        """Return the partial matches in an engine of one stage.
+
+        The caller merges the results of all stages, and has already checked the arguments.
+        """
         goals = self._machine.goals_by_unit()
         return ranked_matches(self.plan, goals, self.pool, self.watermark, event, key, limit, part)
 
     @property
     def watermark(self) -> int:
-        """The watermark in microseconds: events that end at or before it are rejected."""
+        """The watermark in microseconds: the engine rejects events that end at or before it."""
         return self._buffer.watermark
 
     def take_merged(self) -> Counter[str]:
-        """Return how many records were equal to another record and merged with it since the last call, by event."""
+        """Return, for each event type, how many records were merged with an equal record since the last call."""
         return self._parts.take_merged()
 
     def follow_input(self, follow: Callable[[str, RowChanges], None]) -> None:
-        """Call `follow` with the added and removed rows of each input event, if input is revised."""
+        """Call `follow` with the added and removed rows of each input event from now on. Only for engines whose input
+        is revised."""
         if self._parts.revision is not None:
             self._parts.revision.followers.append(follow)
 
@@ -320,47 +342,47 @@ class EngineView:
 
     @property
     def reached(self) -> int:
-        """The watermark that the received input permits."""
+        """The time up to which the watermark may move after the input received so far."""
         revision = self._parts.revision
         return self._buffer.reached() if revision is None else revision.reached(self._buffer)
 
     @property
     def latest(self) -> int:
-        """The largest end of an event so far in microseconds, or -2**62 before any."""
+        """The latest end of an event received so far, in microseconds; -2**62 if none was received."""
         return self._buffer.latest
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows: `latest` or, with `lateness_by`, the time of the keys' clocks."""
+        """The time that the watermark follows: `latest` or, with `lateness_by`, the time that the clocks of the keys
+        show."""
         return self._buffer.moving
 
     @property
     def state_rows(self) -> int:
-        """The number of occurrences in goals, in the reorder buffer, and in the window of revision."""
+        """The number of rows in the state: in operators, in the reorder buffer, and in the window of revision."""
         window = 0 if self._parts.revision is None else self._parts.revision.size[0]
         return self._machine.size[0] + self._buffer.waiting_rows + window
 
     @property
     def state_bytes(self) -> int:
-        """The bytes of goals, of waiting rows, of values and of lineage."""
+        """The size of the state in bytes: operators, waiting rows, values and lineage."""
         waiting = sum(table.nbytes for tables in self._buffer.waiting.values() for table in tables)
         history = 0 if self.history is None else self.history.nbytes
         waiting += 0 if self._parts.revision is None else self._parts.revision.size[1]
         return self._machine.size[1] + waiting + self.pool.nbytes + history
 
     def named(self) -> dict[PlanUnit, str]:
-        """Return a fingerprint for each goal and event (`cep.plan.identity`).
+        """Return a fingerprint for each operator and event type (`cep.plan.identity`).
 
-        Units with equal fingerprints, in any program, have equal states after equal input.
+        Two units that have the same fingerprint, in any programs, have equal states after equal input.
         """
         return self._fingerprints.units(self.plan, self._machine)
 
     def meanings(self, known: bool = False) -> dict[str, str]:
-        """Return a fingerprint of each derived event and alert: of the rules, declarations and facts on which it
-        depends.
+        """Return a fingerprint for each derived event type and alert. It covers the rules, declarations and facts on
+        which the event depends.
 
-        Changes of the layout and of other rules leave it unchanged. With `known`, it also depends on the knowledge that
-        the rules query.
+        Changes of the layout or of other rules do not change it. `known`: include the knowledge that the rules query.
         """
         return self._fingerprints.events(known)
 
@@ -369,15 +391,18 @@ class EngineView:
         return self.meanings()
 
     def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
-        """Return the rules with state, as `line 3: warning`, and the fingerprints of their goals with state.
+        """Return the rules that have state, as `line 3: warning`. Each is mapped to the fingerprints of its stateful
+        operators.
 
-        `rules`: the numbers of the rules (None: all).
+        `rules`: the numbers of the rules to include, or None for all.
         """
         return prior_state.rules_with(self.plan, self.named(), rules)
 
     def input_horizons(self) -> dict[str, InputHorizon]:
-        """Return how much past input each rule depends on, by the rule names of `goals`. For rules of the same name,
-        return the longest horizon."""
+        """Return how much past input each rule depends on. Keys are the rule names of `goals`.
+
+        If several rules have the same name, the longest horizon is returned.
+        """
         horizons: dict[str, InputHorizon] = {}
         for number, horizon in enumerate(InputHorizon.of_rules(self.plan)):
             other = horizons.setdefault(prior_state.rule_name(self.plan, number), horizon)
@@ -389,39 +414,41 @@ class EngineView:
     # --- for engines with workers (`cep.workers`); without workers, results are complete when a call returns ---
 
     def stop(self) -> None:
-        """Stop the worker processes. This engine has none."""
+        """Stop the worker processes. This kind of engine has none."""
 
     def run_ahead(self, calls: int) -> None:
-        """Allow the results of a call to be returned up to `calls` calls later. This engine returns them at once."""
+        """Allow the results of a call to be returned up to `calls` calls later. This kind of engine returns them at
+        once."""
 
     def outstanding(self) -> dict[str, pl.DataFrame]:
         """Return the results of earlier calls that have not been returned yet."""
         return {}
 
     def take_counts(self) -> list[Count]:
-        """Return each goal's statistics since the last call, and the size of its state."""
+        """Return the statistics of each operator since the last call, and the size of its state."""
         return self._machine.take_counts()
 
     def take_key_shares(self) -> Sequence[KeyShares]:
-        """Return the keys with many rows since the last call. A single engine does not distribute rows."""
+        """Return the keys that had many rows since the last call. Empty, because a single engine does not distribute
+        rows."""
         return ()
 
     @property
     def chained(self) -> tuple[str, ...]:
-        """The recursive events that run in their own kernel."""
+        """The recursive events that are derived by a kernel of their own."""
         return self._machine.compiled
 
     @property
     def position(self) -> int:
-        """The number of events received."""
+        """The number of input events received so far."""
         return self._parts.position
 
     @property
     def _state(self) -> str:
-        """The name of the program in a snapshot."""
+        """The name of the program, as it is stored in snapshots."""
         return self.program + (" alerts" if self.alerts else "")
 
     def _goals(self) -> list[str]:
-        """Return the fingerprints of the machine's goals."""
+        """Return the fingerprints of the engine's operators, in the order of their states."""
         named = self.named()
         return [named[unit] for unit, _ in self._machine.goals()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Iri(str):
-    """An IRI as a value. It equals only the same IRI, never a string."""
+    """An IRI as a value. It is equal only to the same IRI, never to a string."""
 
     __slots__ = ()
 
@@ -31,9 +31,9 @@ Value = int | float | str | bool | Iri | None
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An occurrence: its type, its arguments in order, its closed interval in microseconds since 1970, UTC.
+    """An occurrence: its event type, its arguments in order, and its closed interval (microseconds since 1970, UTC).
 
-    Times and durations among the arguments are in whole microseconds, too. A missing value is None.
+    Times and durations among the arguments are whole microseconds, too. A missing value is None.
     """
 
     type: str
@@ -50,8 +50,9 @@ class Event:
 class Held:
     """A maximal interval in which a fluent holds.
 
-    `args`: the fluent's arguments, then its value. `start`, `end`: microseconds UTC since the epoch; None: infinite.
-    `bounds`: the ends that belong to the interval: `(]` `[]` `()` `[)`.
+    - `args`: the fluent's arguments, followed by its value.
+    - `start`, `end`: microseconds since 1970, UTC; None means that the interval is unbounded on this side.
+    - `bounds`: two brackets that say which ends belong to the interval: `(]` `[]` `()` `[)`.
     """
 
     type: str
@@ -62,9 +63,9 @@ class Held:
 
 
 def types_of(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
-    """Return the argument types of each event: the type of all values, or `any` if their types differ.
+    """Return the argument types of each event type. A type is `any` if the values of an argument have different types.
 
-    Events with a varying number of arguments are omitted.
+    Event types whose number of arguments varies are omitted.
     """
     kinds: dict[str, list[set[str]]] = {}
     odd: set[str] = set()

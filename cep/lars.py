@@ -1,7 +1,6 @@
-"""LARS programs on streams of atoms as text: the derived atoms at each tick.
+"""Run LARS programs on streams of atoms written as text, and return the derived atoms at each tick.
 
-```python
-from cep.lars import answers
+```python from cep.lars import answers
 
 for tick, models in answers("high :- alpha [2].", [(0, ["alpha"])], last=4):
     print(tick, [sorted(model) for model in models])
@@ -44,10 +43,12 @@ from cep.rules.terms import Constant
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]
 Told = tuple[str | None, int | None]
-"""An atom as text, and the number of its answer stream (None: all). If the text is None, the number is the number of
-answer streams."""
+"""An atom as text, and the number of its answer stream (None: all answer streams).
+
+If the text is None, the number is the number of answer streams at the tick.
+"""
 TICK = 1
-"""The length of a tick in microseconds within this module: times are ticks."""
+"""The length of a tick in microseconds inside this module, so that a time is the number of a tick."""
 _NOTATIONS = ("lars", "laser")
 _LASER = re.compile(r"\b(?:time_win|tuple_win|diamond|box)\s*\(")
 _SYMBOL = re.compile(r"[a-z][A-Za-z0-9_]*")
@@ -73,20 +74,20 @@ def answers(
     tick: str | timedelta = "1 s",
     dialect: str | None = None,
 ) -> Iterator[tuple[int, list[frozenset[str]]]]:
-    """Yield each tick with the answer streams of a program: the derived atoms without facts.
+    """Yield each tick and the answer streams at this tick: the derived atoms, without facts.
 
     An atom that is true at the current tick is written `q(1)`, and an atom that is true at tick 3 `q(1)@3`. Raises
-    CepError.
+    CepError if an argument or the program is not valid.
 
     Args:
         program: The text of the rules.
-        stream: (tick, atoms) in order. Atoms are text, `p(1)`.
+        stream: Pairs (tick, atoms) in order. Atoms are written as text, `p(1)`.
         facts: Atoms that are true at all ticks.
-        first: The tick at which the stream begins, unless its first atoms are earlier. None: with its first atoms.
+        first: The tick at which the stream begins, unless its first atoms are earlier. None: their tick.
         last: The last tick to evaluate, by default the tick of the last atoms.
-        models: 1 returns the answer stream nearest to the previous tick's, n at most n in sorted order, 0 all.
+        models: The answer streams to return. 1: the one nearest to the previous tick's. n: at most n, sorted. 0: all.
         window: The number of ticks in a window of n ticks, `n+1` or `n`.
-        tick: The length of a tick, for windows with units, `[2 sec]`.
+        tick: The length of a tick, for windows whose length has a unit, `[2 sec]`.
         dialect: `lars` for the syntax of Ticker, `laser` for rule strings of Laser. None: the text decides.
     """
     for option, number in (("first", first), ("last", last), ("models", models)):
@@ -102,18 +103,18 @@ def answers(
 
 
 def _is_number(value: object) -> bool:
-    """Return True for whole numbers, including numpy's."""
+    """Return True if the value is a whole number of any type, including types of numpy."""
     return isinstance(value, SupportsIndex) and not isinstance(value, bool)
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value for messages: `a list`, `an int`."""
+    """Return the type of a value with its article, for messages: `a list`, `an int`."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _texts(atoms: object, where: str) -> list[str]:
-    """Return atoms as a list. Raises CepError if they are not texts."""
+    """Return atoms as a list. Raises CepError if an atom is not a text."""
     hint = '`["alpha(3)", "rtm50"]`'
     if isinstance(atoms, str) or not isinstance(atoms, Iterable):
         raise CepError(f"{where}: expected a list of atoms, not {_kind(atoms)}", hint=hint, code="option")
@@ -125,7 +126,8 @@ def _texts(atoms: object, where: str) -> list[str]:
 
 
 def _in_order(stream: object) -> list[tuple[int, list[str]]]:
-    """Return the stream as a list. Raises CepError if it is malformed or its ticks are not in order."""
+    """Return the stream as a list of (tick, atoms). Raises CepError if it is malformed or its ticks are not in
+    order."""
     hint = 'a stream is `[(0, ["alpha(3)", "rtm50"]), (2, ["rtm50"])]`, its ticks in order'
     if isinstance(stream, str) or not isinstance(stream, Iterable):
         raise CepError(f"stream: {_kind(stream)} is not a list of ticks with atoms", hint=hint, code="option")
@@ -145,7 +147,7 @@ def _in_order(stream: object) -> list[tuple[int, list[str]]]:
 
 
 def _read(source: Source, dialect: str | None, tick: int, counted: bool) -> LarsProgram:
-    """Parse the program, and set the length of its tick to TICK. Raises CepError."""
+    """Parse the program, and set the length of its tick to TICK. Raises CepError if the program is not valid."""
     if dialect not in (None, *_NOTATIONS):
         raise CepError(
             f"dialect: `{dialect}` is not a dialect of LARS", hint='use `dialect="lars"`, or "laser"', code="option"
@@ -215,12 +217,11 @@ class _Run:
 
     @staticmethod
     def _with_facts(program: LarsProgram, facts: Sequence[Atom]) -> LarsProgram:
-        """Add facts to the program."""
         more = tuple(LarsRule(LarsAtom(name, values), None, ()) for name, values in dict.fromkeys(facts))
         return replace(program, rules=(*program.rules, *more))
 
     def atom(self, text: str) -> Atom:
-        """Parse an atom of the stream, whose arguments are constants. Raises CepError."""
+        """Parse an atom of the stream. Raises CepError if it is not an atom whose arguments are constants."""
         known = self.read_atoms.get(text)
         if known is None:
             cursor = LarsCursor(Source(text, "<atom>"), TICK)
@@ -234,7 +235,10 @@ class _Run:
         return known
 
     def _types(self, steps: Sequence[tuple[int, Sequence[Atom]]]) -> dict[str, tuple[str, ...]]:
-        """Return the argument types of input predicates. Raises CepError."""
+        """Return the argument types of the input predicates.
+
+        Raises CepError if the number or types of a predicate's arguments differ within the stream.
+        """
         by_name: dict[str, tuple[str, ...]] = {}
         for name, values in dict.fromkeys(atom for _, atoms in steps for atom in atoms):
             types = tuple(value.type for value in values)
@@ -255,7 +259,7 @@ class _Run:
         return by_name
 
     def _declared(self) -> LarsProgram:
-        """Add declarations of input predicates to the program."""
+        """Return the program with declarations of its input predicates."""
         declared = {
             declaration.name
             for declaration in self.program.declarations
@@ -291,7 +295,7 @@ class _Run:
             yield tick, self._models(now)
 
     def _models(self, now: set[Told]) -> list[frozenset[str]]:
-        """Return the answer streams at a tick, from the items that are true then."""
+        """Return the answer streams at a tick. `now`: the atoms and the counts that are valid at this tick."""
         counts = [model for text, model in now if text is None]
         every = [text for text, model in now if model is None and text is not None]
         texts: list[list[str]] = [list(every) for _ in range(counts[0] or 0 if counts else 1)]
@@ -302,7 +306,10 @@ class _Run:
         return answers if len(answers) < 2 else sorted(answers, key=sorted)[: self.models or None]
 
     def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[Told, int, int | None]]:
-        """Yield the items of a table, each with the first tick at which it is true and the tick at which it ends."""
+        """Yield the atoms and counts in a result table of the engine.
+
+        Each is paired with the first tick at which it is valid, and the tick at which it ends.
+        """
         assert self.first is not None, "there is a stream"
         predicate = predicate_of(name)
         columns = [table[attribute.name].to_list() for attribute in self.engine.outputs[name].attributes]
@@ -326,7 +333,7 @@ class _Run:
                 yield (f"{text}@{instant}", model), max(since, instant + 1), until
 
     def _tables(self) -> dict[str, pl.DataFrame]:
-        """Return the stream as tables of events."""
+        """Return the input stream as tables of events for the engine."""
         assert self.first is not None, "there is a stream"
         rows: dict[str, list[tuple[int, int, tuple[Constant, ...]]]] = {}
         position = count(1)
@@ -350,7 +357,7 @@ class _Run:
 
     @staticmethod
     def text(name: str, values: Sequence[Value | None]) -> str:
-        """Return an atom as text, `q(1, a, "A b")`."""
+        """Return an atom as text: `q(1, a, "A b")`."""
         return f"{name}({', '.join(map(_value, values))})" if values else name
 
 

@@ -1,4 +1,5 @@
-"""Programs as given in Python: texts or files, facts as tables of any library, and knowledge as triples."""
+"""Readers of programs that Python code passes: texts or files, facts as tables of any library, and knowledge as
+triples."""
 
 from __future__ import annotations
 
@@ -19,16 +20,18 @@ from cep.core.suggest import did_you_mean
 from cep.runtime.knowledge_source import KnowledgeSource
 
 Duration = timedelta | str
-"""A duration, `timedelta(minutes=5)` or `"5 min"`."""
+"""A duration: `timedelta(minutes=5)` or `"5 min"`."""
 
 
 Program = str | Path | Mapping[str, str] | Sequence[Path]
-"""A program: its text, its file, several texts by name, or several files."""
+"""A program: its text, its file, the texts of several files by name, or several files."""
 
 
 def program_text(program: Program) -> tuple[str | Mapping[str, str], str]:
-    """Return the text of a program, or the texts of several files by name, and the name for messages. Raises
-    CepError."""
+    """Return the text of a program, or the texts of several files by name. Also return the program's name in messages.
+
+    Raises CepError if a text is the name of a file.
+    """
     if isinstance(program, Mapping):
         return program, "<program>"
     if not isinstance(program, str | Path):
@@ -44,7 +47,7 @@ def program_text(program: Program) -> tuple[str | Mapping[str, str], str]:
 def compiled_program(
     text: str | Mapping[str, str], name: str, facts: Mapping[str, Any] | None, options: CompileOptions
 ) -> CompiledProgram:
-    """Compile a program. `facts`: {predicate: table}. Raises CepError for mistakes in the program or in the facts."""
+    """Compile a program. `facts`: {predicate: table}. Raises CepError if the program or the facts have mistakes."""
     text, name, options = one_text(text, name, options)
     program = ReadProgram.of(text, name, options)
     tables = None if facts is None else _facts(facts, program.predicates)
@@ -52,7 +55,8 @@ def compiled_program(
 
 
 def refuse_order(schemas: Mapping[str, Schema]) -> None:
-    """Raise CepError if a format needs the order of all records (FOLD order), because data may be pushed in pieces."""
+    """Raise CepError if a format needs the order of all records (FOLD order), because an engine may receive data in
+    parts."""
     for name, schema in schemas.items():
         if schema.format is not None and schema.format.fold == "order":
             hint = "use `detect` with all data at once; or write the offset (`%z`), or `FOLD earlier`"
@@ -60,7 +64,7 @@ def refuse_order(schemas: Mapping[str, Schema]) -> None:
 
 
 def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
-    """Return the source of knowledge. Triples are wrapped. Raises CepError if they are invalid."""
+    """Return the source of knowledge. Triples are wrapped in a source. Raises CepError if triples are not valid."""
     if knowledge is None or isinstance(knowledge, KnowledgeSource):
         return knowledge
     from cep.knowledge.graph import Knowledge
@@ -69,7 +73,7 @@ def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSourc
 
 
 def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.DataFrame]:
-    """Return the tables of facts. Raises CepError for an invalid table or an unknown predicate.
+    """Return the tables of facts. Raises CepError if a table is not valid or a predicate is unknown.
 
     `known`: the predicates that the program declares or uses.
     """
@@ -82,7 +86,8 @@ def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.Dat
 
 
 def ticks_of(duration: Duration, option: str = "lateness") -> int:
-    """Return a duration in microseconds. Raises CepError if it is invalid. `option`: its name in messages."""
+    """Return a duration in microseconds. Raises CepError if it is not valid. `option`: the option's name in
+    messages."""
     try:
         return of_duration(duration) if isinstance(duration, str) else duration // timedelta(microseconds=1)
     except (TypeError, ValueError):

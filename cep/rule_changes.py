@@ -1,4 +1,4 @@
-"""Single changes of lowered rules and of statements, for mutation testing and coverage."""
+"""Single changes of lowered rules and statements, for mutation testing and coverage."""
 
 from __future__ import annotations
 
@@ -33,16 +33,15 @@ from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Predi
 NEIGHBOURS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "!=", "!=": "="}
 POLICIES = {"unrestricted": "recent", "recent": "chronological", "chronological": "recent"}
 Edit = tuple[Any, Span, str]
-"""A changed value, the span of the change, and its description."""
+"""A copy of a value with one change, the span of the change, and the description of the change."""
 _WHOLE = ("span", "fluent", "label")
 """Fields that are never changed."""
 
 
 def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: int | None = None) -> Iterator[Edit]:
-    """Yield changed copies of a value. Each has one change, either of the value itself or of one of its parts. `own`
-    yields the changes of one part.
+    """Yield changed copies of a value. Each copy has one change, either of the value itself or of one of its parts.
 
-    `own` gets the part and the WITHIN that the part inherited (`bound`).
+    `own`: yields the changes of one part. Its arguments are the part and the WITHIN that the part inherits (`bound`).
     """
     if isinstance(value, tuple):
         for place, part in enumerate(value):
@@ -60,7 +59,7 @@ def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: i
 
 
 def with_bound(value: Any, old: int | None, new: int | None) -> Any:
-    """Replace a WITHIN in a pattern, also in the parts that inherited it."""
+    """Return a pattern in which the WITHIN `old` is replaced by `new`, also in the parts that inherited it."""
     changes: dict[str, Any] = {}
     for field in fields(value):
         own = getattr(value, field.name)
@@ -72,7 +71,7 @@ def with_bound(value: Any, old: int | None, new: int | None) -> Any:
 
 
 def condition_text(condition: Condition) -> str:
-    """Return the text of a condition. A graph pattern is shown by its variables."""
+    """Return the text of a condition. For a graph pattern, the text only lists its variables."""
     if isinstance(condition, Predicate) and condition.graph is not None:
         return f"{{ ... }} of {', '.join(sorted(set(condition_variables(condition))))}"
     return _text(condition)
@@ -83,14 +82,16 @@ def _text(condition: Condition) -> str:
 
 
 CONDITION, ABSENCE, BOUND, WINDOW = "condition", "absence", "bound", "window"
-"""Kinds of parts that can be omitted from a rule or formula."""
+"""The kinds of parts that can be omitted from a rule or formula."""
 _ENDLESS = 1 << 50
 """The size of a window that never drops anything, in microseconds or events."""
 
 
 def mutations(body: Pattern, parameters: Parameters) -> Iterator[Edit]:
-    """Yield copies of a rule's body, each with one small change. A constant that is one of `parameters` changes by the
-    STEP of the parameter."""
+    """Yield copies of a rule's body, each with one small change.
+
+    A constant that comes from one of `parameters` changes by the STEP of this parameter.
+    """
     return edits(body, partial(_changes, parameters))
 
 
@@ -108,8 +109,11 @@ def statement_mutations(statement: Statement, parameters: Parameters) -> Iterato
 
 
 def formula_omissions(statement: Statement) -> Iterator[tuple[str, Edit]]:
-    """Yield copies of a formula, each without one of its parts, as (name of its fluent, change). Other statements yield
-    nothing."""
+    """Yield copies of a formula, each without one of its parts. Each copy is paired with the name of the formula's
+    fluent.
+
+    Yields nothing for other statements.
+    """
     if isinstance(statement, WhileRule):
         for edit in edits(statement, _formula_without):
             yield statement.name, edit
@@ -132,7 +136,7 @@ def _formula_without(value: Any, bound: int | None) -> Iterator[Edit]:
 
 
 def _without_part(value: And, place: int) -> Formula | None:
-    """Return a conjunction without one of its parts, or None if a negated part would then come first."""
+    """Return a conjunction without the part at `place`. Returns None if a negated part would then come first."""
     rest = (*value.parts[:place], *value.parts[place + 1 :])
     signs = (*value.negated[:place], *value.negated[place + 1 :])
     if signs[0]:
@@ -159,7 +163,7 @@ def _formula_changes(parameters: Parameters, value: Any, bound: int | None) -> I
 
 
 def _intervals(within: MetricInterval) -> Iterator[tuple[MetricInterval, str]]:
-    """Yield an interval with a changed beginning or end."""
+    """Yield copies of an interval in which the beginning or the end is changed, each with a description."""
     for other, told in _durations(within.low):
         yield replace(within, low=other), f"{told} {duration_named(within.low)}"
     for other, told in _durations(within.high or 0):
@@ -186,7 +190,7 @@ def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
 
 
 def omissions(body: Pattern) -> Iterator[Edit]:
-    """Yield copies of a rule's body, each without one of its parts. The description has the kind and the text of that
+    """Yield copies of a rule's body, each without one of its parts. The description has the kind and the text of this
     part."""
     return edits(body, _without)
 
@@ -254,13 +258,13 @@ def _pair_changes(value: Pair) -> Iterator[Edit]:
 
 
 def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
-    """Return changed durations, each with a description."""
+    """Return similar durations, each with a description of the difference."""
     durations = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
     return tuple((changed, told) for changed, told in durations if 0 < changed != ticks) if ticks else ()
 
 
 def _stepped(number: float, parameter: Parameter) -> float:
-    """Return the value of a parameter, larger by one step, or smaller if that is out of its range."""
+    """Return the value of a parameter increased by one step, or decreased if the increased value is out of range."""
     if parameter.step is None:
         return _moved(number)
     steps = (number + parameter.step, number - parameter.step)
@@ -269,7 +273,7 @@ def _stepped(number: float, parameter: Parameter) -> float:
 
 
 def _moved(number: float) -> float:
-    """Return a number increased by one unit of its last decimal place."""
+    """Return a number increased by one unit of its last decimal place: 0.25 becomes 0.26."""
     if isinstance(number, int):
         return number + 1
     decimals = len(repr(number).partition(".")[2]) if "e" not in repr(number) else 1
@@ -287,7 +291,7 @@ def span_of(condition: Condition, other: Span) -> Span:
 
 
 def _without(value: Any, bound: int | None) -> Iterator[Edit]:
-    """Yield copies of a pattern, each without one condition, absence or bound."""
+    """Yield copies of a pattern, each without one condition, one absence or one time limit."""
     match value:
         case SelectPattern():
             for place, condition in enumerate(value.conditions):
@@ -312,7 +316,7 @@ def _without(value: Any, bound: int | None) -> Iterator[Edit]:
 
 
 def with_conditions(value: Any, keep: Any) -> Any:
-    """Keep only the conditions of a pattern for which `keep` returns True."""
+    """Return a pattern without the conditions for which `keep` returns False."""
     if isinstance(value, SelectPattern):
         rest = tuple(condition for condition in value.conditions if keep(condition))
         inner = with_conditions(value.pattern, keep)

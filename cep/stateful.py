@@ -1,4 +1,4 @@
-"""The state of an engine: saved and restored as a whole, or extracted and inserted by key."""
+"""The state of an engine: it is saved and restored as a whole, or moved between engines by key."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from cep.runtime.stepping import wholly
 
 
 class StatefulEngine(EngineView):
-    """An engine that can continue from the state of another engine, also of another program.
+    """An engine that can continue from the state of another engine, even if that engine runs another program.
 
-    `carried`: for each rule with state, True if it continues its state from the prior program. If an exception
-    interrupts a call, the engine is `broken`.
+    `carried`: True for each rule that continues its state from the prior program. If an exception interrupts a call,
+    the engine is `broken`.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
@@ -46,14 +46,15 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def snapshot(self) -> bytes:
-        """Return the whole state, for `Engine.from_text(program).restore(blob)`."""
+        """Return the whole state of the engine as bytes. `Engine.from_text(program).restore(blob)` continues from
+        it."""
         return self._saved(False)
 
     @wholly()
     def state_for_another(self) -> bytes:
-        """Return the whole state for an engine of another program (`PriorState`), including remembered lineage.
+        """Return the whole state, including remembered lineage, for an engine of another program (`PriorState`).
 
-        If input is revised, it is the state at `stable`, and later input waits in the buffer.
+        If input is revised, this is the state at the time `stable`. Later input is in the reorder buffer of this state.
         """
         return self._saved(True)
 
@@ -62,19 +63,19 @@ class StatefulEngine(EngineView):
         return engine_state.save(self._parts, self._goals(), self._loaded, self._state, events, whole)
 
     def _event_names(self) -> dict[str, str]:
-        """Return the fingerprints of events."""
+        """Return the fingerprints of event types."""
         return {unit: name for unit, name in self.named().items() if isinstance(unit, str)}
 
     @wholly()
     def snapshot_in_segments(self) -> SegmentedState:
-        """Return the whole state in segments. `new` are the segments that differ from the last call.
+        """Return the whole state in segments. `new` contains the segments that have changed since the last call.
 
-        The caller must store them, or stop using the engine. Not available in an engine that keeps lineage.
+        The caller must store these segments, or stop using the engine. Not available in an engine that keeps lineage.
         """
         return engine_state.save_in_segments(self._parts, self._goals(), self._loaded, self._state, self._book)
 
     def restore_segments(self, head: bytes, names: Sequence[str], fetch: Fetch) -> Self:
-        """Restore the state of `snapshot_in_segments` or `snapshot`. Raises CepError as `restore` does."""
+        """Restore a state that `snapshot_in_segments` or `snapshot` returned. Raises CepError as `restore` does."""
         with snapshot.restoring():
             header, batches = engine_state.read_snapshot(self._parts, head, self._state)
             if "segments" in header:
@@ -91,13 +92,13 @@ class StatefulEngine(EngineView):
         engine_state.take_on_segments(self._parts, header, batches, names, fetch, self._book)
 
     def goes_on(self, blob: bytes) -> bool:
-        """Return True if a snapshot belongs to this program. Raises CepError if it is damaged."""
+        """Return True if a snapshot belongs to this engine's program. Raises CepError if the snapshot is damaged."""
         return snapshot.program_of(blob) == self._state
 
     def restore(self, blob: bytes) -> Self:
         """Restore a snapshot of the same program, and return the engine.
 
-        Raises CepError if it is damaged or of another program. The engine must not be used then.
+        Raises CepError if the snapshot is damaged or belongs to another program. The engine must not be used then.
         """
         with snapshot.restoring():
             self._take_on(*engine_state.read_snapshot(self._parts, blob, self._state))
@@ -108,7 +109,8 @@ class StatefulEngine(EngineView):
         engine_state.take_on(self._parts, header, batches)
 
     def extract(self, keys: KeySelection) -> bytes:
-        """Remove the state of some keys, and return it for `replace`. State that belongs to every key is copied.
+        """Remove the state of some keys, and return it in the form that `replace` reads. State that every key needs is
+        copied.
 
         A key consists of the values of the arguments by which the program is distributed (`cep plan`). `keys` may also
         be a share of all keys. Raises CepError if the program or stage is not distributed by key, or if the engine
@@ -117,10 +119,10 @@ class StatefulEngine(EngineView):
         return self._extract(self._keyed(), keys)
 
     def replace(self, keys: KeySelection, state: bytes) -> None:
-        """Replace the state of some keys by the result of `extract`. Raises CepError.
+        """Replace the state of some keys by `state`, a result of `extract`.
 
         `state` must come from an engine with the same program, stage and watermark. An engine without input adopts that
-        watermark.
+        watermark. Raises CepError if the state does not fit, or if the program or stage is not distributed by key.
         """
         held = self._keyed()
         with snapshot.restoring():
@@ -150,21 +152,21 @@ class StatefulEngine(EngineView):
 
     @wholly(refuses=True)
     def learn(self, changes: Sequence[tuple[int, bytes]]) -> None:
-        """Apply changes of the knowledge that `KnowledgeSource.change` has prepared. None may be late.
+        """Apply changes of the knowledge that `KnowledgeSource.change` has prepared. No change may be late.
 
         Raises CepError, and changes nothing, if a change is refused.
         """
         stepping.learn(self._parts, changes)
 
     def reached_in_input(self, latest: int) -> None:
-        """Record the latest time (microseconds) of the whole input, of which an engine of a stage receives only a
-        part."""
+        """Record the latest time (microseconds) of the whole input. An engine of a stage needs it, because it receives
+        only a part of the input."""
         if self._parts.buffer.of_input is not None:
             self._parts.buffer.of_input = max(self._parts.buffer.of_input, latest)
 
     def begun_in_input(self, first: int) -> None:
-        """Record the first time (microseconds) of the whole input, of which an engine of a stage receives only a
-        part."""
+        """Record the first time (microseconds) of the whole input. An engine of a stage needs it, because it receives
+        only a part of the input."""
         self._parts.buffer.begun = min(self._parts.buffer.begun, first)
 
     def begun_by(self, time: int) -> bool:
@@ -172,7 +174,7 @@ class StatefulEngine(EngineView):
         return self._parts.buffer.begun <= time
 
     def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Note records of events that the program does not read. They move the watermark, too."""
+        """Record the times of events that the program does not read, because they move the watermark as well."""
         if self._buffer.clocks is not None:  # watermarks by key depend only on events that the program reads
             return
         for table in tables.values():
@@ -181,7 +183,7 @@ class StatefulEngine(EngineView):
                 self._buffer.latest = max(self._buffer.latest, int(right["end"].to_numpy().max()))
 
     def hand_lineage(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Register the lineage of tables that an engine of a stage is about to receive from other stages."""
+        """Register the lineage of rows that an engine of a stage is about to receive from other stages."""
         position = self.position
         for name, table in tables.items():
             if isinstance(self.history, StageHistory) and name in self.history.handed:
@@ -190,8 +192,8 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def begin_window(self) -> None:
-        """Make all results so far final, if input is revised. An engine does this after taking over the state of
-        others."""
+        """Make all results so far final, if input is revised. An engine does this after it has taken over the state of
+        other engines."""
         if self._parts.revision is not None:
             begin_window(self._parts.revision, self.watermark)
 

@@ -28,20 +28,21 @@ from cep.runtime.options import EngineOptions
 from cep.runtime.output import Frames
 
 BOTH = " with the program before"
-"""The suffix of a snapshot's program if the snapshot also has state for results of the former program."""
+"""The suffix of the program's name in a snapshot that also contains the state of the former program."""
 FORMER = "former "
 """The prefix of the table name of an alert that only the former program has."""
 _NEVER = object()
-"""A marker in place of the end of an interval that is not reported."""
+"""A marker that replaces the end of an interval that is not reported."""
 
 
 @dataclass(slots=True)
 class FluentCut:
-    """A fluent that is cut at a time.
+    """A fluent whose intervals are cut at a time, because the former and the new program define it differently.
 
-    `ends`: True for a fluent of the former program, whose intervals end at the cut. Otherwise it is a fluent of the new
-    program, whose intervals begin at the cut. `straddling`: the intervals that continue beyond the cut, by the `@id`
-    with which they are reported. The values are the original `@id` and the original end.
+    - `ends`: True for the former program's fluent, whose intervals end at the cut. False for the new program's
+      fluent, whose intervals begin at the cut.
+    - `straddling`: the intervals that continue beyond the cut. Keys are the `@id`s with which they are reported,
+      values are the original `@id` and the original end.
     """
 
     schema: Schema
@@ -51,14 +52,14 @@ class FluentCut:
     straddling: dict[str, tuple[str, int | None]] = field(default_factory=dict)
 
     def left(self, stable: int) -> dict[str, tuple[str, int | None]]:
-        """Forget the intervals that end at or before `stable`, and return the others."""
+        """Forget the straddling intervals that end at or before `stable`, and return the remaining intervals."""
         self.straddling = {
             key: (own, end) for key, (own, end) in self.straddling.items() if end is None or end > stable
         }
         return self.straddling
 
     def take(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Translate changes of a program's intervals into changes of the reported intervals."""
+        """Translate changes of a program's intervals into changes of the intervals that are reported after the cut."""
         early = (changes["start"] < self.time).fill_null(True)
         later = changes.filter(~early & (changes["end"] > self.time).fill_null(True))
         later = later.clear() if self.ends else later
@@ -74,8 +75,8 @@ class FluentCut:
     def _told(self, told: pl.DataFrame, changes: pl.DataFrame) -> Iterable[pl.DataFrame]:
         """Yield the changes of the reported intervals.
 
-        `told`: the same rows as `changes`, with the start and `@id` that are reported. The yielded rows also have the
-        reported ends.
+        `told`: the rows of `changes` with the start and `@id` that are reported. The yielded rows also have the ends
+        that are reported.
         """
         before: dict[str, Any] = {}
         now: dict[str, Any] = {}
@@ -104,7 +105,6 @@ class FluentCut:
                 yield _row(told, row, new, 1)
 
     def _end(self, end: int | None) -> int | None:
-        """Return the reported end of an interval that continues beyond the cut."""
         return self.time if self.ends else end
 
 
@@ -113,12 +113,18 @@ def _row(table: pl.DataFrame, row: int, end: int | None, sign: int) -> pl.DataFr
 
 
 class Successor(Engine):
-    """A program that took over from another one at the watermark `since`.
+    """A program that took over from a former program at the watermark `since`.
 
-    `former`: the former program, as long as its results may still change, then None. `texts`: its texts, by file. The
-    former program reports what ends at or before `since`, and this program what ends later. This program alone reports
-    the fluents and alerts that mean the same in both; other fluents are cut. For a new alert on a fluent, it reports
-    all rows of the window. A row that has not ended by `since` begins the alert at `since`.
+    - `former`: the former program, as long as its results may still change, then None.
+    - `texts`: the texts of the former program, by file.
+
+    The former program reports results that end at or before `since`, and this program reports later results.
+    Exceptions:
+
+    - Fluents and alerts that mean the same in both programs are reported by this program alone. Other fluents are
+      cut.
+    - A new alert on a fluent is reported for all rows of the window of revision. A row that has not ended by
+      `since` begins the alert at `since`.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
@@ -137,9 +143,10 @@ class Successor(Engine):
     ) -> Frames:
         """Take over from an engine at its watermark, and return the changes of results that follow at once.
 
-        This engine already has the state of the former engine (`PriorState`). `cuts`: the fluents that earlier changes
-        of the program have cut, each with the time at which it begins. `holding`: the rows of new alerts on fluents
-        that hold at the beginning of the window.
+        This engine already has the state of the former engine (`PriorState`).
+
+        - `cuts`: the fluents that earlier changes of the program have cut, each with the time at which it begins.
+        - `holding`: rows for new alerts on fluents: the intervals that hold at the beginning of the window of revision.
         """
         self._cut(cuts)
         held, run = _as_told(self, super().held_now()), super()._run(former.watermark)
@@ -161,7 +168,7 @@ class Successor(Engine):
         return _together(ended, begun) | alerts
 
     def _begin(self, former: Engine, since: int, texts: Mapping[str, str]) -> None:
-        """Follow the former engine, whose results up to `since` may still change."""
+        """Keep the former engine, because its results up to `since` may still change."""
         self.former, self.since, self.texts = former, since, texts
         old, new = former.meanings(), self.meanings()
         self._ended = {
@@ -187,16 +194,16 @@ class Successor(Engine):
 
     @property
     def inputs(self) -> dict[str, Schema]:
-        """The events that this program or the former one reads."""
+        """The schemas of the events that this program or the former program reads."""
         return {**({} if self.former is None else self.former.inputs), **super().inputs}
 
     @property
     def shown(self) -> dict[str, Schema]:
-        """The events that this program or the former one derives."""
+        """The schemas of the events that this program or the former program derives."""
         return {**({} if self.former is None else self.former.shown), **self.outputs}
 
     def held_now(self) -> dict[str, pl.DataFrame]:
-        """Return the open intervals of fluents. Intervals of cut fluents begin at the cut or later."""
+        """Return the open intervals of fluents. The intervals of a cut fluent begin at the cut or later."""
         held = super().held_now()
         for name, cut in self._begun.items():
             if name in held:
@@ -205,12 +212,12 @@ class Successor(Engine):
         return held
 
     def push(self, batch: EventBatch) -> Frames:
-        """Take a batch, as an engine does."""
+        """Process a batch, as `Engine.push` does."""
         self.receive(batch)
         return self._run(self.reached)
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
-        """Give each program the events of a batch that it reads. Complete nothing."""
+        """Pass a batch to both programs. Each receives only the events that it reads. Neither derives anything yet."""
         batch = batch if isinstance(batch, Mapping) else list(batch)
         own = super().inputs
         super().receive(_read(batch, own), in_turn)
@@ -225,14 +232,16 @@ class Successor(Engine):
                 engine.count_up_to(other.position)
 
     def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Note records of events that neither program reads."""
+        """Record the times of events that neither program reads."""
         super().pass_by(tables)
         if self.former is not None:
             self.former.pass_by(tables)
 
     def take_dead(self) -> list[RefusedRow]:
-        """Return the rows refused since the last call. If both programs read an event, only the refusals of this
-        program count."""
+        """Return the rows that were rejected since the last call.
+
+        If both programs read an event type, only the rows that this program rejected are returned.
+        """
         dead, own = super().take_dead(), super().inputs
         return dead + [row for row in ([] if self.former is None else self.former.take_dead()) if row.type not in own]
 
@@ -267,7 +276,7 @@ class Successor(Engine):
     # --- state ---
 
     def snapshot(self) -> bytes:
-        """Return the whole state, including the state of the former program."""
+        """Return the whole state as bytes, including the state of the former program."""
         own = super().snapshot()
         begun = {name: cut.left(self.stable) for name, cut in self._begun.items()}
         if self.former is None and not any(begun.values()):
@@ -282,12 +291,15 @@ class Successor(Engine):
         )
 
     def goes_on(self, blob: bytes) -> bool:
-        """Return True if a snapshot is of this program, with or without a former one. Raises CepError if it is
-        damaged."""
+        """Return True if a snapshot belongs to this program, with or without the state of a former program.
+
+        Raises CepError if the snapshot is damaged.
+        """
         return snapshot.program_of(blob) in (self._state, self._state + BOTH)
 
     def go_on_with(self, blob: bytes, make_successor: Callable[[Mapping[str, str]], Successor]) -> Self:
-        """Restore a snapshot of this program. Raises CepError if it is damaged or of another program.
+        """Restore a snapshot of this program, and return the engine. Raises CepError if it is damaged or of another
+        program.
 
         `make_successor`: a function that creates an engine from the texts of the former program.
         """
@@ -308,26 +320,29 @@ class Successor(Engine):
 
 
 def former_texts(blob: bytes) -> Mapping[str, str] | None:
-    """Return the texts of the former program in a snapshot, or None. Raises CepError if the snapshot is damaged."""
+    """Return the texts of the former program from a snapshot. Returns None if the snapshot has no former program.
+
+    Raises CepError if the snapshot is damaged.
+    """
     texts: Mapping[str, str] | None = snapshot.header(blob).get("texts")
     return texts
 
 
 def _read(batch: EventBatch, inputs: Mapping[str, Schema]) -> EventBatch:
-    """Return the part of a batch with these events."""
+    """Return the part of a batch whose events are among `inputs`."""
     if isinstance(batch, Mapping):
         return {name: table for name, table in batch.items() if name in inputs}
     return [event for event in batch if event.type in inputs]
 
 
 def _as_told(engine: Engine, held: Mapping[str, pl.DataFrame]) -> Frames:
-    """Return the intervals of fluents as added rows."""
+    """Return intervals of fluents as rows that are marked as added."""
     meanings, schemas = engine.meanings(), engine.outputs
     return {name: _signed(identified(table, schemas[name], meanings[name]), 1) for name, table in held.items()}
 
 
 def alerts_beside(engine: Engine, other: Engine) -> dict[str, Alert]:
-    """Return the alerts of an engine that `other` lacks, or that mean something else there, by their tables."""
+    """Return the alerts of `engine` that `other` lacks or defines differently. Keys are the names of their tables."""
     meanings = engine.meanings(), other.meanings()
     other_alerts = {(meanings[1][alert.table], alert.keys) for alert in other.alerts}
     alerts = [alert for alert in engine.alerts if (meanings[0][alert.table], alert.keys) not in other_alerts]
@@ -335,9 +350,10 @@ def alerts_beside(engine: Engine, other: Engine) -> dict[str, Alert]:
 
 
 def cuts_between(former: Engine, engine: Engine, cuts: Mapping[str, int]) -> dict[str, int]:
-    """Return the times at which fluents, and alerts on fluents, begin if an engine takes over from a former one.
+    """Return the fluents and the alerts on fluents that are cut if `engine` takes over from `former`, with the times of
+    the cuts.
 
-    `cuts`: the cuts of the former program. If it is empty, return only fluents and alerts that begin now.
+    `cuts`: the cuts of the former program. If it is empty, the result contains only the new cuts.
     """
     old, new = former.meanings(), engine.meanings()
     fluents = (name for name, schema in engine.outputs.items() if schema.fluent is not None)
@@ -353,7 +369,7 @@ def _signed(table: pl.DataFrame, sign: int) -> pl.DataFrame:
 
 
 def _together(theirs: Frames, own: Frames) -> Frames:
-    """Join the changes of two programs, withdrawals first."""
+    """Concatenate the changes that two programs report, with withdrawals first."""
     joined = {}
     for name in sorted({*theirs, *own}):
         tables = [table for table in (theirs.get(name), own.get(name)) if table is not None and table.height]

@@ -1,6 +1,6 @@
-"""Many variants of a program as one plan: different parameter values, or a changed rule each.
+"""Many variants of a program as one plan. Each variant has other parameter values, or one changed rule.
 
-Events with the same meaning in two variants become one event, and the planner merges equal nodes. So all variants run
+Events that mean the same in two variants become one event, and the planner merges equal operators. So all variants run
 in one pass over the input, and share every operator whose result does not depend on the difference.
 """
 
@@ -20,15 +20,15 @@ from cep.rules.terms import Constant, Predicate, StaticRule
 
 T = TypeVar("T")
 _TEXTS = ("label", "span", "head_span")
-"""Fields that contain no names of events."""
+"""The fields that contain no names of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """A compiled program of many variants.
+    """A compiled program that contains many variants.
 
-    `names`: for each variant, the names of its wanted events in the merged program. `alerts`: for each variant, its
-    alerts by their original names.
+    - `names`: for each variant, the names of its wanted events in the merged program.
+    - `alerts`: for each variant, its alerts by their original names.
     """
 
     program: CompiledProgram
@@ -37,7 +37,7 @@ class Variants:
 
     @property
     def both(self) -> list[tuple[Mapping[str, Alert], Mapping[str, str]]]:
-        """Return the alerts and the names of each variant."""
+        """The alerts and the names of each variant, as pairs."""
         return list(zip(self.alerts, self.names))
 
 
@@ -49,9 +49,11 @@ def compiled_variants(
     events: Sequence[str],
     alerts: Sequence[str] = (),
 ) -> Variants:
-    """Compile a program once for each set of parameter values, as one merged program. Raises CepError.
+    """Compile a program once for each set of parameter values, as one merged program.
 
-    `events`, `alerts`: the names of the wanted events and alerts. Everything that none of them needs is omitted.
+    `events`, `alerts`: the names of the wanted events and alerts. Everything that they do not need is omitted.
+
+    Raises CepError if the program has mistakes.
     """
     programs = [
         ReadProgram.of(text, name, replace(options, params={**(options.params or {}), **param})) for param in params
@@ -63,7 +65,7 @@ def compiled_variants(
 def compiled_together(
     program: ReadProgram, every: Sequence[Rules], options: CompileOptions, events: Sequence[str], alerts: Sequence[str]
 ) -> Variants:
-    """Compile lowered variants of one program as one plan. Raises CepError."""
+    """Compile lowered variants of one program as one plan. Raises CepError if a variant has mistakes."""
     merge = _Merge()
     names, own_alerts = [], []
     for rules in every:
@@ -90,7 +92,7 @@ def compiled_together(
 
 
 class _Variant:
-    """The rules of one variant by the name that they define, and the names that each of them needs."""
+    """The rules of one variant, indexed by the names that they define."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -106,7 +108,7 @@ class _Variant:
         self._needs: dict[str, frozenset[str]] = {}
 
     def needs(self, name: str) -> frozenset[str]:
-        """Return the names that the rules of `name` use. The tables of a fluent need each other."""
+        """Return the names that the rules of `name` use. The tables of one fluent need each other."""
         if name not in self._needs:
             needed = {named for rule in self.defined[name] for named in _named(rule) if named in self.defined}
             fluent = self.rules.schemas[name].fluent if name in self.rules.schemas else None
@@ -115,7 +117,7 @@ class _Variant:
         return self._needs[name]
 
     def below(self, name: str) -> list[str]:
-        """Return a name, and all names on which it depends."""
+        """Return `name` and all names on which it depends, directly or indirectly."""
         reached, waiting = {name}, [name]
         while waiting:
             more = self.needs(waiting.pop()) - reached
@@ -125,7 +127,7 @@ class _Variant:
 
 
 class _Merge:
-    """The rules of all variants. Rules with the same meaning are kept once."""
+    """The merged rules of all variants. Rules that mean the same are kept once."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, Schema] = {}
@@ -137,7 +139,7 @@ class _Merge:
         self._done: set[str] = set()
 
     def add(self, variant: _Variant, wanted: Iterable[str]) -> dict[str, str]:
-        """Add the rules that a variant needs for the wanted names. Return the new name of each."""
+        """Add the rules that a variant needs for the wanted names. Return the new name of each needed name."""
         needed = sorted({needed_name for name in wanted for needed_name in variant.below(name)})
         renamed = {name: self._name(variant, name) for name in needed}
         for name in needed:
@@ -153,7 +155,7 @@ class _Merge:
         return renamed
 
     def add_alerts(self, alerts: Iterable[Alert], renamed: Mapping[str, str]) -> dict[str, Alert]:
-        """Return alerts on the renamed tables of a variant, by their original names."""
+        """Return the alerts of a variant on its renamed tables. Keys are the original names of the alerts."""
         added = {}
         for alert in alerts:
             table = renamed[alert.table]
@@ -164,7 +166,10 @@ class _Merge:
         return added
 
     def _name(self, variant: _Variant, name: str) -> str:
-        """Return the new name: unchanged for the first meaning of a name, with a number for each further meaning."""
+        """Return the new name of an event or predicate.
+
+        The first meaning of a name keeps the name. Each further meaning gets a number.
+        """
         meaning = tuple(self._definition(needed, variant) for needed in variant.below(name))
         schema = variant.rules.schemas.get(name)
         whose = name if schema is None or schema.fluent is None else schema.fluent.name
@@ -202,7 +207,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _named(rule: Rule | StaticRule) -> Iterator[str]:
-    """Yield the events and predicates that a rule uses. Raises CepError for answer sets."""
+    """Yield the events and predicates that a rule uses. Raises CepError if the rule uses answer sets."""
     for part in _parts(rule):
         if isinstance(part, AnswerSetPattern):
             raise CepError(
@@ -217,7 +222,7 @@ def _named(rule: Rule | StaticRule) -> Iterator[str]:
 
 
 def _renamed(value: T, names: Mapping[str, str]) -> T:
-    """Rename the events and predicates in a value."""
+    """Return a value in which events and predicates are renamed."""
     new_value: Any = value
     if isinstance(new_value, tuple):
         parts = tuple(_renamed(part, names) for part in new_value)
