@@ -63,7 +63,7 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = 
             parts.dead += [
                 RefusedRow(name, row, "late", encode.late_reason(some, False, by_key(parts))) for row, some in late
             ]
-            timely = np.ascontiguousarray(admitted_rows.table[:, ~mask])
+            timely = admitted_rows.table.compress(~mask, axis=1)
             admitted_tables[name] = encode.Admitted(timely, admitted_rows.pushed(~mask), [], admitted_rows.first)
     return admitted_tables
 

@@ -99,7 +99,7 @@ def carry_lineage(
     for tables, others in zip(_kinds(history), _kinds(second)):
         for name, runs in others.items():
             for run in runs:
-                new = np.ascontiguousarray(run[:, ~sorted_runs.holds(names.known, run[IDENTITY])])
+                new = run.compress(~sorted_runs.holds(names.known, run[IDENTITY]), axis=1)
                 new[IDENTITY] = names(new[IDENTITY])
                 sorted_runs.put(tables.setdefault(name, []), new, IDENTITY)
     history.lineage.add(second.lineage, names, names.known)

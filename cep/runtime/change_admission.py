@@ -66,7 +66,7 @@ def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False
     for event, arrived in pushed.items():
         if event in (revision.window.handed or ()):
             goes = np.zeros(rows(arrived.table), np.bool_) if arrived.withdraws is None else arrived.withdraws
-            revision.take(event, RowChanges(arrived.table[:, goes], arrived.table[:, ~goes]))
+            revision.take(event, RowChanges(*(arrived.table.compress(mask, axis=1) for mask in (goes, ~goes))))
         elif rows(arrived.table):
             parts.buffer.count(*arrived.span)
             known, key = partial(revision.known, event), parts.plan.schemas[event].key_places
@@ -139,7 +139,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
     table = np.concatenate([table for table, _ in parts_], axis=1)
     own = np.concatenate([places for _, places in parts_])
     order = np.argsort(table[ORDER], kind="stable")
-    return Pushed(table[:, order], withdraws[own[order]], own[order])
+    return Pushed(table.take(order, axis=1), withdraws[own[order]], own[order])
 
 
 def named_by_key(schema: Schema) -> Schema:
@@ -177,7 +177,7 @@ def refuse_final(
         ]
         kept = np.flatnonzero(~mask)
         pushed[name] = Pushed(
-            np.ascontiguousarray(pushed_rows.table[:, kept]),
+            pushed_rows.table.take(kept, axis=1),
             None if pushed_rows.withdraws is None else pushed_rows.withdraws[kept],
             kept if pushed_rows.rows is None else pushed_rows.rows[kept],
         )

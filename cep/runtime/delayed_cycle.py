@@ -15,7 +15,7 @@ from cep.core.interval_sets import INFINITE
 from cep.core.relation import END, START, Table, concat, empty, rows
 from cep.core.signals import stops
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
-from cep.operators.goals.contract import Goal, Takes, kept
+from cep.operators.goals.contract import Goal, Takes
 from cep.operators.goals.fluents.changes import changed_in, changes_in, clipped, decided, due
 from cep.operators.goals.in_rounds import InRounds
 from cep.plan.order import PlanUnit
@@ -255,11 +255,11 @@ class Lagged(Cycle):
             self._to(frontier)
             return
         self._to(frontier.until(frontier.latest + self.late), rest=False)
-        states = kept(goal.snapshot() for goal in self.goals)
+        checkpoints = [goal.whole_checkpoint() for goal in self.goals]
         counts = {unit: len(tables) for unit, tables in self.given.items()}
         if not self._to(frontier, MOST):
-            for goal, state in zip(self.goals, states, strict=True):
-                goal.restore(state)
+            for goal, checkpoint in zip(self.goals, checkpoints, strict=True):
+                goal.take_back(checkpoint)
             self.given = {unit: tables[: counts[unit]] for unit, tables in self.given.items()}
 
     def _to(self, frontier: Frontier, most: int | None = None, rest: bool = True) -> bool:

@@ -264,7 +264,7 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]], fi
     if refused is None:
         return Admitted(table, None, dead, first)
     dead.sort(key=lambda d: d.row)
-    return Admitted(np.ascontiguousarray(table[:, ~refused]), first + np.flatnonzero(~refused), dead, first)
+    return Admitted(table.compress(~refused, axis=1), first + np.flatnonzero(~refused), dead, first)
 
 
 def _mistyped(wrong: Mask, column: Sequence[object] | pl.Series, attribute: Attribute) -> list[tuple[Mask, str, str]]:

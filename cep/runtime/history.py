@@ -77,7 +77,7 @@ class OccurrenceHistory:
                 if any(map(np.any, gone)):
                     by_event[event] = []
                     for table, mask in zip(tables, gone, strict=True):
-                        sorted_runs.put(by_event[event], np.ascontiguousarray(table[:, ~mask]), IDENTITY)
+                        sorted_runs.put(by_event[event], table.compress(~mask, axis=1), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
         """Return the columns of origin for occurrences of an event."""
@@ -288,7 +288,7 @@ def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) ->
 
 def _those(table: Table, names: Ints) -> Table:
     """Return the rows with these sorted handles."""
-    return np.ascontiguousarray(table[:, sorted_runs.holds(names, table[IDENTITY])])
+    return table.compress(sorted_runs.holds(names, table[IDENTITY]), axis=1)
 
 
 class StageHistory(OccurrenceHistory):

@@ -117,22 +117,23 @@ class StateByKey:
         `others`: only rows of other keys stay. Otherwise, rows that belong to every key stay as well.
         """
         schema, route = self.parts.plan.schemas[name], self.stage.stage.inputs[name]
-        tables = self.parts.buffer.waiting.get(name)
-        if not tables:
-            return empty(len(schema.attributes)), []
-        table = concat(tables)
+        table = concat([empty(len(schema.attributes)), *self.parts.buffer.waiting.get(name, ())])
+        if not rows(table):
+            return table, []
         if route == "whole":  # no goal with state reads it
             mine = np.zeros(rows(table), np.bool_)
             if isinstance(keys, HashedKeys):
                 mine = keys.whole(table_frame(table, schema, self.parts.pool), schema)
             others_rows = ~mine
-        else:
-            columns = route if isinstance(route, tuple) else None
-            side = KeySide(columns, tuple(schema.attributes[column].type for column in columns or ()))
-            chosen = self.stage.selection([side], keys, self.parts.pool)
-            mine = chosen.going(0, contiguous(table[FIRST:].T))
-            others_rows = ~mine if others else chosen.staying(0, mine)
-        return contiguous(table[:, mine]), [contiguous(table[:, others_rows])] if others_rows.any() else []
+        elif isinstance(route, tuple):
+            side = KeySide(route, tuple(schema.attributes[column].type for column in route))
+            (test,) = self.stage.selection([side], keys, self.parts.pool).tests
+            mine = test(contiguous(table[[FIRST + column for column in route]].T))
+            others_rows = ~mine
+        else:  # its rows belong to every key
+            mine = np.ones(rows(table), np.bool_)
+            others_rows = ~mine if others else mine
+        return table.compress(mine, axis=1), [table.compress(others_rows, axis=1)] if others_rows.any() else []
 
 
 def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str, Sequence[int]]) -> None:

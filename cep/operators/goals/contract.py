@@ -8,7 +8,7 @@ they are divided into steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -279,32 +279,6 @@ class StateKeys:
     tests: tuple[Callable[[Ints], Bools], ...]
     numbers: tuple[Callable[[Ints], Ints], ...] = ()
 
-    def among(self, side: int, table: Ints) -> Bools:
-        """Return a mask of the occurrences that belong to these keys. `table`: their arguments, one row each."""
-        columns = self.columns[side]
-        assert columns is not None, "asked of rows that have a key"
-        return self.tests[side](table[:, list(columns)]) if len(table) else np.zeros(0, np.bool_)
-
-    def numbered(self, side: int, table: Ints) -> Ints:
-        """Return the key number of each row of `table`, the arguments of an input; -1 if rows belong to every key."""
-        columns = self.columns[side]
-        if columns is None or not len(table):
-            return np.full(len(table), -1)
-        return self.numbers[side](table[:, list(columns)])
-
-    def going(self, side: int, table: Ints) -> Bools:
-        """Return a mask of the rows of an input that `extract` returns: those of these keys, or all if the input has no
-        keys."""
-        return np.ones(len(table), np.bool_) if self.shared(side) else self.among(side, table)
-
-    def staying(self, side: int, going: Bools) -> Bools:
-        """Return a mask of the rows that the operator keeps when the rows of the mask `going` are extracted."""
-        return going if self.shared(side) else ~going
-
-    def shared(self, side: int) -> bool:
-        """Return True if every row of an input belongs to every key."""
-        return self.columns[side] is None
-
 
 def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
     """Return arrays of one or two dimensions as one row of lists. Their shapes are in the fields' metadata."""
@@ -318,11 +292,6 @@ def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
     if not fields:
         return pa.RecordBatch.from_arrays([pa.nulls(1)], ["nothing"])
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-
-
-def kept(states: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Copy the states of goals, because goals that continue to run change the arrays that their snapshots share."""
-    return [pa.ipc.read_record_batch(batch.serialize(), batch.schema) for batch in states]
 
 
 def from_arrow(batch: pa.RecordBatch) -> Arrays:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cep.core.array_capacity import filled_room, roomy
 from cep.core.kernels import njit
-from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, rows
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, rows
 from cep.core.stable_order import stable_order
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Ints
@@ -561,6 +561,6 @@ def parts_of(changes: Table) -> tuple[Table, Table]:
     goes = changes[IDENTITY] == GOES
     if not goes.any():
         return changes[:, :0], changes
-    going, coming = contiguous(changes[:, goes]), contiguous(changes[:, ~goes])
+    going, coming = changes.compress(goes, axis=1), changes.compress(~goes, axis=1)
     going[IDENTITY] = 0
     return going, coming

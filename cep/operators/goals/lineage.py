@@ -147,7 +147,7 @@ class Lineage:
         before, self._rules = self._rules, []
         for run in before:
             known = np.array([number in rules for number in run[_PART].tolist()], np.bool_)
-            kept = np.ascontiguousarray(run[:, known])
+            kept = run.compress(known, axis=1)
             kept[_PART] = [rules[number] for number in kept[_PART].tolist()]
             sorted_runs.put(self._rules, kept, _WHOLE)
 

@@ -275,7 +275,7 @@ def apart(was: Table, now: Table) -> Table:
     was, now = contiguous(by_arrival(was)), contiguous(by_arrival(now))
     goes, comes = np.ones(rows(was), np.bool_), np.ones(rows(now), np.bool_)
     if _unmatched(was, now, goes, comes):
-        return signed(contiguous(was[:, goes]), contiguous(now[:, comes]))
+        return signed(was.compress(goes, axis=1), now.compress(comes, axis=1))
     words = [row for row in range(len(was)) if row != IDENTITY]
     kinds = KeySet(len(words))
     was_kinds, _ = kinds.insert(np.ascontiguousarray(was[words].T))
@@ -291,7 +291,7 @@ def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
     rank = np.empty(len(kinds), np.int64)
     rank[order] = np.arange(len(kinds)) - np.repeat(first, np.diff(first, append=len(kinds)))
-    return contiguous(table[:, rank >= both[kinds]])
+    return table.compress(rank >= both[kinds], axis=1)
 
 
 def differing_keys(before: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int) -> Bools:

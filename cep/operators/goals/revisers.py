@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cep.core.interval_relations import B, Bound, C, relation_named
 from cep.core.relation import FIRST
 from cep.operators.goals.contract import Goal
 from cep.operators.goals.converted_keys import WithConvertedKeys
@@ -21,6 +22,7 @@ from cep.operators.goals.reviser import InputReviser, LinearReviser, Reviser, Ru
 from cep.operators.goals.windows.sliding_aggregate import SlidingAggregate
 from cep.operators.goals.windows.windowed_aggregate import WindowedAggregate
 from cep.plan.order import PlanUnit
+from cep.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,44 +44,54 @@ def revisers_of(
     goals: Sequence[GoalInPlan],
     widths: Mapping[PlanUnit, int],
     units: Collection[PlanUnit],
-    inputs: Collection[PlanUnit],
+    plan: Plan,
 ) -> list[Reviser | None]:
     """Return a reviser for each goal, or None if the goal cannot revise.
 
-    `widths`: the number of columns of each unit. `units`: the events in the program's output. `inputs`: the events in
-    its input. Goals may read units that are not among `goals`.
+    `widths`: the number of columns of each unit. `units`: the events in the program's output. Goals may read units that
+    are not among `goals`.
     """
     by_unit = {goal.unit: goal for goal in goals}
     revisers: list[Reviser | None] = []
     for goal in goals:
         reviser = reviser_of(goal.goal)
-        if goal.unit in units and goal.unit in inputs:
+        if goal.unit in units and goal.unit in plan.inputs:
             reviser = None  # input events are output as a set
         elif isinstance(goal.goal, Project) and goal.goal.lineage is None and not goal.goal.bag:
             if not goal.goal.heads:
                 reviser = InputReviser()
-            elif (goal.goal.distinct and goal.unit not in inputs) or _distinct(goal.unit, by_unit, widths, inputs):
+            elif (goal.goal.distinct and goal.unit not in plan.inputs) or _distinct(goal.unit, by_unit, widths, plan):
                 reviser = RuleReviser()
         revisers.append(reviser)
     return revisers
 
 
-def _distinct(
-    unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], inputs: Collection[PlanUnit]
-) -> bool:
-    """Return True if the output of a unit is already a set, so that nothing must count its derivations."""
+def _distinct(unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], plan: Plan) -> bool:
+    """Return True if the output of a unit is already a set, so that nothing must count its derivations.
+
+    A pair has all arguments of both sides. If these are instants, one not before the other, it has their times, too.
+    """
     if unit not in goals:
         return False
     goal, reads = goals[unit].goal, goals[unit].reads
     if isinstance(goal, InertiaGoal):
         return goal.lineage is None
+    if isinstance(goal, JoinGoal):
+        sides = reads[:2]
+        in_turn = relation_named(goal.spec.relation, goal.spec.gap).implies(Bound(B, C, 0))
+        instants = all(isinstance(side, int) and plan.points[side] for side in sides)
+        return in_turn and instants and all(_distinct(side, goals, widths, plan) for side in sides)
+    if isinstance(goal, Project) and not goal.heads:
+        return not goal.bag  # `InputReviser` makes it a set
     chosen: set[int] = set()
-    if isinstance(goal, ScanGoal):
+    if isinstance(goal, SelectGoal) and not goal.binds:
+        chosen = set(range(widths[unit]))
+    elif isinstance(goal, ScanGoal):
         chosen = {*(goal.rows[FIRST:] - FIRST).tolist(), *(place for place, _ in goal.constants)}
-    elif isinstance(goal, Project) and len(goal.heads) == 1 and unit not in inputs:
+    elif isinstance(goal, Project) and len(goal.heads) == 1 and unit not in plan.inputs:
         chosen = {column for column in goal.heads[0].columns or () if column is not None}
     whole = len(reads) == 1 and chosen >= set(range(widths[reads[0]]))
-    return whole and bool(chosen) and _distinct(reads[0], goals, widths, inputs)
+    return whole and bool(chosen) and _distinct(reads[0], goals, widths, plan)
 
 
 def reviser_of(goal: Goal) -> Reviser | None:

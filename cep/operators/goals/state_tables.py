@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.core.hashtable import KeySet
+from cep.core.stable_order import stable_order_of
 from cep.core.time import Frontier
 from cep.operators.goals.checkpoint import TakenBack
 from cep.operators.goals.contract import (
@@ -106,6 +107,10 @@ class DeclaredState(TakenBack):
     def _state(self) -> Arrays:
         """Return the state as the arrays of its tables."""
 
+    def _needed(self) -> Arrays:
+        """Return the state as the arrays of its tables, right after `evict` has dropped all that is not needed."""
+        return self._state()
+
     @abstractmethod
     def _become(self, state: Arrays) -> None:
         """Replace the state by these arrays."""
@@ -121,6 +126,11 @@ class DeclaredState(TakenBack):
     def tables(self) -> dict[str, StateTable]:
         """Return the declared tables of the state."""
         return self._tables()
+
+    @cached_property
+    def _targets(self) -> frozenset[str]:
+        """The tables that have references to their rows."""
+        return frozenset(target for table in self.tables.values() for target, _ in table.refers.values())
 
     def begin(self, frontier: Frontier) -> None:
         """See `cep.operators.goals.contract`. An empty state produces nothing by time alone."""
@@ -142,7 +152,7 @@ class DeclaredState(TakenBack):
     def needed_arrays(self, frontier: Frontier) -> Arrays:
         """See `cep.operators.goals.contract`. Without lineage, handles of occurrences are set to 0."""
         self.evict(frontier, wholly=True)
-        state = self._state()
+        state = self._needed()
         for name, table in self.tables.items() if self.lineage is None else ():
             state[name][:, list(table.handles)] = 0
         return state
@@ -196,26 +206,21 @@ class DeclaredState(TakenBack):
     def together(self, left: Arrays, other: Arrays) -> Arrays:
         """See `cep.operators.goals.contract`. Rows that sort alike keep their order, with those of `left` first."""
         joined: Arrays = {}
-        places = {
-            name: (np.arange(len(left[name])), len(left[name]) + np.arange(len(other[name]))) for name in self.tables
-        }
+        places = {name: len(left[name]) + np.arange(len(other[name])) for name in self._targets}
         for name, table in self.tables.items():
             if table.clock:
                 joined[name] = np.maximum(left[name], other[name])
             elif table.dictionary:
-                joined[name], *places[name] = distinct(left[name], other[name])  # type: ignore[assignment]
+                joined[name], places[name] = merged(left[name], other[name])
             else:
                 joined[name] = np.concatenate([left[name], other[name]])
         for name, table in self.tables.items():
             split = len(left[name])
             for column, (target, _) in table.refers.items():
-                for rows, moved in ((slice(0, split), places[target][0]), (slice(split, None), places[target][1])):
-                    joined[name][rows, column] = referred(joined[name][rows, column], moved)
+                joined[name][split:, column] = referred(joined[name][split:, column], places[target])
         for name, table in self.tables.items():
             if table.order and len(joined[name]) > 1:
-                self._sort(
-                    joined, name, np.lexsort([joined[other][:, column] for other, column in reversed(table.order)])
-                )
+                self._sort(joined, name, stable_order_of(*(joined[other][:, column] for other, column in table.order)))
         return joined
 
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
@@ -227,8 +232,7 @@ class DeclaredState(TakenBack):
         numbers: dict[str, Ints] = {}
         for name in self.tables:
             self._key_numbers(name, state, keys, numbers)
-        targets = {target for table in self.tables.values() for target, _ in table.refers.values()}
-        ranks = {name: _ranks(numbers[name]) for name in targets if not self.tables[name].dictionary}
+        ranks = {name: _ranks(numbers[name]) for name in self._targets if not self.tables[name].dictionary}
         keyed_rows = []
         for name, table in self.tables.items():
             if table.dictionary:
@@ -293,15 +297,15 @@ class DeclaredState(TakenBack):
 
     def _sort(self, state: Arrays, name: str, order: Ints) -> None:
         """Sort the rows of a table and of its parallel tables, and update references."""
-        state[name] = state[name][order]
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
+        state[name] = state[name].take(order, axis=0)
         for other, table in self.tables.items():
             if table.beside == name:
-                state[other] = state[other][order]
-            for column, (target, _) in table.refers.items():
-                if target == name:
-                    state[other][:, column] = referred(state[other][:, column], place)
+                state[other] = state[other].take(order, axis=0)
+        if name in self._targets:
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            for array, column in self._references(name, state):
+                array[:, column] = referred(array[:, column], place)
 
     def _masks(self, state: Arrays, keys: StateKeys, staying: bool = False) -> dict[str, Bools]:
         """Return masks of the rows of some keys or, if `staying`, of the rows that remain without them.
@@ -318,6 +322,9 @@ class DeclaredState(TakenBack):
             return masks[name]
         table, count = self.tables[name], len(state[name])
         mask: Bools = np.ones(count, np.bool_)
+        if not count:
+            masks[name] = mask
+            return mask
         if table.beside is not None:
             mask = self._mask(table.beside, state, keys, staying, masks)
         elif table.counted is not None:
@@ -344,15 +351,16 @@ class DeclaredState(TakenBack):
             if table.clock:
                 chosen[name] = state[name]
             elif not table.dictionary:
-                chosen[name] = state[name][masks[name]]
-                places[name] = np.cumsum(masks[name]) - 1
+                chosen[name] = state[name].compress(masks[name], axis=0)
+                if name in self._targets:
+                    places[name] = np.cumsum(masks[name]) - 1
         for name, table in self.tables.items():
             if table.dictionary:
                 used = np.zeros(len(state[name]), np.bool_)
                 for array, column in self._references(name, chosen):
                     numbers = array[:, column]
                     used[numbers[numbers >= 0]] = True
-                chosen[name], places[name] = state[name][used], np.cumsum(used) - 1
+                chosen[name], places[name] = state[name].compress(used, axis=0), np.cumsum(used) - 1
         for name, table in self.tables.items():
             for column, (target, _) in table.refers.items():
                 chosen[name][:, column] = referred(chosen[name][:, column], places[target])
@@ -457,13 +465,17 @@ def _ranks(numbers: Ints) -> Ints:
 
 def referred(numbers: Ints, places: Ints) -> Ints:
     """Update row numbers after rows have moved to `places`. Negative numbers mean no row."""
-    moved = numbers.copy()
-    moved[numbers >= 0] = places[numbers[numbers >= 0]]
+    if not len(places):
+        return numbers.copy()
+    moved: Ints = np.where(numbers < 0, numbers, places.take(numbers, mode="clip"))
     return moved
 
 
-def distinct(left: Ints, other: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the distinct rows of both arrays, and the position of each row of either array among them."""
-    kinds = KeySet(left.shape[1])
-    numbers, _ = kinds.insert(np.concatenate([left, other]))
-    return kinds.rows, numbers[: len(left)], numbers[len(left) :]
+def merged(left: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """Add the rows of `other` that are new to those of `left`, which are distinct. Also return the position of each row
+    of `other`."""
+    if not len(other):
+        return left.copy(), np.arange(0)
+    kinds = KeySet.of(left, len(left))
+    numbers, _ = kinds.insert(other)
+    return kinds.rows, numbers

@@ -339,7 +339,7 @@ class Incremental:
         net_pending: list[tuple[str, RowChanges]] = []
         for event, changes in by_event.items():
             going, coming = concat([change.going for change in changes]), concat([change.coming for change in changes])
-            net = apart(contiguous(going[:, going[END] > since]), contiguous(coming[:, coming[END] > since]))
+            net = apart(going.compress(going[END] > since, axis=1), coming.compress(coming[END] > since, axis=1))
             net_pending.append((event, RowChanges(*parts_of(net))))
             count += rows(net)
         self.pending, self.waiting, self.netted = net_pending, count, count
@@ -354,7 +354,7 @@ class Incremental:
                 numbers = np.searchsorted(begins, table[END], "left") - 1
                 for number in np.unique(numbers[numbers >= 0]).tolist():
                     held = window_of(stretches[number].outputs, event, len(self.plan.schemas[event].attributes))
-                    held.change(table[:, numbers == number], come)
+                    held.change(table.compress(numbers == number, axis=1), come)
         self.pending, self.waiting, self.netted = [], 0, 0
 
 
@@ -391,7 +391,7 @@ def _goals(machine: Machine) -> list[GoalInPlan]:
 def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
     """Return a reviser for every goal that is a part of its own; None for goals without one."""
     goals = _goals(machine)
-    revisers = revisers_of(goals, machine.widths, machine.given, plan.inputs)
+    revisers = revisers_of(goals, machine.widths, machine.given, plan)
     return {unit_goal.unit: reviser for unit_goal, reviser in zip(goals, revisers, strict=True)}
 
 

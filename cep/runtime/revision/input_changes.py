@@ -64,11 +64,11 @@ def input_changes(
     else:
         asked |= np.isin(ends, ends[withdraws])
     if key is not None and not asked.all():
-        asked |= _twice(pushed[:, ~asked], ends, key)
+        asked |= _twice(pushed.compress(~asked, axis=1), ends, key)
     if not asked.any():
         return InputChanges(RowChanges(pushed[:, none], pushed), none)
     places = np.flatnonzero(asked)
-    mine = pushed[:, places]
+    mine = pushed.take(places, axis=1)
     words = [START, END, *(FIRST + column for column in (range(len(mine) - FIRST) if key is None else key))]
     if several:
         going, coming, unknown = _taken_one_by_one(mine, withdraws[places], known(mine, words), words)
@@ -77,14 +77,15 @@ def input_changes(
         going, coming, unknown = _changed(mine, withdraws[places], known(mine, words), words, key is not None)
         merged = int(np.count_nonzero(~withdraws[places])) - len(coming) if key is None else 0
     asked[places[coming]] = False
-    return InputChanges(RowChanges(going, pushed[:, ~asked] if asked.any() else pushed), places[unknown], merged)
+    rest = pushed.compress(~asked, axis=1) if asked.any() else pushed
+    return InputChanges(RowChanges(going, rest), places[unknown], merged)
 
 
 def _each_once(pushed: Table) -> Table:
     """Return the rows without those that equal an earlier one."""
     ordered = by_arrival(contiguous(pushed))
     before = equal_before(ordered)
-    return pushed if before is None else contiguous(ordered[:, before == 0])
+    return pushed if before is None else ordered.compress(before == 0, axis=1)
 
 
 def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequence[int]) -> tuple[Table, Ints, Ints]:
@@ -104,7 +105,7 @@ def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequ
     taken, unknown = np.zeros(len(groups_of_rows), np.bool_), np.zeros(len(groups_of_rows), np.bool_)
     _matched(groups_of_rows[order], goes[order], order, np.empty(len(groups_of_rows), np.int64), taken, unknown)
     coming = np.flatnonzero(~(taken | goes)[len(before) :])
-    return contiguous(known[:, taken[: len(before)]]), coming, np.flatnonzero(unknown[len(before) :])
+    return known.compress(taken[: len(before)], axis=1), coming, np.flatnonzero(unknown[len(before) :])
 
 
 @njit()
@@ -169,7 +170,7 @@ def _changed(
         comes[coming] = True
         gone[going] = True
         unknown[never] = True
-    return contiguous(known[:, gone[before]]), np.flatnonzero(comes), np.flatnonzero(unknown)
+    return known.compress(gone[before], axis=1), np.flatnonzero(comes), np.flatnonzero(unknown)
 
 
 def _in_turn(

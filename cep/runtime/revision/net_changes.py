@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cep.core.fluents import HOLDS
 from cep.core.hashtable import KeySet
-from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows, slice_until
+from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, empty, rows, slice_until
 from cep.operators.goals.contract import Ints
 from cep.plan.equal import equal_records
 from cep.plan.plan import Plan
@@ -76,7 +76,7 @@ def _difference(plan: Plan, event: str, before: Table, after: Table, ordered: bo
     was, is_ = ids[: rows(before)], ids[rows(before) :]
     had, has = np.zeros(kinds.count, np.bool_), np.zeros(kinds.count, np.bool_)
     had[was], has[is_] = True, True
-    return RowChanges(contiguous(before[:, ~has[was]]), contiguous(after[:, ~had[is_]]))
+    return RowChanges(before.compress(~has[was], axis=1), after.compress(~had[is_], axis=1))
 
 
 Given = Mapping[str, Sequence[Table]]
@@ -116,7 +116,7 @@ class RevisionLineage:
                         self._made.append(before[IDENTITY])
                         continue  # an occurrence that was also received has its record's identity before and now
                     self._made.append(np.setdiff1d(before[IDENTITY], now[IDENTITY]))
-                    new_tables[name] = contiguous(now[:, ~np.isin(now[IDENTITY], before[IDENTITY])])
+                    new_tables[name] = now.compress(~np.isin(now[IDENTITY], before[IDENTITY]), axis=1)
             add({name: [table] for name, table in new_tables.items()})
 
     def told(self) -> None:

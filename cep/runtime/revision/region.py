@@ -15,7 +15,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from cep.core.relation import END, FIRST, Table, concat, contiguous, rows
+from cep.core.relation import END, FIRST, Table, concat, rows
 from cep.core.time import BEGINNING, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
@@ -64,7 +64,7 @@ class Window:
         """Return the rows of a table by the number of the stretch in which they end."""
         begins = np.array([stretch.since for stretch in self.stretches])
         numbers = np.searchsorted(begins, table[END], "left") - 1
-        return {number: contiguous(table[:, numbers == number]) for number in np.unique(numbers).tolist()}
+        return {number: table.compress(numbers == number, axis=1) for number in np.unique(numbers).tolist()}
 
 
 Due = dict[int, Bools | None]

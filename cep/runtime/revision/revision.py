@@ -15,7 +15,8 @@ from time import perf_counter_ns
 import numpy as np
 import pyarrow as pa
 
-from cep.core.relation import END, IDENTITY, ORDER, Table, concat, contiguous, empty, rows, slice_until
+from cep.core.relation import END, IDENTITY, ORDER, Table, concat, empty, rows, slice_until
+from cep.core.stable_order import stable_order
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
@@ -103,7 +104,7 @@ class Revision:
 
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
         """Return the known rows of an input event that equal a row of a table. `words`: the matrix rows to compare."""
-        wanted = contiguous(table[:, np.argsort(table[END], kind="stable")])
+        wanted = table.take(stable_order(table[END]), axis=1)
         windows = (window for window in self._taken(event) if rows(wanted) and window.last >= wanted[END, 0])
         return np.concatenate([self._none(event), *(window.same(wanted, words) for window in windows)], axis=1)
 

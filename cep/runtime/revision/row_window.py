@@ -10,6 +10,7 @@ import numpy as np
 from cep.core.hashtable import KeySet, capacity_for, mix
 from cep.core.kernels import njit
 from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
+from cep.core.stable_order import stable_order
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Bools, Ints
@@ -126,7 +127,7 @@ class RowWindow:
         """Remove these rows. Tables that have none of them are not touched."""
         if not rows(table):
             return
-        table = contiguous(table[:, np.argsort(table[END], kind="stable")])
+        table = table.take(stable_order(table[END]), axis=1)
         words = _telling([row for row in range(len(table)) if row != IDENTITY])
         for number in self._within(int(table[END, 0]), int(table[END, -1])):
             places = self._same(number, table, words)
@@ -179,7 +180,7 @@ class RowWindow:
         run = self.runs[number] = contiguous(self.runs[number])
         if not self._sorted[number]:
             if bool((run[END, 1:] < run[END, :-1]).any()):
-                run = self.runs[number] = contiguous(run[:, np.argsort(run[END], kind="stable")])
+                run = self.runs[number] = run.take(stable_order(run[END]), axis=1)
             self._sorted[number] = True
         return run
 
@@ -259,7 +260,7 @@ def without(table: Table, others: Table) -> Table:
         return table
     gone = KeySet(len(table) - 1)
     gone.insert(_words(others))
-    return contiguous(table[:, gone.find(_words(table)) < 0])
+    return table.compress(gone.find(_words(table)) < 0, axis=1)
 
 
 def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
@@ -267,7 +268,7 @@ def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
     count = int(np.count_nonzero(chosen))
     if chosen[:count].all():
         return contiguous(table[:, :count]), contiguous(table[:, count:])
-    return contiguous(table[:, chosen]), contiguous(table[:, ~chosen])
+    return table.compress(chosen, axis=1), table.compress(~chosen, axis=1)
 
 
 def _words(table: Table) -> Ints:

@@ -129,7 +129,8 @@ def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> N
     begins = np.array([stretch.since for stretch in stretches])
     numbers = np.searchsorted(begins, table[END], "left") - 1
     for number in np.unique(numbers).tolist():
-        window_of(stretches[number].inputs, event, len(table) - FIRST).change(table[:, numbers == number], come)
+        mine = table.compress(numbers == number, axis=1)
+        window_of(stretches[number].inputs, event, len(table) - FIRST).change(mine, come)
 
 
 def tables_of(windows: Windows) -> dict[str, Table]:

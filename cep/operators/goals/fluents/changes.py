@@ -540,7 +540,7 @@ def clipped(table: Table, first: int, last: int) -> Table:
     """Return the rows that overlap a stretch, cut to it."""
     inside = (table[START] <= last) & (table[END] >= first)
     if not inside.all():
-        table = table[:, inside]
+        table = table.compress(inside, axis=1)
     if rows(table) and (int(table[START].min()) < first or int(table[END].max()) > last):
         table = table.copy()
         table[START] = np.maximum(table[START], first)

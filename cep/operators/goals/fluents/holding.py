@@ -205,7 +205,7 @@ class HoldingGoal(NumberedState, Untimed):
         if not spec.negated and len(spec.take) + len(spec.right_key) < len(self.columns):
             joined = np.concatenate([pairs[:, [0]].T, table[FIRST + spec.left_width :]])
             first = np.sort(np.unique(joined, axis=1, return_index=True)[1])  # one of several equal rows
-            table, pairs = np.ascontiguousarray(table[:, first]), pairs[first]
+            table, pairs = table.take(first, axis=1), pairs[first]
         if self.lineage is not None and not spec.negated:
             parts = table[IDENTITY].copy()
             names = self.lineage.name(table)

@@ -349,7 +349,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
                 read_in[-1, read_in[-1] == was] = is_
             return read_in
         if spec.within is not None and rows(table):
-            table = table[:, table[END] - table[START] <= spec.within]
+            table = table.compress(table[END] - table[START] <= spec.within, axis=1)
         read_in = np.zeros((FIRST + width + 1, 2 * rows(table)), np.int64)
         code = np.concatenate([2 * table[START], 2 * table[END] + 1])
         own = table[FIRST + self._taken]

@@ -386,6 +386,9 @@ class JoinGoal(StoredState, Untimed):
 
     def _state(self) -> Arrays:
         self._compact(-FOREVER)
+        return self._needed()
+
+    def _needed(self) -> Arrays:
         cold = self.cold[: self.count]
         for side, width in enumerate((self.spec.left_width, self.spec.right_width)):
             if HEADER + width < cold.shape[1]:  # clear the unused cells of the narrower side

@@ -208,6 +208,9 @@ class AbsenceDeadline(StoredState):
 
     def _state(self) -> Arrays:
         self._compact()
+        return self._needed()
+
+    def _needed(self) -> Arrays:
         return {"store": self.store[: self.count], "cold": self.cold[: self.count], "keys": self.keys.known}
 
     def _tables(self) -> dict[str, StateTable]:
