@@ -1,4 +1,5 @@
-"""Triples as readable JSON-LD: with a context, one object per subject, and lists and blank nodes written in place."""
+"""Conversion of triples to readable JSON-LD: a context, and one object per subject. Lists and blank nodes are
+nested."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _FIRST, _REST, _NIL, _TYPE = (ox.NamedNode(RDF + name) for name in ("first", "re
 
 
 def to_json_ld(triples: Iterable[ox.Triple], prefixes: Mapping[str, str]) -> bytes:
-    """Return JSON-LD 1.1 in the order of the triples. The context contains the prefixes that are used."""
+    """Convert triples to JSON-LD 1.1, and keep their order. The context contains only prefixes that are used."""
     return json.dumps(_Document(triples, prefixes).document(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -46,8 +47,10 @@ class _Document:
         return {"@context": {name: self.prefixes[name] for name in sorted(self.used)}, "@graph": graph}
 
     def _within(self) -> set[Subject]:
-        """Return the blank nodes that can be written inside the only node that refers to them. Nodes in a cycle need
-        names."""
+        """Return the blank nodes that can be nested in the only node that refers to them.
+
+        Nodes that form a cycle are left out, because they need names.
+        """
         once = {node for node, times in self.referred.items() if times == 1 and node in self.nodes}
         reached: set[Subject] = set()
         waiting: list[Subject] = [subject for subject in self.nodes if subject not in once]
@@ -76,8 +79,7 @@ class _Document:
         return self.node(term) if term in self.within else {"@id": self.name(term)}
 
     def members(self, term: Any) -> list[Any] | None:
-        """Return the members of a list. Return None if the term is not a list, or another node refers to a part of
-        it."""
+        """Return the members of the list that begins at `term`. Return None if it is not a list that can be nested."""
         values: list[Any] = []
         while term != _NIL:
             parts = self.nodes.get(term, {})

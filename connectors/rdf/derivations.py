@@ -1,4 +1,4 @@
-"""The provenance of events in PROV: their constituents, and an activity for each rule that derived them."""
+"""The provenance of occurrences in PROV: their constituents, and an activity for each rule that derived them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from cep.runtime.history import CONSTITUENTS
 
 @dataclass(frozen=True, slots=True)
 class Derivations:
-    """The derivations of one program in PROV.
+    """The provenance of everything that one program derives, in PROV.
 
-    Rules are numbered as in `plan`. `meanings`: a fingerprint of each event's meaning (`Engine.meanings`). IRIs contain
-    these, so they do not change with other parts of the program. `written`: the events that the output describes.
-    Constituents that are other events are described only by their class.
+    - `plan`: the program's plan. Rules are numbered by their position in it.
+    - `meanings`: for each event type, a fingerprint of the rules behind it (`Engine.meanings`). IRIs contain it, so
+      they do not depend on other parts of the program.
+    - `written`: the event types that the output describes. If an occurrence is made of other derived events, the output
+      names only their class.
     """
 
     plan: Plan
@@ -34,9 +36,10 @@ class Derivations:
     _activities: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def events(self, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> str:
-        """Describe derived occurrences, which have an `@id`.
+        """Describe derived occurrences. `tables`: the occurrences of each event type, with their ids in the column
+        `@id`.
 
-        If they have `constituents` (`cep.runtime.history`), describe their derivation too.
+        If a table has a column of constituents (`cep.runtime.history`), describe also how its occurrences were derived.
         """
         led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
         derived = [
@@ -46,8 +49,10 @@ class Derivations:
         return triples.event_triples(derived, self.vocabulary) + "".join(self._led(tables[name], name) for name in led)
 
     def rules(self) -> str:
-        """Describe all rules with their activities. An event with several rules also has an activity for "one of
-        them"."""
+        """Describe all rules, each with the activity that applies it.
+
+        If an event type has several rules, there is also an activity for "one of these rules".
+        """
         lines: dict[str, None] = {}
         for event in (name for name in self.plan.derived if name in self.meanings):
             rules = self.rules_of(event)
@@ -56,15 +61,18 @@ class Derivations:
         return "".join(lines)
 
     def rules_of(self, event: str) -> list[int]:
-        """Return the rules that derive an event; for a fluent, those that begin and end it, or its formulas."""
+        """Return the numbers of the rules that derive an event type.
+
+        For a fluent, these are the rules that begin and end it, or else its formulas.
+        """
         table = self._statements.get(event)
         own = [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == table]
         return own or [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
 
     def _activity_of(self, event: str) -> str:
-        """Return the activity for an occurrence whose rule was not recorded.
+        """Return the IRI of the activity that derives occurrences of an event type, if their rules were not recorded.
 
-        It is the activity of the event's only rule, or else of an unknown rule.
+        This is the activity of the only rule, or of "one of these rules".
         """
         if event not in self._activities:
             rules = self.rules_of(event)
@@ -73,7 +81,7 @@ class Derivations:
 
     @property
     def _statements(self) -> dict[str, str]:
-        """The name of the table with a fluent's transitions, by fluent."""
+        """For each fluent, the name of the schema that contains its transitions."""
         schemas = self.plan.schemas.values()
         return {
             schema.fluent.name: schema.name
@@ -82,14 +90,15 @@ class Derivations:
         }
 
     def activity(self, event: str, rules: Sequence[int]) -> str:
-        """Return the IRI of the activity that derived an occurrence: one rule, or several with the same result.
+        """Return the IRI of the activity that derived an occurrence by `rules`, all of which had the same result.
 
-        Without rules, it is the activity of an unknown rule.
+        If `rules` is empty, the rule is unknown.
         """
         return self.vocabulary.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
 
     def described(self, event: str, rules: Sequence[int]) -> Iterator[str]:
-        """Describe an activity, with its rules as plans. If its rules are unknown, name all possible ones."""
+        """Describe an activity and its rules, which are plans in PROV. If `rules` is empty, name all rules of the event
+        type."""
         activity = self.activity(event, rules)
         yield triples.triple_line(activity, RDF + "type", PROV + "Activity")
         for rule in rules or self.rules_of(event):

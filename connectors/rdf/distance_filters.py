@@ -1,8 +1,8 @@
-"""Filters by distance: a comparison of latitudes excludes distant places before their distance is computed.
+"""Faster filters by distance: a comparison of latitudes excludes distant places before their distance is computed.
 
-Computing a distance calls Python, while a comparison of numbers is fast. On the ellipsoid, a degree of latitude has a
-minimum length. So the places in `FILTER(distance(..) < 20000)` differ by at most a certain angle of latitude, which is
-compared first. No row is lost. Queries that are not clearly understood remain unchanged.
+Computing a distance calls Python, while Oxigraph compares numbers fast. On the ellipsoid, a degree of latitude has a
+minimum length. So if a filter requires `distance(...) < 20000`, the latitudes differ by at most a certain angle, which
+is compared first. The rows of the result stay the same. A query that is not clearly understood remains unchanged.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 @dataclass(frozen=True, slots=True)
 class DistanceLimit:
-    """A condition that two places are at most `metres` apart. A place is a latitude and a longitude (variables or
-    numbers)."""
+    """A condition that two places are at most `metres` apart.
+
+    A place is a pair of a latitude and a longitude. Each is a variable or a number.
+    """
 
     places: tuple[tuple[str, str], tuple[str, str]]
     metres: float
 
     @property
     def degrees(self) -> float:
-        """The maximum difference in latitude, in degrees."""
+        """The maximum difference in latitude between the two places, in degrees."""
         return degrees(self.metres)
 
 
 def degrees(metres: float) -> float:
-    """Return the maximum difference in latitude of two places at this distance, in degrees."""
+    """Return the maximum difference in latitude, in degrees, of two places that are at most `metres` apart."""
     return metres / _DEGREE * (1 + _PART) + _SLACK
 
 
 def near(text: str, prefixes: Mapping[str, str]) -> str:
-    """Return the query with a comparison of latitudes before each distance. Its result is the same."""
+    """Add a comparison of latitudes before each comparison of a distance. The query's result stays the same."""
     if "distance" not in text.lower() or "\\" in text:
         return text
     sparql_tokens = tokens(text)
@@ -63,7 +65,7 @@ def near(text: str, prefixes: Mapping[str, str]) -> str:
 
 
 def shorts(filters: Sequence[str], prefixes: Mapping[str, str]) -> Iterator[DistanceLimit]:
-    """Yield the distance limits in filters, whose texts lack the outer brackets."""
+    """Yield the distance limits in some filters. `filters`: the texts of the filters, without their outer brackets."""
     for text in filters:
         for conjunct in _conjuncts(tokens(text + ")"), 0):
             if short := _short(text, conjunct, prefixes):
@@ -79,8 +81,11 @@ def _declared(sparql_tokens: Sequence[SparqlToken]) -> dict[str, str]:
 
 
 def _conjuncts(sparql_tokens: Sequence[SparqlToken], start: int) -> Iterator[Sequence[SparqlToken]]:
-    """Yield the conditions of a filter that must all hold, after its opening bracket. Yield none for other forms of
-    filters."""
+    """Yield the conditions of a filter that must all hold. `start`: the index of the first token after the opening
+    bracket.
+
+    Yield nothing if the filter has another form.
+    """
     parts: list[list[SparqlToken]] = [[]]
     depth = 0
     for token in sparql_tokens[start:]:
@@ -99,8 +104,10 @@ def _conjuncts(sparql_tokens: Sequence[SparqlToken], start: int) -> Iterator[Seq
 
 
 def _short(text: str, condition: Sequence[SparqlToken], names: Mapping[str, str]) -> DistanceLimit | None:
-    """Return the limit of a condition such as `distance(lat, long, y, x) < 20000` (or `20000 > ..`); None for
-    others."""
+    """Return the limit that a condition sets to a distance, or None if it sets none.
+
+    The condition has a form such as `distance(lat, long, y, x) < 20000` or `20000 > distance(...)`.
+    """
     if len(condition) < 4:
         return None
     if condition[0].kind == "number" and condition[1].text in (">", ">="):

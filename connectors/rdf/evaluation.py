@@ -1,4 +1,5 @@
-"""Evaluation of a query with Oxigraph. Queries for a range of times are first rewritten to use the time index."""
+"""Evaluation of queries by Oxigraph. A query for a range of times is first rewritten, so that it uses the time
+index."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from cep.rules.expressions.geodesy import geod
 
 
 def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = None) -> Answer:
-    """Return the answer to a query. Raise QueryRefused if there is none.
+    """Evaluate a query. `recent`: the time index; None evaluates the query without it.
 
-    `recent`: the index of time; None: evaluate the query as it is.
+    Raise QueryRefused if the query is invalid or fails, or if its answer is too large or takes too long.
     """
     until = time.monotonic() + question.seconds
     try:
@@ -38,7 +39,8 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
 
 
 def _filled(store: ox.Store, question: Question, tried: Rewritten) -> bool:
-    """Return True if the query over a part of the events has as many rows as are wanted."""
+    """Return True if a query over a part of the events has enough rows, so that its answer is that of the whole
+    query."""
     rows: Iterable[Any] = _found(store, question, tried.text)
     return sum(1 for _ in rows) == tried.enough
 
@@ -68,7 +70,7 @@ def _found(store: ox.Store, question: Question, text: str) -> Any:
 
 
 class _Bounded(io.RawIOBase):
-    """A buffer for output that is limited in size and time."""
+    """A buffer for output, with a limit on its size and on the time until it is complete."""
 
     def __init__(self, most: int, until: float) -> None:
         super().__init__()
@@ -87,7 +89,10 @@ class _Bounded(io.RawIOBase):
 
 
 def _distance(*terms: Any) -> ox.Literal | None:
-    """Return the distance on the earth's ellipsoid in metres, as in rules; None unless the terms are two places."""
+    """Return the distance in metres on the earth's ellipsoid, as rules compute it.
+
+    `terms`: latitude, longitude, latitude, longitude. Return None if they are not two places.
+    """
     try:
         lat, long, other_lat, other_long = (float(term.value) for term in terms)
         metres = float(geod().inv(long, lat, other_long, other_lat)[2])

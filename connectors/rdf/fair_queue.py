@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 
 PLACES, SHARE = 4, 2
-"""The number of queries that are answered in parallel: in total, and for one client."""
+"""The maximum number of queries that are evaluated in parallel: in total, and per client."""
 
 _WAITING, _OF_ONE = 256, 64  # the maximum queries that wait, in total and per client
 
 
 class FairQueue:
-    """A queue of queries, identified by numbers. It is not thread-safe."""
+    """A queue of queries, which are identified by numbers. It is not thread-safe."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[int]] = OrderedDict()  # by client, in the order of turns
         self._running: Counter[str] = Counter()
 
     def add(self, client: str, number: int) -> bool:
-        """Add a query that waits for a slot. Return False if too many wait."""
+        """Add a query that waits for a slot. Return False if too many queries wait already."""
         mine = self._waiting.setdefault(client, deque())
         if len(mine) >= _OF_ONE or sum(map(len, self._waiting.values())) >= _WAITING:
             return False
@@ -26,7 +26,10 @@ class FairQueue:
         return True
 
     def next(self) -> int | None:
-        """Assign a slot to a query and return its number, or None. The client then moves to the end of the queue."""
+        """Assign a slot to the next query, and return its number. Return None if no slot is free or no query waits.
+
+        The client of the query moves to the end of the queue.
+        """
         if self._running.total() >= PLACES:
             return None
         for client, mine in self._waiting.items():
@@ -37,7 +40,7 @@ class FairQueue:
         return None
 
     def leave(self, client: str, number: int) -> None:
-        """Remove a query that was answered, or whose client has left."""
+        """Remove a query that was answered, or whose client no longer waits for the answer."""
         mine = self._waiting.get(client, deque())
         if number in mine:
             mine.remove(number)

@@ -11,8 +11,10 @@ REFUSED = "`SERVICE` is refused: this endpoint does not query other endpoints"
 
 
 def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:
-    """Raise QueryRefused: `service` if the query would ask another endpoint, `syntax` for some texts that are not
-    SPARQL."""
+    """Raise QueryRefused if a query would query another endpoint (code `service`).
+
+    Also raise it, with the code `syntax`, for some texts that are not SPARQL.
+    """
     try:
         check_federation(text, prefixes)
     except FederatedQuery:

@@ -1,4 +1,5 @@
-"""The history of events in the store. Events of each round are added, and removed when they are too old."""
+"""The history of derived occurrences in the store. The occurrences of each round are added; expired ones are
+removed."""
 
 from __future__ import annotations
 
@@ -25,17 +26,18 @@ from cep.succession import Successor
 _MINUTE = 60_000_000
 
 StoreObserver = Callable[[Sequence[str] | None], None]
-"""A callback that receives the names of events which have new occurrences, or None if the knowledge has changed."""
+"""A callback for changes in the store. It receives the names of event types that have new or withdrawn occurrences, or
+None if the knowledge has changed."""
 
 
 class StoreListener:
-    """A listener that stores what a service derives.
+    """A listener that writes the occurrences which a service derives to the store.
 
-    `keep`: the microseconds for which an event is kept after its end; None: for ever. Time is measured by the
-    watermark, and events are removed when their minute is over.
-
-    `readings`: input records are stored too. `again`: this run derives everything again that earlier runs derived.
-    `keep_history`: withdrawn events are kept, each revision in its own graph.
+    - `keep`: the microseconds for which an occurrence is kept after its end, measured by the watermark; None: for ever.
+      Occurrences are removed minute by minute, when the whole minute in which they end has expired.
+    - `readings`: True if input records are stored too.
+    - `again`: True if this run derives everything again that earlier runs derived.
+    - `keep_history`: True if withdrawn occurrences are kept. Each revision then has its own graph.
     """
 
     def __init__(
@@ -74,10 +76,11 @@ class StoreListener:
         service.written.append(store.written)
 
     def begin(self, knowledge: Knowledge | None, before: StoreListener | None = None) -> None:
-        """Replace knowledge and rules; events stay. From then on, the stored knowledge follows the engine's knowledge.
+        """Replace the knowledge and the rules in the store, but keep the occurrences.
 
-        If everything is derived again, remove the events whose rules have changed or use other knowledge, because the
-        new rules may not derive them. `before`: the listener of the previous program, if it had the same knowledge.
+        From then on, the knowledge in the store follows the engine's knowledge. If this run derives everything again,
+        remove the occurrences of event types whose rules or knowledge have changed, because the new rules may not
+        derive them. `before`: the listener of the previous program, if it used the same knowledge.
         """
         if before is None:
             filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
@@ -97,18 +100,18 @@ class StoreListener:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why the history cannot be queried now; None if it can."""
+        """The reason why the history cannot be queried now, or None if it can."""
         if self._loading is not None and not self._loading.done():
             return "the knowledge is being loaded"
         return self._trouble
 
     @property
     def reached(self) -> int:
-        """The time up to which the store is final: no event that ends earlier will be added or removed."""
+        """The time up to which the store is final: no occurrence that ends earlier will be added or removed."""
         return self._reached
 
     def listen(self, listener: StoreObserver) -> None:
-        """Register an observer. It is called from another thread when new events can be queried."""
+        """Register an observer. It is called from another thread when new occurrences can be queried."""
         self._listeners.append(listener)
 
     def _take(self, step_round: Round) -> None:
@@ -146,7 +149,11 @@ class StoreListener:
             self.store.settle()
 
     def _described(self, events: Mapping[str, pl.DataFrame]) -> list[str]:
-        """Describe events. Events up to a change of the program are described by the rules of the former program."""
+        """Describe occurrences as triples.
+
+        If the program was changed at some time, the provenance of occurrences up to this time names the rules of the
+        former program.
+        """
         if self._former is None:
             return [self._derivations.events(events, self._service.outputs)]
         old = pl.col("end") <= self._since
@@ -157,8 +164,11 @@ class StoreListener:
         return texts
 
     def _revise(self, step_round: Round, text: str, come: Sequence[str]) -> Future[None] | None:
-        """Write a round: first its withdrawals, then its new events. Return None if the round had been written
-        before."""
+        """Write the withdrawals of a round, and then its new occurrences.
+
+        `text`: the triples of the new occurrences. `come`: their ids. If an earlier run has written this round already,
+        write nothing and return the future of the last write, or None.
+        """
         reached = step_round.watermark if _finite(step_round.watermark) else self._service.engine.latest
         self._time = max(self._time, reached)
         gone = tuple(id for table in step_round.withdrawn.values() for id in table[ID].to_list())
@@ -187,7 +197,7 @@ class StoreListener:
                 self._reached = max(self._reached, watermark)
 
     def _learn(self) -> None:
-        """Forward changes of the engine's knowledge to the store."""
+        """Write changes of the engine's knowledge to the store."""
         changes = self._service.engine.changes
         if self._followed is None or changes is None or not (changes.news or changes.anew):
             return
@@ -209,7 +219,7 @@ class StoreListener:
 
 
 def _recent(tables: Mapping[str, pl.DataFrame], oldest: int | None) -> dict[str, pl.DataFrame]:
-    """Return for each table its rows that end at `oldest` or later, without tables that have none.
+    """Return the rows of each table that end at `oldest` or later. Leave out tables that have no such rows.
 
     `oldest`: None keeps all rows.
     """

@@ -1,4 +1,4 @@
-"""The files beside a store: the loaded knowledge, with a hash, and its later changes."""
+"""The files beside a store that contain the loaded knowledge, with a hash, and its later changes."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.checksum import Broken
 
 HASH = "hash:"
-"""The prefix of a note that contains the hash of a file."""
+"""The prefix of a note that contains the hash of a file. Notes are stored as literals in the store."""
 
 
 class Damaged(Exception):
-    """An error for a file that was changed from outside or is damaged."""
+    """An error for a file that is damaged, or was changed by another program."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is damaged: restore the folder from a backup, or start afresh with another one")
 
 
 def hash_path(path: str) -> str:
-    """Return the note with the hash of a file."""
+    """Return a note that contains the hash of a file."""
     with open(path, "rb") as file:
         return HASH + hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()
 
 
 def is_intact(path: str, notes: set[str]) -> bool:
-    """Return True if one of the notes has the hash of the file."""
+    """Return True if one of the notes contains the hash of the file."""
     return hash_path(path) in notes
 
 
 class StoreChangeLog:
-    """The log at `path` of all changes to the knowledge since it was loaded: the lines that each removed and added.
+    """A log of all changes of the knowledge since it was loaded. An entry contains the removed and the added quads as
+    lines.
 
-    An incomplete entry at the end is ignored.
+    An incomplete entry at the end of the file is ignored.
     """
 
     def __init__(self, path: str) -> None:
@@ -43,9 +44,10 @@ class StoreChangeLog:
         self._log: RecordLog | None = None
 
     def append(self, gone: bytes, come: bytes) -> None:
-        """Append a change; it is on disk when this returns.
+        """Append a change, which is on disk when this function returns. `gone`, `come`: the removed and the added
+        quads.
 
-        Raise Damaged, and append nothing, if the log is damaged. Raise OSError if it cannot be written.
+        Raise Damaged, and append nothing, if the log is damaged. Raise OSError if the log cannot be written.
         """
         if self._log is None:
             log = RecordLog(self.path)
@@ -55,7 +57,7 @@ class StoreChangeLog:
         self._log.append([(gone, come)])
 
     def changes(self) -> Iterator[RecordBytes]:
-        """Yield all logged changes. Raise Damaged as `append` does."""
+        """Yield all changes in the log. Raise Damaged if the log is damaged."""
         yield from self._unread(RecordLog(self.path))
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""A filter of system calls that forbids this process to open sockets, so that no query can reach another server."""
+"""A filter of system calls that forbids this process to open sockets, so that a query cannot reach another server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 
 class _Machine(NamedTuple):
-    """Numbers of the Linux kernel for one kind of machine: its audit architecture and its system calls."""
+    """Constants of the Linux kernel for one kind of machine: its audit architecture and the numbers of its system
+    calls."""
 
     architecture: int
     seccomp: int
@@ -35,7 +36,8 @@ class _Program(ctypes.Structure):
 
 
 def shut() -> bool:
-    """Forbid this process and its children to open or connect sockets (EACCES); open ones keep working.
+    """Forbid this process and its children to open or connect sockets. Attempts fail with EACCES; open sockets keep
+    working.
 
     Return True on success. This needs Linux on x86-64 or ARM64, but no special rights.
     """
@@ -53,7 +55,8 @@ def shut() -> bool:
 
 
 def _steps(machine: _Machine) -> bytes:
-    """Return the BPF program of the filter. Its input has the system call at offset 0, and the architecture at 4."""
+    """Return the BPF program of the filter. Its input contains the system call at offset 0, and the architecture at
+    offset 4."""
     last = len(machine.refused) + 1  # steps from the first test of a number to the refusal
     steps = [
         (_LOAD, 0, 0, 4),

@@ -1,8 +1,8 @@
-"""An index of places by latitude, so that a query for nearby things starts from the right places.
+"""An index of places by latitude, which lets a query for nearby things start from these things.
 
 Oxigraph cannot search for numbers in a range. To find everything within 20 km of three stations, it would try every
-thing that has a place. Here the places are sorted by latitude, and the query receives the candidates as `VALUES`. There
-may be more candidates than solutions, never fewer.
+thing that has a place. This index sorts the places by latitude, and adds the candidates to the query as `VALUES`. There
+may be more candidates than solutions, but never fewer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ _PRODUCT, _PAIRS = 10_000, 200_000  # list pairs above this many points times ca
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Places, sorted by latitude."""
+    """The places in a store, sorted by latitude.
+
+    `points`: latitude and longitude of each place. `names`: the thing at each place, in N-Triples; empty for a blank
+    node.
+    """
 
     points: np.ndarray[Any, np.dtype[np.float64]]
     latitudes: list[float]
@@ -44,9 +48,10 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class _Origins:
-    """The points around which to search. `points`: pairs of the values that `variables` have at a point, and the point.
+    """The points around which a query searches.
 
-    `variables` is empty if a point is a constant or belongs to a blank node.
+    `variables`: the variables that determine the point. `points`: their values, and the point for these values.
+    `variables` is empty if the point is a constant or belongs to a blank node.
     """
 
     variables: tuple[str, ...]
@@ -54,7 +59,8 @@ class _Origins:
 
 
 class PlaceIndex:
-    """The index of a store's places. Others may write meanwhile: `changed` marks the index as outdated."""
+    """The index of the places in a store. Other threads may write to the store; they call `changed` to invalidate the
+    index."""
 
     def __init__(self, store: ox.Store) -> None:
         self._store = store
@@ -62,15 +68,17 @@ class PlaceIndex:
         self._changes = self._reads = 0
 
     def changed(self, text: bytes | None = None) -> None:
-        """Invalidate the index for triples that were added; None: any triples. Places that keep changing are no longer
-        indexed."""
+        """Invalidate the index if added triples may contain places. `text`: these triples; None stands for any triples.
+
+        If places change very often, they are no longer indexed.
+        """
         if text is None or any(f"<{name}>".encode() in text for way in _WAYS for name in way):
             self._changes += 1
             many = [way for way, places in self._places.items() if places is None and text is not None]
             self._places = dict.fromkeys(_WAYS if self._reads > _READS else many)
 
     def read(self) -> None:
-        """Read the places into the index, so that each fork need not do this itself."""
+        """Read the places of the store into the index, so that the forks of queries need not do this."""
         for way in _WAYS:
             if way not in self._places:
                 self._reads += 1
@@ -79,9 +87,11 @@ class PlaceIndex:
                     self._places[way] = places
 
     def among(self, query: QueryParts, few: Few, ask: Callable[[str], Iterable[Any]]) -> str | None:
-        """Return the query restricted to the things that are near enough, or to pairs of a point and a thing near it.
+        """Restrict a query that limits a distance to things that are near enough, or to pairs of a point and a thing
+        near it.
 
-        Return None if these are unknown or too many. `ask`: a function that evaluates a query.
+        `ask`: a function that evaluates a query. Return None if the query limits no distance, or if the candidates are
+        unknown or too many.
         """
         for short in shorts(query.filters, query.prefixes):
             sides = [
@@ -106,8 +116,11 @@ class PlaceIndex:
     def _pairs(
         self, way: tuple[str, str], origins: _Origins, short: DistanceLimit
     ) -> Sequence[tuple[tuple[str, ...], str]] | None:
-        """Return pairs of points and things that may be near each other; None if they are too many, or a thing is a
-        blank node."""
+        """Return the pairs of a point and a thing that may be near each other. `way`: the properties of the things'
+        coordinates.
+
+        Return None if there are too many pairs, or if a thing is a blank node.
+        """
         self.read()
         places = self._places.get(way)
         if places is None or any(abs(long) > _MOST_LONGITUDE for _, (_, long) in origins.points):
@@ -123,7 +136,8 @@ class PlaceIndex:
         return None if any(not name for _, name in pairs) else pairs
 
     def _known(self, query: QueryParts, place: tuple[str, str], few: Few) -> _Origins | None:
-        """Return the places of a subject with few possible values; None if there is no such subject."""
+        """Return the points of a subject that has this place and only few possible values. Return None if there is
+        none."""
         for subject, (lat, long) in _linked(query, place):
             if len(few.get(subject, range(_POINTS + 1))) <= _POINTS:
                 named = not any(isinstance(term, ox.BlankNode) for term in few[subject])
@@ -140,7 +154,10 @@ class PlaceIndex:
     def _queried(
         self, query: QueryParts, place: tuple[str, str], other: str, ask: Callable[[str], Iterable[Any]]
     ) -> _Origins | None:
-        """Return the possible places of variables in the query; None if they are unknown or too many."""
+        """Evaluate the part of the query that determines a place. Return the possible points of the place.
+
+        `place`: variables or numbers for latitude and longitude. Return None if the points are unknown or too many.
+        """
         names = [name for name in place if name.startswith("?")]
         if not names:
             return _Origins((), [((), (float(place[0]), float(place[1])))])
@@ -158,7 +175,10 @@ class PlaceIndex:
 
 
 def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
-    """Read all places from a store. Return None if they are too many, or some longitudes are out of range."""
+    """Read all places from a store. `lat`, `long`: the properties for latitude and longitude.
+
+    Return None if there are too many places, or if a longitude is out of range.
+    """
     located: list[tuple[float, float, str]] = []
     longs: dict[str, list[str]] = {}
     if max(count_matches(store, f"?thing <{property}> ?value", _PLACES + 1) for property in (lat, long)) > _PLACES:
@@ -176,7 +196,8 @@ def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
 
 
 def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
-    """Yield the values of a property with their subjects. This is much faster than reading single terms."""
+    """Yield each subject that has the property, with the value. This is much faster than reading the terms one by
+    one."""
     rows: Any = store.query(f"SELECT ?thing ?value {{ ?thing <{property}> ?value }}")
     lines = csv.reader(io.StringIO(rows.serialize(format=ox.QueryResultsFormat.CSV).decode(), newline=""))
     next(lines)
@@ -184,7 +205,7 @@ def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
 
 
 def _point(lat: str, long: str) -> Iterator[LatLong]:
-    """Yield the point with these coordinates, or nothing if they are not numbers or out of range."""
+    """Yield the point at these coordinates. Yield nothing if they are not numbers, or out of range."""
     try:
         point = float(lat), float(long)
     except ValueError:
@@ -198,7 +219,7 @@ def _value(term: Any) -> str:
 
 
 def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[str, str]]]:
-    """Return the variables that have this place, each with the two properties of the place."""
+    """Return the variables in the query that have this place, each with the properties of its coordinates."""
     return [
         (link.subject, (link.property.value, two.property.value))
         for link in query.links
@@ -211,13 +232,16 @@ def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[
 
 
 def _timed(query: QueryParts, place: tuple[str, str]) -> bool:
-    """Return True if the place belongs to an event whose time the query restricts."""
+    """Return True if the place belongs to an occurrence whose time the query asks for."""
     variables = _patterns_of(query, place[0])[1]
     return any(stamp.subject in variables for stamp in query.stamps.values())
 
 
 def _patterns_of(query: QueryParts, name: str) -> tuple[str, set[str]]:
-    """Return all patterns that are connected to a variable, with their times; and the variables in them."""
+    """Return all patterns of the query that are connected to a variable, with filters for their times.
+
+    The second result is the set of the variables in these patterns.
+    """
     variables, before = {name}, 0
     while len(variables) > before:
         before = len(variables)
@@ -244,5 +268,5 @@ def _line(link: Link) -> str:
 
 
 def _variable(name: str) -> str:
-    """Return the name if it is a variable; for a blank node return a new variable."""
+    """Return the name of a variable unchanged. Return a new variable for the name of a blank node."""
     return name if name.startswith("?") else "?blank" + "".join(f"{ord(letter):x}_" for letter in name)

@@ -1,4 +1,4 @@
-"""Writing to a store: all changes are counted, and logged while the store is being rebuilt."""
+"""A writer of quads to a store. It counts all changes, and logs them while the store is being rebuilt."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cep.connectors.rdf.store_files import StoreFiles
 from cep.connectors.rdf.time_tree import HERE
 
 MANY = 6_000
-"""The number of quads from which on bulk loading is used."""
+"""The minimum number of quads for which bulk loading is used."""
 
 _SLICE = 50_000  # quads to sort in memory and load together, about 100 MB
 _IN_MEMORY = 50_000  # quads added or removed, about 25 MB, after which RocksDB writes its memory to files
 
 
 class QuadWriter:
-    """A writer for a store with these files.
+    """A writer of quads to a store. `files`: the files of the store.
 
-    `log`: a file for all changes from now on, for a rebuild (connectors/rdf/rebuild.py). Each line is a sign, `+` or
-    `-`, and a quad. It becomes None if a change cannot be logged.
+    `log`: the file to which all changes are logged during a rebuild (connectors/rdf/rebuild.py), else None. Each line
+    is a quad after a sign, `+` or `-`. If a change cannot be logged, `log` becomes None.
     """
 
     def __init__(self, store: ox.Store, files: StoreFiles) -> None:
@@ -31,7 +31,7 @@ class QuadWriter:
         self._in_memory = 0
 
     def load(self, text: bytes) -> None:
-        """Add lines of N-Triples. Those that exist are ignored."""
+        """Add triples, which are lines of N-Triples. Triples that exist already are ignored."""
         count = text.count(b"\n")
         load = self.store.bulk_load if count >= MANY else self.store.load
         load(text, ox.RdfFormat.N_TRIPLES, lenient=True)
@@ -40,7 +40,7 @@ class QuadWriter:
         self._count(count)
 
     def add(self, quads: Iterable[ox.Quad]) -> None:
-        """Add quads. Those that exist are ignored."""
+        """Add quads. Quads that exist already are ignored."""
         rest = iter(quads)
         while some := list(islice(rest, _SLICE)):
             extend = self.store.bulk_extend if len(some) >= MANY else self.store.extend
@@ -50,7 +50,7 @@ class QuadWriter:
             self._count(len(some))
 
     def remove(self, quads: Sequence[ox.Quad]) -> None:
-        """Remove quads, and graphs that become empty."""
+        """Remove quads. Also remove their graphs if they become empty."""
         for quad in quads:
             self.store.remove(quad)
         for graph in {quad.graph_name for quad in quads} - {HERE}:
@@ -62,7 +62,7 @@ class QuadWriter:
         self._count(len(quads))
 
     def remove_triples(self, quads: Sequence[ox.Quad]) -> None:
-        """Remove quads of the default graph without blank nodes, many per transaction."""
+        """Remove many quads per transaction. They must be in the default graph, and contain no blank nodes."""
         for start in range(0, len(quads), MANY):
             some = quads[start : start + MANY]
             text = " .\n".join(map(str, some))
@@ -73,14 +73,14 @@ class QuadWriter:
         self._count(len(quads))
 
     def replace(self, path: str) -> None:
-        """Replace all quads by the contents of an N-Quads file. This cancels a rebuild."""
+        """Replace all quads of the store by those in an N-Quads file. This cancels a rebuild."""
         self.log = None
         self.files.removed += len(self.store)
         self.store.clear()
         self.store.bulk_extend(ox.parse(path=path, format=ox.RdfFormat.N_QUADS, lenient=True))
 
     def flush(self) -> None:
-        """Write data in memory to files, and record the hashes of the files."""
+        """Write data from memory to the store's files, and record the hashes of these files."""
         self._in_memory = 0
         self.store.flush()
         self.files.note()
@@ -93,7 +93,7 @@ class QuadWriter:
             self.log = None
 
     def _count(self, changes: int) -> None:
-        """Flush after enough changes. RocksDB by itself would wait for hundreds of megabytes."""
+        """Count changes, and flush after a certain number. RocksDB by itself would wait for hundreds of megabytes."""
         self._in_memory += changes
         if self._in_memory >= _IN_MEMORY:
             self.flush()

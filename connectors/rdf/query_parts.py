@@ -1,4 +1,4 @@
-"""The parts of a parsed query that indices use: its times, ranges, order, triples and filters."""
+"""The parts of a query that indices use: its times, ranges, order, triples and filters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAYS = (TIME + "hasEnd", TIME + "hasBeginning")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The minutes (`2013-02-08T21:05`) between which a variable lies, both inclusive; None: unbounded."""
+    """The first and the last minute (`2013-02-08T21:05`) in which a time variable may lie; None: unbounded."""
 
     since: str | None = None
     until: str | None = None
@@ -24,9 +24,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The part of a query's text that asks for a time, from the predicate's first letter to the variable's end.
+    """A triple pattern in a query that binds a variable to a time.
 
-    `way`: the first step of a path of two steps, or empty. `subject`: the thing that has the time, named as in a Link.
+    - `start`, `end`: the position of its predicate and its variable in the text.
+    - `way`: the first step, if the predicate is a path of two steps; else empty.
+    - `subject`: the thing that has the time, named as in a Link.
     """
 
     start: int
@@ -37,10 +39,10 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A triple with a constant property.
+    """A triple pattern whose property is constant.
 
-    `subject`, `object`: `?name`, an invented name for brackets or a blank node, or '' for anything else. `value`: the
-    object if it is constant.
+    `subject`, `object`: a variable `?name`, an invented name for brackets or a blank node, or '' for anything else.
+    `value`: the object, if it is constant.
     """
 
     property: ox.NamedNode
@@ -51,7 +53,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The first variable of ORDER BY, whether it is descending (`down`), and the numbers of LIMIT and OFFSET."""
+    """The first variable of ORDER BY, and the numbers of LIMIT and OFFSET. `down`: True if the order is descending."""
 
     variable: str
     down: bool
@@ -63,9 +65,13 @@ class Order:
 class QueryParts:
     """The parts of a query that asks for times.
 
-    `stamps`, `ranges`: by variable. `order`: None if the query wants all rows. `links`: the triples before any BIND,
-    OPTIONAL and MINUS, which hold for every row. `filters`: the contents of each filter's brackets. `open`: the
-    position after the opening brace of its group. `star`: the position of the `*` that selects all variables.
+    - `stamps`: for each time variable, the triple pattern that binds it.
+    - `ranges`: for each time variable, the range that filters allow.
+    - `order`: the order and number of rows; None if the query wants all rows.
+    - `links`: the triple patterns that hold for every row, because they precede any BIND, OPTIONAL and MINUS.
+    - `filters`: the text inside the brackets of each filter.
+    - `open`: the position after the opening brace of the outermost group.
+    - `star`: the position of the `*` that selects all variables, if there is one.
     """
 
     text: str
@@ -79,7 +85,11 @@ class QueryParts:
     prefixes: Mapping[str, str]
 
     def restricted(self, variable: str, path: str, spans: Iterable[str]) -> str:
-        """Return the query restricted to instants from which `path` leads to one of the spans."""
+        """Return the query restricted to times in some spans.
+
+        `variable`: the time variable. `path`: the property path from an instant to its span. `spans`: the IRIs of the
+        spans.
+        """
         name = "span"
         while name in self.text:
             name += "_"
@@ -97,14 +107,16 @@ class QueryParts:
         return text
 
     def events(self, variable: str) -> set[str]:
-        """Return the things that have a time, named as in a Link: the subject, and things that begin or end at the
-        subject."""
+        """Return the names, as in a Link, of all things whose time the variable may be.
+
+        These are the subject that has the time, and the things that begin or end at this subject.
+        """
         subject = self.stamps[variable].subject
         ways = [link.subject for link in self.links if link.object == subject and link.property.value in WAYS]
         return {subject, *ways} - {""}
 
     def among(self, variable: str, values: Iterable[str]) -> str:
-        """Return the query restricted to some values of a variable in its `links`."""
+        """Return the query restricted to some values of a variable that appears in its `links`."""
         return f"{self.text[: self.open]} VALUES {variable} {{ {' '.join(values)} }} {self.text[self.open :]}"
 
 

@@ -1,8 +1,8 @@
-"""Evaluation of a query in a forked process, which sees the store as it is at that moment and can be killed.
+"""Evaluation of a query in a forked process, which sees the store at that moment and can be killed.
 
 A query may run for long, overflow its stack, or use up memory. All of that affects only the fork. A fork has a single
-thread. If another thread of Oxigraph held a lock at the time of the fork, the fork waits for ever. A fork sleeps for no
-other reason, so this is detected, and another fork replaces it.
+thread. If another thread of Oxigraph holds a lock at the time of the fork, the fork waits for ever. A fork sleeps for
+no other reason, so this is detected, and another fork replaces it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ BROKE = "the query exceeds its memory limit, or is nested too deeply"
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate for forks. Fork only while `ready()` is True, and hold the lock of `shut` meanwhile.
+    """A condition for forks: fork only while `ready()` returns True, and hold the lock of `shut` during the fork.
 
-    `shut` is notified when `ready()` changes.
+    `shut` is notified whenever the result of `ready()` changes.
     """
 
     ready: Callable[[], bool] = lambda: True
@@ -44,7 +44,7 @@ class Gate:
 
 
 class QueryProcess:
-    """One query. Another thread may end it, even before it begins."""
+    """A query that runs in a fork. Another thread may end it, even before it begins."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,10 +52,14 @@ class QueryProcess:
         self._ended = False
 
     def answer(self, work: Callable[[], Any], gate: Gate, until: float, memory: int, shut: Sequence[int]) -> Any:
-        """Run `work` in a fork and return its result. Raise QueryRefused if there is none.
+        """Run `work` in a fork and return its result.
 
-        `until`: the deadline. `memory`: the bytes that the fork may use beyond this process; 0: no limit. `shut`: file
-        descriptors to close in the fork.
+        - `gate`: the condition under which this process may fork.
+        - `until`: the deadline.
+        - `memory`: the bytes that the fork may use in addition to the memory of this process; 0: no limit.
+        - `shut`: the file descriptors to close in the fork.
+
+        Raise QueryRefused if `work` raises an error, or exceeds the time or the memory.
         """
         for _ in range(_TRIES):
             with gate.shut:
@@ -81,7 +85,7 @@ class QueryProcess:
         raise QueryRefused("failed", "the store is too busy for a query")
 
     def _begin(self, work: Callable[[], Any], until: float, memory: int, shut: Sequence[int]) -> int:
-        """Fork, and return the file descriptor from which to read the answer."""
+        """Fork a child that runs `work`. Return the file descriptor from which this process reads the answer."""
         with self._lock:
             if self._ended:
                 raise QueryRefused("slow", "nobody waits for the answer")
@@ -102,13 +106,13 @@ class QueryProcess:
         return reading
 
     def end(self) -> None:
-        """End the query because nobody waits for it any more."""
+        """Kill the query's process, because nobody waits for the answer any more."""
         with self._lock:
             self._ended = True
         self._kill()
 
     def _read(self, reading: int, until: float) -> bytes | None:
-        """Read everything that the fork writes. Return None if it waits for a lock that is never released."""
+        """Read everything that the fork writes. Return None if the fork waits for a lock that is never released."""
         parts: list[bytes] = []
         began, before, slow = time.monotonic(), -1, False
         ready = select.poll()
@@ -142,7 +146,8 @@ class QueryProcess:
 
 
 def _sleeping_since(process: int) -> int | None:
-    """Return the CPU ticks that a process has used if it sleeps, but not for a disk; else None."""
+    """Return the CPU ticks that a process has used, if it sleeps for another reason than a disk. Otherwise return
+    None."""
     try:
         with open(f"/proc/{process}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -154,7 +159,7 @@ def _sleeping_since(process: int) -> int | None:
 def _run_child(
     work: Callable[[], Any], writing: int, shut: Sequence[int], until: float, memory: int, parent: int
 ) -> None:
-    """Run a query in the fork, send its result, and exit."""
+    """Run a query in the fork, send its result to the parent process, and exit."""
     try:
         end_with(parent)
         for descriptor in shut:
@@ -174,7 +179,7 @@ def _run_child(
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent ends, and make it the first that Linux kills if memory is used up."""
+    """Let the system kill this process when its parent ends. If memory is used up, Linux kills this process first."""
     if _PRCTL is not None:
         _PRCTL(_PARENT_ENDS, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:  # the parent ended before that
@@ -184,7 +189,8 @@ def end_with(parent: int) -> None:
 
 
 def _limit(until: float, memory: int) -> None:
-    """Limit time and memory. Thus the process ends soon even if the system cannot end it with its parent."""
+    """Limit the CPU time and the memory of this process. So it ends soon even if the system cannot kill it with its
+    parent."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -1,4 +1,4 @@
-"""Queries to the store, their answers, and refusals."""
+"""Queries to the store, their answers, and the errors for refused queries."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ GRAPHS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query.
+    """A SPARQL query and the limits for its evaluation.
 
-    `table`, `graph`: the formats of an answer that is a table (or a boolean), and of one that is triples. `default`,
-    `named`: the graphs that the query reads; None: all. `seconds`: the time limit, counted from its arrival. `bytes`:
-    the maximum size of the answer. `client`: the sender; clients take turns.
+    - `table`, `graph`: the format of the answer if it is a table (or a boolean), and if it consists of triples.
+    - `default`, `named`: the default graphs and the named graphs that the query reads; None: all.
+    - `seconds`: the time limit, which starts when the query arrives.
+    - `bytes`: the maximum size of the answer.
+    - `client`: the sender. Clients take turns.
     """
 
     text: str
@@ -42,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer. `format`: the format of `body`, a key of RESULTS or GRAPHS."""
+    """The answer to a query. `format`: the format of `body`, which is a key of RESULTS or GRAPHS."""
 
     format: str
     body: bytes
@@ -50,11 +52,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the events that end in a span of time.
+    """A page of the occurrences that end in a span of time.
 
-    `members`: the IRIs of events, in order of time. `body`: their description in N-Triples. `more`: the instant at
-    which the next page begins; None for the last page. If there are too many events for a page, it only has `parts`,
-    the smaller spans to request instead.
+    - `members`: the IRIs of the occurrences, in order of time.
+    - `body`: the description of the occurrences in N-Triples.
+    - `more`: the instant at which the next page begins; None for the last page.
+    - `parts`: if the span contains too many occurrences for a page, the smaller spans to request instead. The other
+      fields are then empty.
     """
 
     members: tuple[str, ...] = ()
@@ -64,8 +68,10 @@ class Page:
 
 
 class QueryRefused(Exception):
-    """An error for a query without an answer. `code`: `syntax`, `service`, `large`, `slow`, `busy`, `gone`,
-    `failed`."""
+    """An error for a query that is not answered.
+
+    `code`: `syntax`, `service`, `large`, `slow`, `busy`, `gone` or `failed`.
+    """
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)

@@ -1,9 +1,8 @@
-"""Detection of the times that a query asks for, and of their bounds. Queries that are not clearly understood are not
-rewritten.
+"""Detection of the times that a query asks for, and of the bounds that its filters set.
 
-Oxigraph does not expose the algebra of a query, so its tokens are read. A query must be one SELECT, ASK or CONSTRUCT
-over the default graph. Only triples and filters directly in its outermost group count. If anything is unknown or
-ambiguous, the query is evaluated as it is.
+Oxigraph does not expose the algebra of a query, so this module reads the query's tokens. The query must be one SELECT,
+ASK or CONSTRUCT over the default graph. Only triples and filters directly in its outermost group count. If anything is
+unknown or ambiguous, the query is not rewritten, but evaluated as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ class _Unclear(Exception):
 
 
 def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
-    """Return the parts of a query that concern times, or None if there are none or they are uncertain."""
+    """Return the parts of a query that concern times. Return None if it has none, or if they are not clearly
+    understood."""
     if not ("inXSDDateTimeStamp" in text or "distance" in text) or "\\" in text:
         return None
     try:
@@ -66,7 +66,8 @@ class _RangeReader:
         self.pairs = self._paired()
 
     def _paired(self) -> dict[int, int]:
-        """Return the closing bracket for each opening bracket, as token numbers."""
+        """Return the index of the closing bracket for the index of each opening bracket. Raise _Unclear if brackets do
+        not match."""
         closing: dict[int, int] = {}
         open: list[int] = []
         for number, token in enumerate(self.tokens):
@@ -81,7 +82,7 @@ class _RangeReader:
         return closing
 
     def word(self, place: int) -> str:
-        """Return the token at a position in lower case if it is a word or a mark, else an empty text."""
+        """Return the token at an index in lower case if it is a word or a mark. Otherwise return an empty text."""
         token = self.tokens[place] if place < len(self.tokens) else SparqlToken("", "", 0, 0)
         return token.text.lower() if token.kind in ("word", "mark") else ""
 
@@ -116,7 +117,8 @@ class _RangeReader:
         return QueryParts(self.text, *parts, self.tokens[place].end, star, self.prefixes)
 
     def _group(self, place: int, last: int) -> None:
-        """Read the direct elements of a group."""
+        """Read the elements of a group, without those of nested groups. The group has the tokens from `place` to before
+        `last`."""
         while place < last:
             word, before, bracket = self.word(place), self.word(place - 1), self.word(place + 1) == "("
             if word == "filter" and bracket:
@@ -143,7 +145,7 @@ class _RangeReader:
                 raise _Unclear
 
     def _triples(self, place: int, last: int) -> int:
-        """Read a subject with its properties and values. Return the position after them."""
+        """Read a subject with its properties and values, from index `place` on. Return the index after them."""
         subject = self._named(place)
         place = self.pairs[place] + 1 if self.word(place) == "[" else place + 1
         while place < last and self.word(place) != ".":
@@ -161,7 +163,8 @@ class _RangeReader:
         return place
 
     def _triple(self, subject: str, verb: int, value: int, end: int) -> None:
-        """Add a triple with one property and one value."""
+        """Add a triple pattern. `verb`, `value`: the index of its property and of its value. `end`: the index after the
+        value."""
         path = [self._iri(n) or self.word(n) for n in range(verb, value)]
         name, term = RDF + "type" if path == ["a"] else path[0], None
         if self.tokens[value].kind == "variable":
@@ -176,14 +179,14 @@ class _RangeReader:
             self.links.append(Link(ox.NamedNode(name), subject, self._named(value), term))
 
     def _named(self, place: int) -> str:
-        """Return a name for a variable, a blank node or a pair of brackets; empty for anything else."""
+        """Return the name of a variable, a blank node or a pair of brackets. Return an empty text for anything else."""
         token = self.tokens[place]
         if token.kind in ("variable", "blank"):
             return f"?{token.text[1:]}" if token.kind == "variable" else token.text
         return f"[{sum(token.text == '[' for token in self.tokens[:place])}" if token.text == "[" else ""
 
     def _path(self, place: int) -> int:
-        """Return the position after a property or a path."""
+        """Return the index after the property or path that begins at index `place`."""
         while True:
             while self.word(place) in ("^", "!"):
                 place += 1
@@ -200,7 +203,7 @@ class _RangeReader:
             place += 1
 
     def _value(self, place: int) -> int:
-        """Return the position after a value."""
+        """Return the index after the value that begins at index `place`."""
         if self.word(place) in ("[", "("):
             return self.pairs[place] + 1
         if self.tokens[place].kind == "string":
@@ -227,7 +230,10 @@ class _RangeReader:
         return self.prefixes[prefix] + local if token.kind == "name" and prefix in self.prefixes else ""
 
     def _bounds(self, first: int, last: int) -> Iterator[tuple[str, Range]]:
-        """Yield the ranges of variables in a filter that is one comparison, or several joined by `&&`."""
+        """Yield the variables and the ranges to which a filter restricts them.
+
+        The filter must be one comparison, or several that are joined by `&&`.
+        """
         cuts, n = [first - 1], first
         while n < last:
             if self.word(n) == "||":
@@ -257,9 +263,9 @@ class _RangeReader:
             yield name, Range(None if sign[0] == "<" else stamps[0], None if sign[0] == ">" else stamps[1])
 
     def _stamps(self, start: int, end: int) -> tuple[str, str] | None:
-        """Return the first and last minute in which a constant expression may lie; None if it is not a time.
+        """Return the first and the last minute in which a constant expression may lie. Return None if it is not a time.
 
-        The minutes differ because the query is evaluated later, when `NOW()` is greater.
+        The last minute leaves a margin, because the value of `NOW()` is greater when the query is evaluated.
         """
         for n in range(start, end):
             plain = self.tokens[n].kind in ("string", "iri", "name") or self.word(n) == "now"
@@ -275,7 +281,8 @@ class _RangeReader:
             return None
 
     def _order(self, place: int) -> Order | None:
-        """Return the first variable of ORDER BY, and how many rows are wanted; None if the query wants all rows."""
+        """Return the first variable of ORDER BY, and the number of rows that the query wants. Return None if it wants
+        all rows."""
         if self.word(place) != "order" or self.word(place + 1) != "by":
             return None
         place += 2
@@ -301,7 +308,7 @@ def _of(choose: Callable[[list[str]], str], bounds: Iterable[str | None]) -> str
 
 
 def _time(term: Any) -> datetime | None:
-    """Return a time with a zone, rounded down to a second; None for other terms."""
+    """Return the time of a literal that has a time zone, rounded down to a second. Return None for other terms."""
     if not isinstance(term, ox.Literal) or term.datatype.value != XSD + "dateTime":
         return None
     time = datetime.fromisoformat(re.sub(r"\.\d+", "", term.value))
@@ -309,5 +316,4 @@ def _time(term: Any) -> datetime | None:
 
 
 def _minute(time: datetime) -> str:
-    """Return the name of a minute, in the form of spans."""
     return time.isoformat()[:16]

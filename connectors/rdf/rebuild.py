@@ -1,10 +1,10 @@
-"""Rebuild of a store: its remaining quads are loaded into a new store, which replaces it.
+"""Rebuild of a store: the quads that remain in it are loaded into a new store, which replaces the old one.
 
 Oxigraph never deletes a text, such as the IRI of an event, from its files, and RocksDB keeps an index of them in
-memory. When most quads have been removed, a fork of the store's process dumps the rest, and another process loads the
-dump at low priority. Meanwhile the store remains in use. Its changes are logged, and applied to the new store after
-loading. A change that is in the dump too is applied twice. This does no harm, because only the last change of a quad
-counts.
+memory. When most quads have been removed, a fork of the store's process dumps the rest. Another process loads the dump
+at low priority. Meanwhile the old store remains in use. Its changes are logged, and applied to the new store after
+loading. If the dump contains a change already, it is applied twice. This does no harm, because only the last change of
+a quad counts.
 
 Until the new store has replaced the old one, there are further entries beside the folder `events`. These are
 `events.new` with `events.new.hashes`, the dump `events.new.quads`, and the log `events.new.changes`. When the new store
@@ -38,7 +38,8 @@ _LEFT = 1 << 28  # bytes to leave free on the disk
 
 
 class Rebuild:
-    """A new store that will replace the one at `path`. From now on, the caller writes all changes to `log`.
+    """A rebuild of the store at `path`. From the creation of this object on, the caller must write all changes to
+    `log`.
 
     Raise OSError if there is not enough disk space.
     """
@@ -57,25 +58,30 @@ class Rebuild:
         self._over = threading.Event()
 
     def load(self) -> None:
-        """Load the dump, and the changes logged so far, while others log more. Raise CalledProcessError if this
-        fails."""
+        """Load the dump, and the changes that are logged so far, into the new store. Other threads may log changes
+        meanwhile.
+
+        Raise CalledProcessError if the process that loads them fails.
+        """
         self._dumped = self.dump.stat().st_size
         command = [sys.executable, "-P", "-m", "cep.connectors.rdf.rebuild", str(self._path), str(os.getpid())]
         process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
         self._applied = int(process.stdout)
 
     def end(self) -> None:
-        """Record that loading has ended or failed, so that writers need not wait."""
+        """Record that loading has ended or failed, so that `keep_pace` no longer waits."""
         self._over.set()
 
     def keep_pace(self) -> None:
-        """Wait if changes are written faster than they can be loaded."""
+        """Wait until loading has ended, if changes are written faster than they can be loaded."""
         if self.log.tell() > max(_MANY, self._dumped):
             self._over.wait()
 
     def complete(self) -> None:
-        """Apply the remaining changes; the new store is on disk when this returns. Raise OSError if the log could not
-        be written."""
+        """Apply the remaining changes. The new store is on disk when this function returns.
+
+        Raise OSError if the log could not be written.
+        """
         self.log.close()
         files = StoreFiles(str(self._new))
         writer = QuadWriter(ox.Store(self._new), files)
@@ -87,19 +93,19 @@ class Rebuild:
 
 
 def worthwhile(left: int = 0) -> int:
-    """Return the number of removed quads from which on a rebuild pays. `left`: the number of quads that remain."""
+    """Return the minimum number of removed quads for which a rebuild pays. `left`: the number of quads that remain."""
     return max(_REMOVED, 3 * left - 2 * _REMOVED)
 
 
 def swap(path: str) -> None:
-    """Replace the old store by the new one. Both must be complete and closed."""
+    """Replace the old store by the new one. Both must be closed, and the new one must be complete."""
     sync_names(Path(path).parent)
     os.rename(path, f"{path}.old")
     _put_in_place(path)
 
 
 def recover(path: str) -> None:
-    """Finish or undo a rebuild that another process left incomplete."""
+    """Finish or undo a rebuild that an earlier process left incomplete."""
     if os.path.exists(f"{path}.old") and os.path.exists(f"{path}.new") and not os.path.exists(path):
         _put_in_place(path)
     discard(path)
@@ -114,7 +120,8 @@ def discard(path: str) -> None:
 
 
 def _put_in_place(path: str) -> None:
-    """Rename the hashes, and the folder last, so that it gets its name only when everything else is done."""
+    """Rename the new store's hashes and then its folder. The folder has its final name only when everything else is
+    done."""
     folder = Path(path).parent
     sync_names(folder)
     if os.path.exists(f"{path}.new.hashes"):  # otherwise they were renamed before a crash
@@ -140,7 +147,7 @@ def _sync(folder: Path) -> None:
 
 
 def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
-    """Apply the changes from a position on. Return the position after the last complete change."""
+    """Apply the logged changes from a position in the file on. Return the position after the last complete change."""
     with changes.open("rb") as file:
         file.seek(place)
         whole = takewhile(lambda line: line.endswith(b"\n"), file)
@@ -153,14 +160,18 @@ def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
 
 
 def main(path: str, parent: str) -> None:
-    """Load a new store for the store at `path`, and print the number of bytes of the changes that it includes."""
+    """Load the dump and the logged changes of the store at `path` into the new store.
+
+    Print the number of bytes of the log that were applied. `parent`: the id of the process that started this one.
+    """
     end_with(int(parent))
     os.nice(_NICENESS)
     print(_load(path))
 
 
 def _load(path: str) -> int:
-    """Load the dump and the changes into the new store. Return the number of bytes of the changes that it includes."""
+    """Load the dump and the logged changes into the new store. Return the number of bytes of the log that were
+    applied."""
     new, dump = Path(f"{path}.new"), Path(f"{path}.new.quads")
     files = StoreFiles(str(new))
     writer = QuadWriter(ox.Store(new), files)

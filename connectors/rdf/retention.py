@@ -1,4 +1,4 @@
-"""Retention: old events are removed in small steps, and additions are written between these."""
+"""Retention: expired occurrences are removed in small steps, and additions are written between the steps."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
 
 
 class Retention:
-    """A remover of events, by the minute of their end.
+    """A remover of expired occurrences, which works through the minutes in which they end.
 
-    A minute that has been processed needs no second look, because events older than the retention are never added.
+    No minute is processed twice, because occurrences that have expired already are never added.
     """
 
     def __init__(self, writer: QuadWriter, spans: TimeTree) -> None:
@@ -28,8 +28,11 @@ class Retention:
         self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # removes data that depends on instants
 
     def steps(self, until: str) -> Iterator[int]:
-        """Remove the events whose minute of ending is over before the instant `until`. After each step, yield the
-        number of events that it removed."""
+        """Remove the occurrences that end in a minute before that of `until`, in small steps. `until`: the text of an
+        instant.
+
+        After each step, yield the number of occurrences that it removed.
+        """
         for hour in self._spans.hours(self._swept, until):
             for span in (hour, *self._spans.within(hour)):  # in old stores, hours contain instants
                 name = self._spans.name(span)
@@ -45,16 +48,18 @@ class Retention:
         self._swept = max(self._swept, until[:16])
 
     def _ends(self, span: ox.NamedNode) -> Iterator[tuple[Any, Any]]:
-        """Yield (instant, None) for each instant in a span, and (instant, event) for each event that ends at it."""
+        """Yield (instant, None) for each instant in a span, and (instant, occurrence) for each occurrence that ends at
+        it."""
         for inside in self._store.quads_for_pattern(span, INSIDE, None, HERE):
             yield inside.object, None
             for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):
                 yield inside.object, ended.subject
 
     def drop(self, events: Sequence[Any], instants: Iterable[Any] = (), times: bool = True) -> None:
-        """Remove all triples of events.
+        """Remove all triples of some occurrences.
 
-        Records and, if `times` is True, instants are removed too if no other event refers to them.
+        An input record that was stored as their constituent is removed too, unless another occurrence refers to it. The
+        same is true for their instants and for `instants`, if `times` is True.
         """
         going = set(events)
         quads = [q for event in going for q in self._store.quads_for_pattern(event, None, None, HERE)]
@@ -73,15 +78,18 @@ class Retention:
             self._tidy(span)
 
     def _only_named(self, constituent: Any, going: Collection[Any]) -> list[ox.Quad]:
-        """Return the triples of a record that was stored only as a constituent, if no other event was derived from
-        it."""
+        """Return the triples of a record that was stored only as a constituent of removed occurrences; otherwise
+        nothing.
+
+        `going`: the removed occurrences.
+        """
         quads = list(self._store.quads_for_pattern(constituent, None, None, HERE))
         if any(quad.predicate == END for quad in quads) or self._needed(constituent, (_DERIVED,), going):
             return []
         return quads
 
     def _needed(self, term: Any, properties: Sequence[ox.NamedNode], going: Collection[Any]) -> bool:
-        """Return True if something that is not removed refers to the term."""
+        """Return True if a subject that is not in `going` refers to the term by one of the properties."""
         users = (
             quad.subject
             for property in properties
@@ -90,7 +98,8 @@ class Retention:
         return any(user not in going for user in users)
 
     def _tidy(self, span: Any) -> None:
-        """Remove a minute if it is empty, and then its hour and day if these are empty."""
+        """Remove the node of a minute if it is empty. Then remove the nodes of its hour and its day if they are
+        empty."""
         for property in (INSIDE, CONTAINS):
             if next(self._store.quads_for_pattern(span, property, None, HERE), None) is not None:
                 return

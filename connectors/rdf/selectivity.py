@@ -1,8 +1,8 @@
-"""Selectivity: a query starts from variables with few values, and reaches events through these.
+"""Selectivity: a query starts from variables that have few values, and reaches occurrences through these values.
 
-For example, only ten stations may have a known place, and a query wants the events of these stations. Oxigraph does not
-know how frequent a property is, and may start from a million events. If it receives the possible stations, it starts
-from them.
+For example, a query wants the occurrences at stations that have a known place, and there are only ten. Oxigraph does
+not know how frequent a property is, and may start from a million occurrences. If the query lists the ten stations,
+Oxigraph starts from them.
 """
 
 from __future__ import annotations
@@ -21,26 +21,32 @@ _RARE, _NAMED = 500, 2_000  # the maximum number of rare triples; the same with 
 
 
 Few = Mapping[str, Sequence[Any]]
-"""The variables with few values, and all these values. Blank nodes count as variables, named as in a Link."""
+"""The variables that have few values, with all these values. Blank nodes count as variables, named as in a Link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selective:
-    """A variable to start a query from (named as in a Link), all its values, and the number of events they lead to."""
+    """A variable from which a query can start (named as in a Link), and all its values.
+
+    `events`: the number of occurrences that these values lead to.
+    """
 
     start: str
     values: Sequence[Any]
     events: int
 
     def written(self, query: QueryParts) -> str:
-        """Return the query with this start. It is unchanged if a value or the start is a blank node."""
+        """Return the query with the variable's values added. Return it unchanged if the variable or a value is a blank
+        node."""
         named = self.start.startswith("?") and not any(isinstance(value, ox.BlankNode) for value in self.values)
         return query.among(self.start, map(str, self.values)) if named else query.text
 
 
 def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> Selective | None:
-    """Return the start that leads to the fewest events for the variable `time`; None if all lead to more than
-    `most`."""
+    """Return the variable whose values lead to the fewest occurrences for the time variable `time`.
+
+    Return None if every variable leads to more than `most` occurrences.
+    """
     events = query.events(time)
     candidates = [Selective(event, few[event], len(few[event])) for event in events if event in few]
     for link in query.links:
@@ -56,7 +62,8 @@ def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> 
 
 
 def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
-    """Return the variables with few values, found from rare properties and from triples of rare things."""
+    """Return the variables that have few values. They appear in triples of a rare property, or of things that are
+    rare."""
     few: dict[str, Sequence[Any]] = {}
     for link in links:
         most = _RARE if link.value is None else _NAMED
@@ -75,7 +82,7 @@ def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
 
 
 def _fewer(few: dict[str, Sequence[Any]], name: str, terms: Sequence[Any]) -> None:
-    """Store the values of a name, unless a smaller set is stored already."""
+    """Store the values of a variable, unless a smaller set of values is stored already."""
     some = sorted(set(terms), key=str)
     if name and (name not in few or len(some) < len(few[name])):
         few[name] = some

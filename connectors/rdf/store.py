@@ -1,6 +1,6 @@
-"""The store over which SPARQL queries are evaluated: knowledge and derived events in Oxigraph on disk.
+"""The store that answers SPARQL queries: knowledge and derived occurrences in Oxigraph on disk.
 
-It imports little, because it runs in its own process (connectors/rdf/store_worker.py).
+This module imports little, because it runs in a separate process (connectors/rdf/store_worker.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STAMPED = f"{STAMP} ".encode()
 
 
 class EventStore:
-    """The quads in the folder `path`."""
+    """A store of knowledge and derived occurrences in the folder `path`."""
 
     def __init__(self, path: str, vocabulary: EventVocabulary) -> None:
         self.vocabulary = vocabulary
@@ -57,15 +57,17 @@ class EventStore:
         self._indexed = self._recent.whole() and not os.path.exists(self._elsewhere) and not self._has_times()
 
     def knows(self, name: str) -> bool:
-        """Return True if the knowledge with this fingerprint is loaded."""
+        """Return True if the knowledge that has the fingerprint `name` is loaded."""
         return ox.Quad(self._mark, _MARK, ox.Literal(name)) in self.store
 
     def know(self, name: str, path: str, before: str) -> None:
-        """Load the knowledge with the fingerprint `name` from the N-Quads file `path`. It replaces the earlier
-        knowledge.
+        """Replace the knowledge in the store.
 
-        The earlier knowledge is in the file `before`, which the new file replaces. If that file is missing, all quads
-        of the store are replaced. An interrupted load is completed at the next call.
+        - `name`: the fingerprint of the new knowledge.
+        - `path`: an N-Quads file that contains the new knowledge. It is renamed to `before`.
+        - `before`: the file that contains the earlier knowledge. If it is missing, all quads of the store are replaced.
+
+        An interrupted load is completed at the next call. Raise Damaged if `before` is damaged.
         """
         marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
         if os.path.exists(path):  # otherwise it has replaced the earlier file already
@@ -94,9 +96,9 @@ class EventStore:
         self._change(gone.splitlines(keepends=True), come.splitlines(keepends=True))
 
     def unlearn(self) -> None:
-        """Restore the knowledge as it was loaded.
+        """Undo all changes of the knowledge since it was loaded.
 
-        The first logged change of a quad shows whether the quad was loaded. Repeating an interrupted call does no harm.
+        The first logged change of a quad shows if the quad was loaded. Repeating an interrupted call does no harm.
         """
         if not self._learned.path.exists():
             return
@@ -115,11 +117,12 @@ class EventStore:
         self._recent.grid.changed(b"".join(come))
 
     def derive(self, rules: bytes, meanings: Mapping[str, str], again: bool) -> None:
-        """Replace the triples of rules.
+        """Replace the descriptions of rules.
 
-        `meanings`: the meaning of each event, by the prefix of its activities' names. `again`: the rules will derive
-        everything again. Then the occurrences of events whose meaning has changed, or whose rules are gone, are
-        removed, with their rules.
+        - `rules`: the descriptions, in N-Triples.
+        - `meanings`: for each event type, the fingerprint of its rules. The key is the prefix of its activities' IRIs.
+        - `again`: True if the rules will derive everything again. Then the store drops the occurrences of event types
+          whose fingerprint has changed or that have no rules any more.
         """
         marks = list(self.store.quads_for_pattern(None, self._meaning, None, HERE))
         old = [f"{_of(q)}/" for q in marks if again and meanings.get(_of(q)) != _value(q)]
@@ -149,7 +152,8 @@ class EventStore:
         )
 
     def add(self, text: bytes) -> None:
-        """Add triples (connectors/rdf/triples.py). Those that exist are ignored."""
+        """Add triples, which are lines of N-Triples (connectors/rdf/triples.py). Triples that exist already are
+        ignored."""
         lines = text.count(b"\n")
         if self._indexed and text.count(_STAMPED) > text.count(b"Z> " + _STAMPED):  # an attribute uses this property
             open(self._elsewhere, "wb").close()
@@ -159,29 +163,30 @@ class EventStore:
         self._loose, self._lines = self._loose + lines, self._lines + lines
 
     def revise(self, revision: StoreRevision) -> None:
-        """Apply a revision: remove events, and add triples with the time of their arrival."""
+        """Apply a revision: remove withdrawn occurrences, and add new ones."""
         self._forgetting.drop(self._withdrawals.withdraw(revision), times=False)
         if revision.text:
             self.add(revision.text)
         self._withdrawals.came(revision)
 
     def revised(self) -> tuple[str, int] | None:
-        """Return the place of the last revision that was written (`StoreRevision.place`), or None."""
+        """Return the sort key of the last revision that was written (`StoreRevision.place`), or None."""
         return self._withdrawals.reached
 
     @property
     def loose(self) -> bool:
-        """Return True if so much was written that `settle` pays."""
+        """True if so much was written since the last `settle` that it pays to call it."""
         return self._loose >= max(_LOOSE, self._lines // 2)
 
     def settle(self) -> None:
-        """Merge the written files, which makes queries several times faster. Others may write and query meanwhile."""
+        """Merge the files of the store, which makes queries several times faster. Other threads may write and query
+        meanwhile."""
         if self._loose:
             self._loose = 0
             self.store.optimize()
 
     def _has_times(self) -> bool:
-        """Return True if the knowledge, loaded or learned, contains instants."""
+        """Return True if the knowledge contains instants. `learn` may have added them."""
         for path in (self._known, self._learned.path):
             if os.path.exists(path) and os.path.getsize(path):
                 with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -193,26 +198,27 @@ class EventStore:
         return any(text.find(mark) >= 0 for mark in (_STAMPED, f"<{self.vocabulary.hour()}".encode()))
 
     def forget(self, until: str) -> Iterator[int]:
-        """Remove, in small steps, the events whose minute of ending is over before `until`. After each step, yield the
-        number of events that it removed.
+        """Remove the occurrences that end in a minute before that of `until`, in small steps.
 
-        `until`: an instant such as `2013-02-08T21:00:00.000000Z`.
+        After each step, yield the number of occurrences that it removed. `until`: an instant such as
+        `2013-02-08T21:00:00.000000Z`.
         """
         return self._forgetting.steps(until)
 
     def hours(self, since: str = "", until: str = "~") -> Iterator[ox.NamedNode]:
-        """Yield, in order, the hours in which events begin or end, from `since` to before `until` (texts of
-        instants)."""
+        """Yield, in order, the hours in which occurrences begin or end. `since`, `until`: texts of instants."""
         return self.spans.hours(since, until)
 
     def page(self, span: str, number: int, most: int, seconds: float) -> Page | None:
-        """Return at most `most` of the events that end in a span; None if the page does not exist.
+        """Return a page of the occurrences that end in a span, or None if this page does not exist.
 
-        A span is an hour, a minute or a second (`2013-02-08T21:05:30`). Only a second has more than one page; `number`
-        counts from 1. Raise QueryRefused after `seconds`.
+        - `span`: an hour, a minute or a second (`2013-02-08T21:05:30`). Only a second may have more than one page.
+        - `number`: the number of the page, from 1.
+        - `most`: the maximum number of occurrences on the page.
+        - `seconds`: the time limit. Raise QueryRefused if it is exceeded.
 
-        The cost grows with the number of events that end in the span, up to a bound. A page of a second costs as much
-        as one of its minute.
+        The cost grows with the number of occurrences that end in the span, up to a bound. A page of a second costs as
+        much as one of its minute.
         """
         until = time.monotonic() + seconds
         within, whole = self.vocabulary.event(), len(span) < len("2013-02-08T21:05:30")
@@ -240,7 +246,7 @@ class EventStore:
         return Page(members, body, ordered[number * most][0] if len(ordered) > number * most else None)
 
     def _instants(self, span: str, until: float) -> Iterator[str]:
-        """Yield the instants in an hour, a minute or a second, in any order."""
+        """Yield the instants in an hour, a minute or a second, in any order. `until`: the deadline."""
         hour = ox.NamedNode(self.vocabulary.hour(span[:13]))
         minutes = self.spans.within(hour) if len(span) == 13 else [ox.NamedNode(self.vocabulary.hour(span[:16]))]
         start = self.vocabulary.instant()
@@ -252,7 +258,7 @@ class EventStore:
                     yield stamp
 
     def _parts(self, span: str, until: float) -> list[str]:
-        """Return the minutes of an hour, or the seconds of a minute, that contain instants."""
+        """Return the minutes of an hour, or the seconds of a minute, that contain instants. `until`: the deadline."""
         if len(span) > 13:
             return sorted({stamp[:19] for stamp in self._instants(span, until)})
         hour, start = ox.NamedNode(self.vocabulary.hour(span)), self.vocabulary.hour()
@@ -261,7 +267,7 @@ class EventStore:
         return sorted(minutes | {instant.removeprefix(self.vocabulary.instant())[:16] for instant in once})
 
     def described(self, subjects: Iterable[str]) -> Iterator[ox.Quad]:
-        """Yield all triples of some subjects, then those of their instants."""
+        """Yield all triples of some subjects, and then the triples of the instants at which they begin or end."""
         instants: dict[ox.NamedNode, None] = {}
         for subject in subjects:
             own = list(self.store.quads_for_pattern(ox.NamedNode(subject), None, None, HERE))
@@ -273,11 +279,11 @@ class EventStore:
             yield from self.store.quads_for_pattern(instant, None, None, HERE)
 
     def places(self) -> None:
-        """Load the index of places, before a fork evaluates a query that needs it."""
+        """Read the index of places, before a fork evaluates a query that needs it."""
         self._recent.grid.read()
 
     def ask(self, question: Question) -> Answer:
-        """Return the answer to a query. Raise QueryRefused if there is none."""
+        """Evaluate a query. Raise QueryRefused if it cannot be answered."""
         return evaluate(self.store, question, self._recent if self._indexed else None)
 
     def _objects(self, subject: ox.NamedNode, property: ox.NamedNode) -> list[Any]:
@@ -291,7 +297,7 @@ def _in_time(until: float) -> None:
 
 
 def _different(before: str, now: str) -> tuple[set[bytes], set[bytes]]:
-    """Return the lines that only the first file has, and those that only the second has."""
+    """Return the lines that only the file `before` contains, and the lines that only the file `now` contains."""
     new = set()
     with open(before, "rb") as file:
         gone = set(file)

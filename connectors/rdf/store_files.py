@@ -1,8 +1,9 @@
 """Hashes of the files that RocksDB writes for a store, which detect damage.
 
-RocksDB itself checks a block only when it reads it, and takes damage in a log for the log's end. The hashes are in a
-file beside the folder. Complete tables (`.sst`) never change, and logs and manifests only grow, so the hash of their
-beginning stays valid. Files without a hash are new: the process may have ended before their hash was recorded.
+RocksDB itself checks a block only when it reads the block. Damage in a log looks like the end of the log to it. The
+hashes are in a file beside the store's folder. A complete table (`.sst`) never changes. Logs and manifests only grow,
+so the hash of their beginning stays valid. A file without a hash is new: the process may have ended before the hash was
+recorded.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _NOTES = 5_000  # after this many notes, rewrite the file with valid ones
 _REMOVED = b""  # the key of the note with the number of removed quads
 
 Note: TypeAlias = tuple[int, str, str]
-"""The hash of a file's first bytes: their number, the hash, and the boot of the machine during which it is valid.
+"""The hash of a file's first bytes: the number of bytes, the hash, and the boot of the machine during which it is
+valid.
 
-An empty text means any boot.
+An empty boot means that the hash is always valid.
 """
 
 
@@ -41,7 +43,7 @@ class Corruption(Exception):
 
 
 class StoreFiles:
-    """The files in a folder. Create this object before the store is opened, because opening changes files.
+    """The files in a store's folder. Create this object before the store is opened, because opening changes files.
 
     `removed`: the number of quads removed from the store, which is saved with the hashes. Raise Corruption if a log or
     a manifest is damaged.
@@ -63,15 +65,16 @@ class StoreFiles:
                 self._verify(name, size, hash)
 
     def verify(self) -> None:
-        """Compare the tables with their hashes, while others may write. Raise Corruption if one is damaged."""
+        """Compare the tables with their hashes. Other threads may write meanwhile. Raise Corruption if a table is
+        damaged."""
         for name, (size, hash, _) in list(self._notes.items()):
             if name.endswith(".sst"):
                 self._verify(name, size, hash)
 
     def note(self) -> None:
-        """Save the hashes of files written since the last call. Nothing may write to logs meanwhile.
+        """Save the hashes of files that were written since the last call. No other thread may write to logs meanwhile.
 
-        Raise OSError if this fails.
+        Raise OSError if a file cannot be read, or the hashes cannot be saved.
         """
         new: dict[str, Note] = {}
         for name in os.listdir(self._folder):
@@ -89,7 +92,8 @@ class StoreFiles:
             self._forget()
 
     def _new(self, name: str) -> Note | None:
-        """Return the hash to save for a file; None if nothing is new."""
+        """Return the hash to save for a file, or None if the saved hash is still up to date or the file is
+        incomplete."""
         kind, path = os.path.splitext(name)[1], self._folder / name
         if kind == ".sst":
             if name in self._notes:
@@ -149,7 +153,7 @@ def _record(name: str, note: Note) -> RecordBytes:
 
 
 def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[int, blake2b]:
-    """Hash at most `most` bytes. Return their number, and the updated hash."""
+    """Add at most `most` bytes of a file to a hash. Return the number of these bytes, and the hash."""
     count = 0
     while part := file.read(_READ if most is None else min(_READ, most - count)):
         hashed.update(part)
@@ -158,7 +162,8 @@ def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[i
 
 
 def _end(file: BinaryIO, start: int, number: int) -> int:
-    """Return the end of a log's last record. The bytes after it may belong to an earlier log."""
+    """Return the position after a log's last record. The bytes after it may belong to an earlier log. `number`: the
+    log's."""
     stop = start
     for place, size in _parts(file, start, number):
         stop = place + size
@@ -166,7 +171,7 @@ def _end(file: BinaryIO, start: int, number: int) -> int:
 
 
 def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]:
-    """Yield positions and sizes of the parts of records, from a position on."""
+    """Yield the position and the size of each record part in a log, from position `place` on."""
     size = file.seek(0, os.SEEK_END)
     while place + _HEADER.size <= size:
         if (left := _BLOCK - place % _BLOCK) < _HEADER.size:
@@ -182,9 +187,9 @@ def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]
 
 @cache
 def _boot() -> str:
-    """Return an identifier of the machine's boot.
+    """Return an identifier of the machine's current boot.
 
-    Data that a process wrote to a log survives the end of the process, but perhaps not a crash of the machine.
+    If a process wrote data to a log, the data survives the end of the process, but perhaps not a crash of the machine.
     """
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,8 +1,8 @@
-"""The store in its own process. Clients take turns with queries, and each query runs in a fork (`query_process`).
+"""A client for the store, which runs in a separate process. There, each query runs in a fork (`query_process`).
 
-Oxigraph cannot stop a query, but a process can be killed when the time of its query is over, or nobody waits for the
-answer. If the store's process ends unexpectedly, another one opens the store and receives the pending changes and
-queries.
+Oxigraph cannot stop a query. However, a process can be killed when the query's time is over, or when nobody waits for
+the answer. If the store's process ends unexpectedly, a new one opens the store and receives the pending changes and
+queries. Clients take turns with queries.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ _LOOKING = 10.0  # the time limit in seconds for a page of events
 _GRACE = 0.5  # extra seconds in which the store's process may report a failure itself
 _TRIES = 2  # refuse a query after this many crashes of the process
 _ALLOCATING = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "524288", "MALLOC_TRIM_THRESHOLD_": "4194304"}
-"""Settings of the C library's memory allocation for the store's process.
+"""Settings of the C library's memory allocation in the store's process.
 
 With these, memory that RocksDB frees after writing a file returns to the system at once. By default, each thread would
-keep some.
+keep some of it.
 """
 _STOPPING = "the server is stopping"
 _ENDING = 60.0  # seconds to write pending data when the store closes
 
 
 def is_damage(text: str) -> bool:
-    """Return True if an error of the store means that its files are damaged."""
+    """Return True if the text of an error means that files of the store are damaged."""
     return "Corruption" in text  # RocksDB's word
 
 
 def damaged(what: str) -> CepError:
-    """Return an error for damaged files."""
+    """Build an error for damaged files. `what`: the message."""
     hint = "restore the whole folder from a backup; or remove `events`, to continue without the events so far"
     return CepError(what, hint=hint, code="store")
 
 
 @dataclass(slots=True)
 class _Request:
-    """A request to the process.
+    """A request to the store's process.
 
-    For a query: `seconds` is its time limit, `until` its deadline, `client` its sender, and `sent` is True if it has a
-    slot.
+    The other fields are only for queries: `seconds` is the time limit, `until` the deadline, and `client` the sender.
+    `sent` is True once the query has a slot. `tries` counts the crashes of the process during the query.
     """
 
     call: tuple[Any, ...]
@@ -75,9 +75,12 @@ class _Request:
 
 
 class StoreProcess:
-    """A store at `path`, for several threads. `memory`: the maximum memory of its process in bytes; None: no limit.
+    """A client for the store at `path`, which several threads may use.
 
-    `warn` is called with the reason if the store could not be rebuilt. Raise CepError if it cannot be opened.
+    - `memory`: the maximum memory of the store's process in bytes; None: no limit.
+    - `warn`: a function that is called with the reason if the store could not be rebuilt.
+
+    Raise CepError if the store cannot be opened.
     """
 
     def __init__(
@@ -103,12 +106,11 @@ class StoreProcess:
         self._reader.start()
 
     def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
-        """Load the knowledge with the fingerprint `name` in place of the earlier knowledge. Queries wait until it is
-        loaded.
+        """Replace the knowledge in the store. Queries wait until the new knowledge is loaded.
 
-        Return None if it is loaded already. A copy of the knowledge is kept beside the store, so that next time only
-        differences are loaded. Changes that the store has learned since are dropped. Raise CepError if their log is
-        damaged.
+        `name`: the fingerprint of the knowledge. `knowledge`: a function that returns it. Return None if it is loaded
+        already. Changes that `learn` has made since it was loaded are undone. A copy of the knowledge is kept beside
+        the store, so that next time only differences are loaded. Raise CepError if the log of changes is damaged.
         """
         try:
             self._command("unlearn").result()
@@ -130,13 +132,14 @@ class StoreProcess:
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
-        """Call EventStore.add without waiting for it, unless too much is waiting to be written. The future is done when
-        the text is written."""
+        """Call EventStore.add. Wait only if too many bytes are waiting to be written. The future is done after
+        writing."""
         lines = text.encode()
         return self._written("add", lines, len(lines))
 
     def _written(self, name: str, what: object, size: int) -> Future[None]:
-        """Call a method that writes about `size` bytes."""
+        """Call a method of EventStore that writes about `size` bytes. Wait while too many bytes are waiting to be
+        written."""
         with self._room:
             self._room.wait_for(lambda: not self._waiting or self._waiting + size <= _WRITING)
             self._waiting += size
@@ -155,7 +158,8 @@ class StoreProcess:
         return self._written("revise", revision, len(revision.text))
 
     def revised(self) -> tuple[str, int] | None:
-        """Call EventStore.revised. Until this run has written a revision, the result comes from an earlier run."""
+        """Call EventStore.revised. The result may come from an earlier run, if this run has not written a revision
+        yet."""
         place: tuple[str, int] | None = self._command("revised").result()
         return place
 
@@ -164,7 +168,7 @@ class StoreProcess:
         return self._command("learn", gone, come)
 
     def forget(self, until: str) -> Future[None]:
-        """Call EventStore.forget in small steps between additions. The future is done after the last step."""
+        """Call EventStore.forget. Additions are written between its steps. The future is done after the last step."""
         self._forgotten = self._command("forget", until)
         return self._forgotten
 
@@ -173,22 +177,23 @@ class StoreProcess:
         self._command("settle")
 
     def hours(self, since: str = "", until: str = "~", client: str = "") -> Future[list[str]]:
-        """Call EventStore.hours, and return IRIs; otherwise like `ask`."""
+        """Call EventStore.hours. The future has the IRIs of hours. See `ask` for errors and cancelling."""
         return self._ask("hours", since, until, seconds=_LOOKING, client=client)
 
     def page(self, span: str, number: int, most: int, client: str = "") -> Future[Page | None]:
-        """Call EventStore.page; otherwise like `ask`."""
+        """Call EventStore.page. See `ask` for errors and cancelling."""
         return self._ask("page", span, number, most, _LOOKING, seconds=_LOOKING, client=client)
 
     def ask(self, question: Question) -> Future[Answer]:
-        """Send a query. The future may raise QueryRefused; cancelling it ends the query.
+        """Send a query. Its time limit starts now, and clients take turns.
 
-        Clients take turns. The time limit of the query starts now.
+        The future raises QueryRefused if the query cannot be answered. Cancelling the future ends the query. Raise
+        QueryRefused at once if too many queries wait.
         """
         return self._ask("ask", question, seconds=question.seconds, client=question.client)
 
     def refuse_questions(self) -> None:
-        """Refuse all current and future queries, because the server is stopping."""
+        """Refuse all pending and future queries, because the server is stopping."""
         with self._sending:
             self._asking = False
         for number, request in list(self._requests.items()):
@@ -196,24 +201,25 @@ class StoreProcess:
                 self._refuse(number, QueryRefused("busy", _STOPPING))
 
     def flush(self) -> None:
-        """Wait until everything that was added can be queried, and everything that was to be removed is gone."""
+        """Wait until all earlier additions can be queried, and all expired occurrences are removed."""
         if self._forgotten is not None:
             self._forgotten.result()
         self._command("flush").result()
 
     def written(self) -> Future[None]:
-        """Return a future that is done when everything added so far is written, and its files have hashes."""
+        """Return a future that is done when all earlier additions are on disk and the hashes of their files are
+        recorded."""
         return self._command("flush")
 
     def verify(self) -> Future[None]:
-        """Compare files that existed before this start with their hashes.
+        """Compare the files that existed before this start with their hashes.
 
-        The future raises QueryRefused if one is damaged; `is_damage` is True for its text.
+        If one is damaged, the future raises QueryRefused, and `is_damage` returns True for the text of this error.
         """
         return self._command("verify")
 
     def close(self) -> None:
-        """Write everything that was added and end the process. This takes a bounded time even if the store cannot be
+        """Write all earlier additions, and end the process. This takes a limited time even if the store cannot be
         reopened."""
         self._closing = True
         with contextlib.suppress(QueryRefused, TimeoutError):
@@ -229,12 +235,12 @@ class StoreProcess:
 
     @property
     def alive(self) -> bool:
-        """Return True if the process is running."""
+        """True if the store's process is running."""
         return not self._closed and self._process.poll() is None
 
     @property
     def process(self) -> int:
-        """The process id, until another process replaces it."""
+        """The id of the store's present process. It changes when another process replaces this one."""
         return self._process.pid
 
     def _ask(self, *call: Any, seconds: float, client: str) -> Future[Any]:
@@ -265,7 +271,7 @@ class StoreProcess:
         return self._count
 
     def _next(self) -> None:
-        """Send the queries for which there is a slot."""
+        """Send the waiting queries for which there is a slot."""
         while (number := self._places.next()) is not None:
             request = self._requests[number]
             request.sent = True
@@ -276,8 +282,10 @@ class StoreProcess:
             self._connection.send((number, request.call, request.until - time.monotonic()))
 
     def _leave(self, number: int) -> _Request | None:
-        """Remove a request that is done or abandoned, and end the process of a query. Return None if it was removed
-        before."""
+        """Remove a request that is done or abandoned, and return it. If it is a query, end the query's fork.
+
+        Return None if the request was removed before.
+        """
         with self._sending:
             request = self._requests.pop(number, None)
             if request is None or request.seconds is None:
@@ -322,7 +330,8 @@ class StoreProcess:
         return process, connection
 
     def _read(self) -> None:
-        """Receive the process's messages until the store is closed. Start a new process if it ends earlier."""
+        """Receive messages from the store's process until the store is closed. If the process ends earlier, start a new
+        one."""
         try:
             while True:
                 try:
@@ -360,14 +369,14 @@ class StoreProcess:
                 self._refuse(number, self._late(request))
 
     def _end(self) -> None:
-        """Kill the process and its queries."""
+        """Kill the store's process and the forks of its queries."""
         self._process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def _restart(self) -> bool:
-        """Start a new process and send it all pending requests. Return False if it is not worth trying again."""
+        """Start a new process, and send it all pending requests. Return False if another attempt is useless."""
         with self._sending:
             self._end()
             self._connection.close()

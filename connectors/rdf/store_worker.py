@@ -1,4 +1,4 @@
-"""The process that owns the store. It serves requests from `store_process` over a socket."""
+"""The process that owns the store. It receives requests from `store_process` over a socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cep.connectors.rdf.withdrawals import StoreRevision
 from cep.rules.expressions.geodesy import geod
 
 QUESTIONS = ("ask", "page", "hours")
-"""Requests that only read, and have a time limit."""
+"""Requests that only read the store, and have a time limit."""
 
 _FILLS = ("know", "derive")  # requests that fill a store at the beginning
 _BESIDE = ("settle", "verify")  # requests that run while others write
@@ -42,7 +42,8 @@ _STACK = 1 << 24  # bytes of stack for deep nesting
 
 
 def main(descriptor: str, path: str, base: str, memory: str) -> None:
-    """Serve the requests that arrive over a socket until it is closed."""
+    """Serve requests that arrive over a socket, until the socket is closed. The arguments are those of the command
+    line."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the server handles signals; this process ends when it does
         signal.signal(number, signal.SIG_IGN)
     os.umask(0o077)  # only this user may read the state
@@ -66,7 +67,8 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
 
 
 class _Worker:
-    """The server of requests. One thread writes, and one merges files. Each other thread waits for a query's fork."""
+    """The server of requests. One thread writes, and one merges files. Each further thread waits for the fork of a
+    query."""
 
     def __init__(self, path: str, store: EventStore, connection: Connection, memory: int) -> None:
         self.path, self.connection, self.memory = path, connection, memory
@@ -157,10 +159,9 @@ class _Worker:
             self._reply(number, kind, value)
 
     def _write(self) -> None:
-        """Write all texts that wait before the next revision at once or, if there are none, the revision. Then remove
-        some expired events.
+        """Write the waiting texts that precede the next revision. If there are none, write this revision.
 
-        The more was written, the more events are removed.
+        Then remove some expired occurrences: the more was written, the more are removed.
         """
         if self.rebuild is not None:
             self.rebuild.keep_pace()
@@ -190,7 +191,7 @@ class _Worker:
         self._look()
 
     def _forget(self) -> None:
-        """Remove one step of expired events. Waiting texts are written before the next step."""
+        """Remove some expired occurrences in one step. Waiting texts are written before the next step."""
         self._step()
         self._look()
         if self.expired:
@@ -208,13 +209,14 @@ class _Worker:
                 self._reply(number, kind, value)
 
     def _look(self) -> None:
-        """Start a rebuild of the store if enough was removed."""
+        """Start a rebuild of the store if enough quads were removed."""
         if not self.rebuilding and self.store.files.removed >= self.enough:
             self.rebuilding = True
             self.settler.submit(self._rebuild)
 
     def _rebuild(self) -> None:
-        """Rebuild the store if little is left in it. If that fails, try again after another quarter was removed."""
+        """Rebuild the store if few quads are left in it. If that fails, try again after a quarter more quads were
+        removed."""
         try:
             removed, left = self.store.files.removed, self._forked(lambda: len(self.store.store))
             self.enough = max(worthwhile(left), removed + removed // 4)
@@ -229,13 +231,13 @@ class _Worker:
         self.rebuilding = False
 
     def _begin(self) -> Rebuild:
-        """Start a rebuild: log all changes from now on."""
+        """Start a rebuild. All changes are logged from now on."""
         self.rebuild = Rebuild(self.path)
         self.store.writer.log = self.rebuild.log
         return self.rebuild
 
     def _loaded(self, rebuild: Rebuild) -> bool:
-        """Dump the remaining quads and load them into the new store, while the old one is in use. Return True on
+        """Dump the remaining quads, and load them into the new store, while the old one is in use. Return True on
         success."""
         try:
             self._forked(lambda: self.store.store.dump(rebuild.dump, ox.RdfFormat.N_QUADS))
@@ -253,7 +255,7 @@ class _Worker:
             rebuild.end()
 
     def _replace(self, rebuild: Rebuild, loaded: bool) -> None:
-        """Switch to the new store, unless something has failed. Queries wait meanwhile."""
+        """Switch to the new store, unless loading or logging has failed. Queries wait meanwhile."""
         logged, self.store.writer.log, self.rebuild = self.store.writer.log is not None, None, None
         if not (loaded and logged):
             return

@@ -1,8 +1,8 @@
-"""The time index: a query for a range of times, or for the newest events, reads only the spans that it needs.
+"""The time index: a query for a range of times, or for the newest occurrences, reads only the spans of time it needs.
 
-Each instant is in one minute, each minute in an hour, each hour in a day. So a query may be restricted to the spans
-that its range touches. This changes neither its rows nor how often each row appears. If instants exist outside of
-minutes, for example in the knowledge, the query is evaluated as it is.
+Each instant is in one minute, each minute in an hour, and each hour in a day. So a query can be restricted to the
+minutes, hours or days that its range touches. This changes neither its rows nor how often each row appears. If an
+instant is outside of all minutes (it may come from the knowledge), queries are evaluated as they are.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTA
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A query over a part of the events. `enough`: the number of rows that make its result complete; None: it is always
-    complete."""
+    """A query over a part of the occurrences.
+
+    `enough`: the number of rows from which its result is complete; None: it is always complete.
+    """
 
     text: str
     enough: int | None = None
@@ -47,15 +49,15 @@ class TimeIndex:
         self.grid = grid or PlaceIndex(store)
 
     def whole(self) -> bool:
-        """Return True if all instants are in minutes, and the names of days sort by time. In old stores, this may not
-        be so."""
+        """Return True if all instants are in minutes, and the names of days sort by time. Stores of old versions may
+        differ."""
         named = all(
             re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
         )
         return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # old stores have these
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
-        """Yield restricted queries to try one after the other, until one has enough rows."""
+        """Yield restricted forms of a query. Evaluate them one after the other, until one has enough rows."""
         query = timed(question.text, dict(question.prefixes))
         if query is None:
             return
@@ -86,7 +88,7 @@ class TimeIndex:
             yield from self._within(query, bound[0], few)
 
     def _within(self, query: QueryParts, variable: str, few: Few) -> Iterator[Rewritten]:
-        """Yield the query restricted to the events in a range."""
+        """Yield the query restricted to the range of a time variable."""
         times = query.ranges[variable]
         spans = self._hours(times, False)
         hours = list(islice(spans, _HOURS + 1))
@@ -105,7 +107,7 @@ class TimeIndex:
         yield Rewritten(query.restricted(variable, path, map(str, some)))
 
     def _newest(self, query: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
-        """Yield the query over more and more spans, beginning with the newest (or oldest)."""
+        """Yield the query restricted to more and more spans of time, beginning with the newest (or oldest)."""
         times, name = query.ranges.get(order.variable, Range()), order.variable
         begun = rare(self._store, query, name, few, _BY)
         most = _MOST if begun is None else min(_MOST, begun.events // _MORE)

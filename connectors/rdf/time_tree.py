@@ -1,4 +1,4 @@
-"""A tree of days, hours and minutes over the instants in the store, to find events by time."""
+"""A tree of days, hours and minutes above the instants in the store, which finds occurrences by time."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ HERE = ox.DefaultGraph()
 
 
 def count_matches(store: ox.Store, pattern: str, most: int) -> int:
-    """Count the matches of a pattern, up to `most`, without reading them."""
+    """Count the matches of a pattern, but stop at `most`. The matches themselves are not read."""
     solutions: Any = store.query(f"SELECT (COUNT(*) AS ?n) {{ SELECT * {{ {pattern} }} LIMIT {most} }}")
     return int(next(solutions)["n"].value)
 
 
 class TimeTree:
-    """The tree. Days contain hours, hours contain minutes, and minutes contain instants."""
+    """A tree of spans of time in a store. Days contain hours, hours contain minutes, and minutes contain instants."""
 
     def __init__(self, store: ox.Store, vocabulary: EventVocabulary) -> None:
         self._store, self._vocabulary = store, vocabulary
         self.days = ox.NamedNode(vocabulary.days)
 
     def hours(self, since: str = "", until: str = "~", down: bool = False) -> Iterator[ox.NamedNode]:
-        """Yield the hours in which events begin or end, from `since` to `until` (texts of instants), in order."""
+        """Yield the hours in which occurrences begin or end, in order of time, or in reverse order with `down`.
+
+        `since`, `until`: texts of instants that bound the hours.
+        """
         for day in self.within(self.days, down):
             if since[:10] <= day.value[-10:] <= until:
                 for hour in self.within(day, down):
@@ -37,7 +40,7 @@ class TimeTree:
                         yield hour
 
     def within(self, span: ox.NamedNode, down: bool = False) -> list[Any]:
-        """Return the spans directly inside a larger one, in order."""
+        """Return the spans directly inside a larger span, in order of time, or in reverse order with `down`."""
         terms = (quad.object for quad in self._store.quads_for_pattern(span, CONTAINS, None, HERE))
         return sorted(terms, key=lambda term: term.value, reverse=down)
 
@@ -46,5 +49,5 @@ class TimeTree:
         return self.days if "T" not in self.name(span) else ox.NamedNode(span.value[:-3])
 
     def name(self, span: ox.NamedNode) -> str:
-        """Return the name of a span: `2013-02-08T21:05`, `2013-02-08T21`, `2013-02-08`."""
+        """Return the name of a span, such as `2013-02-08T21:05`, `2013-02-08T21` or `2013-02-08`."""
         return span.value.removeprefix(self._vocabulary.hour())

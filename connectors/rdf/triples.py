@@ -1,6 +1,6 @@
-"""Occurrences as triples, column by column, in N-Triples, a subset of N-Quads, Turtle and TriG.
+"""Conversion of occurrences to triples, column by column. The text is valid N-Triples, N-Quads, Turtle and TriG.
 
-Literals have the form in which the store returns them, so that a file and a server agree
+Literals have the form in which the store returns them, so that files and servers write the same
 (decisions/2026-11-22-forms.md).
 """
 
@@ -28,8 +28,10 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Derived occurrences of one event, with `@id`. `activity`: the activity that derived all of them; None if it is
-    described elsewhere."""
+    """Derived occurrences of one event type. `table`: the occurrences, with their ids in the column `@id`.
+
+    `activity`: the IRI of the activity that derived all of them; None if another part of the output names it.
+    """
 
     table: pl.DataFrame
     schema: Schema
@@ -37,7 +39,7 @@ class Derived:
 
 
 def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> str:
-    """Write class, activity, beginning, end and arguments of each occurrence, then all instants."""
+    """Write the class, activity, beginning, end and attributes of each occurrence. Then write all instants."""
     name, head = vocabulary.event(), PROV + "wasGeneratedBy"
     activities = [[] if event.activity is None else [(head, f"<{event.activity}>")] for event in derived]
     return _written(
@@ -46,9 +48,9 @@ def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> st
 
 
 def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
-    """Write input records as observations, each at its instant or interval, with its result time at the end.
+    """Write input records as observations. An observation has the instant or interval of the record.
 
-    Equal records become a single observation.
+    The result time is the record's end. Equal records become a single observation.
     """
     ids = pl.Series(ID, reading_ids(table, schema), dtype=pl.String)
     table = table.with_columns(ids).unique(ID, maintain_order=True)
@@ -73,12 +75,13 @@ def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabu
 
 
 def reading_ids(table: pl.DataFrame, schema: Schema) -> list[str]:
-    """Return names of input records, derived from their contents."""
+    """Return an id for each input record. It depends only on the contents of the record."""
     return identity_hashes(occurrence_texts(table, schema), "")
 
 
 def stamp(time: int) -> str:
-    """Write an instant in microseconds in the form of IRIs, which sort by time: `2013-02-08T21:00:00.000000Z`."""
+    """Write a time (in microseconds) as in the IRI of an instant: `2013-02-08T21:00:00.000000Z`. These texts sort by
+    time."""
     return str(pl.select(_stamp(pl.lit(time, dtype=pl.Int64))).item())
 
 
@@ -87,9 +90,10 @@ def stamp(time: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Occurrences:
-    """Occurrences of one event with `@id`.
+    """Occurrences of one event type, or input records, with their ids in the column `@id`.
 
-    `name`: the beginning of their IRIs. `more`: further properties, each with one term for all rows, or one per row.
+    - `name`: the beginning of their IRIs.
+    - `more`: further properties. Each has one term for all rows, or a sequence with one term per row.
     """
 
     table: pl.DataFrame
@@ -99,10 +103,10 @@ class _Occurrences:
 
 
 def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -> str:
-    """Write occurrences. All values of one type are converted together.
+    """Write the triples of occurrences and their instants. All values of one type are converted together.
 
-    In a program of a hundred rules, most derive only a row or two at a time. Starting an operation of polars costs as
-    much as hundreds of rows.
+    In a program of a hundred rules, most rules derive only a row or two at a time. Starting an operation of polars
+    costs as much as hundreds of rows.
     """
     occurrences = [occurrence for occurrence in occurrences if occurrence.table.height]
     if not occurrences:
@@ -135,7 +139,8 @@ def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -
 def _lines(
     name: str, ids: Sequence[str], properties: Sequence[tuple[str, str | Sequence[str | None]]]
 ) -> Iterator[str]:
-    """Yield the triples of all occurrences. A subject is `name` followed by the id. None stands for no triple."""
+    """Yield the triples of each occurrence as one text. Subjects are `name` followed by the id. None means "no
+    triple"."""
     template, columns = "", list[Sequence[str]]()
     for property, terms in properties:
         line = f"<{_literal(name)}%s> <{_literal(property)}> "
@@ -155,12 +160,11 @@ def _lines(
 
 
 def _literal(text: str) -> str:
-    """Escape a text for use in a `%` template."""
     return text.replace("%", "%%")
 
 
 def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
-    """Convert columns of values to terms; None if a value is missing."""
+    """Convert columns of values to RDF terms. `columns`: the values and their type. A missing value becomes None."""
     alike: defaultdict[tuple[str, object], list[int]] = defaultdict(list)
     for place, (column, type) in enumerate(columns):
         alike[type, column.dtype if type != "any" else place].append(place)
@@ -175,14 +179,15 @@ def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
 
 
 def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
-    """Map each time in the columns to its text in IRIs, sorted by time."""
+    """Map each time in the columns to its text in the IRI of an instant. The result is sorted by time."""
     times = sorted({time for column in columns for time in column.to_list() if time is not None})
     stamps = pl.Series("t", times, dtype=pl.Int64).to_frame().select(_stamp(pl.col("t"))).to_series().to_list()
     return dict(zip(times, stamps, strict=True))
 
 
 def _instants(stamps: Sequence[str], vocabulary: EventVocabulary) -> Iterator[str]:
-    """Yield triples of instants, with their times, and of the minutes, hours and days that contain them."""
+    """Yield the triples of instants, and of the minutes, hours and days that contain them. `stamps`: the instants'
+    texts."""
     minutes = dict.fromkeys(stamp[:-11] for stamp in stamps)  # without `:00.000000Z`
     hours = dict.fromkeys(minute[:-3] for minute in minutes)
     span, within = vocabulary.hour(), f"<{TIME}intervalContains>"
@@ -203,12 +208,12 @@ def _stamp(ticks: pl.Expr) -> pl.Expr:
 
 
 def _moment(ticks: pl.Expr) -> pl.Expr:
-    """Write times in the form of literals."""
+    """Convert times to the lexical form of xsd:dateTime."""
     return _stamp(ticks).str.replace(r"\.?0+Z$", "Z")
 
 
 def _period(ticks: pl.Expr) -> pl.Expr:
-    """Write durations: `-P1DT2H3M4.5S`, `PT0S`."""
+    """Convert durations to the lexical form of xsd:duration, such as `-P1DT2H3M4.5S` or `PT0S`."""
     whole, nothing = ticks.abs() // _SECOND, pl.lit("")
     rest = (
         ("." + (ticks.abs() % _SECOND).cast(pl.String).str.zfill(6)).str.strip_chars_end("0").str.strip_chars_end(".")
@@ -233,14 +238,14 @@ def _numbers(column: pl.Series) -> pl.Series:
 
 
 def _number(value: float) -> str:
-    """Write a float without an exponent, as the store does."""
+    """Write a float without an exponent, as the store writes it."""
     if not math.isfinite(value):
         return str(value).replace("inf", "INF").replace("nan", "NaN")
     return format(Decimal(repr(value)), "f").removesuffix(".0")
 
 
 def _value(column: pl.Series, kind: str) -> pl.Series:
-    """Convert values of one type to terms, null if a value is missing."""
+    """Convert values of one type to RDF terms. A missing value becomes null."""
     name = column.name
     if kind == "any":
         return _mixed(column)
@@ -273,7 +278,7 @@ def _text(of: pl.Expr) -> pl.Expr:
 
 
 def _mixed(column: pl.Series) -> pl.Series:
-    """Convert values of several types to terms."""
+    """Convert a column that contains values of several types to RDF terms."""
     return pl.Series(column.name, [_term(value) for value in column.to_list()], dtype=pl.String)
 
 

@@ -1,5 +1,5 @@
-"""The vocabulary of derived events in RDF: IRIs declared by AS, IRIs of standards, and further ones under a base
-IRI."""
+"""The vocabulary for derived occurrences in RDF: IRIs that a program declares with AS, IRIs of standards, and IRIs
+under a base IRI."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ TREE = "https://w3id.org/tree#"
 AS = "https://www.w3.org/ns/activitystreams#"
 
 PREFIXES: Mapping[str, str] = {"rdf": RDF, "xsd": XSD, "time": TIME, "prov": PROV, "sosa": SOSA}
-"""The prefixes in RDF that contains events."""
+"""The prefixes to declare in RDF that describes occurrences."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventVocabulary:
-    """The IRIs under a base IRI, which ends in `:`, `/` or `#`."""
+    """The IRIs under a base IRI. `base` must end in `:`, `/` or `#`."""
 
     base: str = BASE
 
     def event(self, id: str = "") -> str:
-        """Return the IRI of a derived occurrence; without an id, the common prefix."""
+        """Return the IRI of a derived occurrence. Without an id, return the common prefix of these IRIs."""
         return f"{self.base}event/{id}"
 
     def reading(self, id: str = "") -> str:
@@ -43,48 +43,49 @@ class EventVocabulary:
         return f"{self.base}reading/{id}"
 
     def instant(self, time: str = "") -> str:
-        """Return the IRI of a point in time, by its ISO 8601 form."""
+        """Return the IRI of an instant. `time`: its text in ISO 8601."""
         return f"{self.base}instant/{time}"
 
     def interval(self) -> str:
-        """Return the prefix of intervals. Beginning and end in ISO 8601 follow it, with a `/` between them."""
+        """Return the common prefix of the IRIs of intervals. It is followed by beginning, `/` and end, in ISO 8601."""
         return f"{self.base}interval/"
 
     def hour(self, hour: str = "") -> str:
-        """Return the IRI of a minute `2013-02-08T21:05`, an hour `2013-02-08T21`, or a day `2013-02-08`."""
+        """Return the IRI of a minute (`2013-02-08T21:05`), an hour (`2013-02-08T21`) or a day (`2013-02-08`)."""
         return f"{self.base}hour/{hour}"
 
     @property
     def days(self) -> str:
-        """The node that contains all days with events."""
+        """The IRI of the node that contains all days on which occurrences begin or end."""
         return f"{self.base}days"
 
     def revision(self, name: str = "") -> str:
-        """Return the graph of a revision of derived events."""
+        """Return the IRI of the graph for a revision of derived occurrences."""
         return f"{self.base}revision/{name}"
 
     @property
     def position(self) -> str:
-        """The property of a change whose value is the number of records that had arrived."""
+        """The IRI of a change's property whose value is the number of records that had arrived by then."""
         return f"{self.base}position"
 
     def type(self, schema: Schema) -> str:
-        """Return the class of an event's occurrences."""
+        """Return the IRI of the class for occurrences of an event type."""
         return schema.iri or f"{self.base}type/{quote(schema.name)}"
 
     def property(self, schema: Schema, number: int) -> str:
-        """Return the IRI of an attribute's property."""
+        """Return the IRI of the property for attribute number `number` of an event type."""
         attribute = schema.attributes[number]
         return attribute.iri or f"{self.base}attribute/{quote(schema.name)}/{quote(attribute.name)}"
 
     def derivation(self, meaning: str = "", event: str = "", rules: Sequence[str] = ()) -> str:
-        """Return the activity that derives an event of this meaning by some of its rules.
+        """Return the IRI of the activity that derives occurrences of an event type by some of its rules.
 
-        Without rules, it is the activity of an unknown rule. Without an event, return the common prefix of activities.
+        `meaning`: the fingerprint of the event type's rules. If `rules` is empty, the rule is unknown. Without `event`,
+        return the common prefix of these IRIs.
         """
         by = "/" + "+".join(map(quote, rules)) if rules else ""
         return f"{self.base}derivation/" + (f"{meaning}/{quote(event)}{by}" if event else "")
 
     def rule(self, meaning: str, event: str, name: str) -> str:
-        """Return the IRI of a rule for an event."""
+        """Return the IRI of a rule. `meaning`: the fingerprint of the event type's rules. `name`: the rule's name."""
         return f"{self.base}rule/{meaning}/{quote(event)}/{quote(name)}"

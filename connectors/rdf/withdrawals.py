@@ -1,8 +1,8 @@
-"""Withdrawal of events from the store: their triples are removed, and tombstones remain, which pages of events show.
+"""Withdrawal of occurrences from the store: their triples are removed, but tombstones remain, which pages show.
 
-Each revision has its own graph, so that the default graph contains only valid events. In the graph, each withdrawn
-event has an activity of the class `as:Delete`. An event that is added again has one of the class `as:Create`. If
-history is kept, the graph also contains the triples of withdrawn events.
+Each revision has its own graph, so that the default graph contains only valid occurrences. In this graph, each
+withdrawn occurrence has an activity of the class `as:Delete`. An occurrence that is added again has an activity of the
+class `as:Create`. If history is kept, the graph also contains the triples of withdrawn occurrences.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TIME, _NUMBER = ox.NamedNode(XSD + "dateTime"), ox.NamedNode(XSD + "integer")
 class StoreRevision:
     """The changes to the store in one round.
 
-    `gone`: ids of the withdrawn events
-    `come`: ids of the new events
-    `text`: the triples of the new events
-    `records`: ids of the removed input records
-    `time`: the event time that the run had reached, as in IRIs
-    `position`: the number of records that were processed
-    `keep`: keep withdrawn events as history
-    `ended`: the input has ended
+    - `time`: the event time that the run had reached, as in IRIs.
+    - `position`: the number of records that were processed.
+    - `gone`: the ids of the withdrawn occurrences.
+    - `come`: the ids of the new occurrences.
+    - `text`: the triples of the new occurrences.
+    - `keep`: True if withdrawn occurrences are kept as history.
+    - `ended`: True if the input has ended.
+    - `records`: the ids of the removed input records.
     """
 
     time: str
@@ -50,7 +50,7 @@ class StoreRevision:
 
     @property
     def place(self) -> tuple[str, int]:
-        """The sort key of revisions, equal in every run over the same input."""
+        """The sort key of the revision. It is the same in every run over the same input."""
         return self.time, self.position
 
     @property
@@ -59,7 +59,7 @@ class StoreRevision:
 
 
 class Withdrawals:
-    """The tombstones of a store."""
+    """The withdrawals in a store, and their tombstones."""
 
     def __init__(self, writer: QuadWriter, vocabulary: EventVocabulary) -> None:
         self._writer, self._store, self._vocabulary = writer, writer.store, vocabulary
@@ -68,14 +68,16 @@ class Withdrawals:
 
     @property
     def reached(self) -> tuple[str, int] | None:
-        """The place of the last revision that was written, or None."""
+        """The sort key of the last revision that was written, or None."""
         notes = (str(getattr(q.object, "value", "")) for q in self._store.quads_for_pattern(self._reached, _NOTE, None))
         places = ((time, int(position)) for time, _, position in (text.partition("/") for text in notes))
         return max(places, default=None)
 
     def withdraw(self, revision: StoreRevision) -> list[ox.NamedNode]:
-        """Write tombstones of events. Return the events and records whose triples are to be removed. Repeating it does
-        no harm."""
+        """Write a tombstone for each withdrawn occurrence. Return the IRIs of the occurrences and records to remove.
+
+        Repeating an interrupted call does no harm.
+        """
         quads: list[ox.Quad] = []
         going = [ox.NamedNode(self._vocabulary.event(id)) for id in revision.gone]
         records = [ox.NamedNode(self._vocabulary.reading(id)) for id in revision.records]
@@ -89,7 +91,8 @@ class Withdrawals:
         return going + records
 
     def came(self, revision: StoreRevision) -> None:
-        """Record the events that were added again after a withdrawal. Call this when their triples are written."""
+        """Record the occurrences that the revision adds again after they were withdrawn. Call this after writing their
+        triples."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
             for id in revision.come:
@@ -104,19 +107,21 @@ class Withdrawals:
         self._writer.add([note])
 
     def changes(self, instant: str) -> Iterator[str]:
-        """Yield the changes of events that end at an instant: tombstones, and activities of events that came back."""
+        """Yield the IRIs of changes to occurrences that end at an instant: withdrawals, and returns of withdrawn
+        occurrences."""
         for quad in self._store.quads_for_pattern(None, END, ox.NamedNode(instant)):
             if quad.graph_name != HERE and isinstance(quad.subject, ox.NamedNode) and self._is_change(quad):
                 yield quad.subject.value
 
     def described(self, change: str) -> Iterator[ox.Quad]:
-        """Return the description of a change."""
+        """Return all quads that describe a change. `change`: the IRI of the change."""
         return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
 
     def forget(self, instants: Iterable[Any]) -> None:
-        """Remove events from the graphs of revisions if their instants were removed.
+        """Remove expired occurrences and their tombstones from the graphs of revisions. `instants`: the instants that
+        expired.
 
-        These are events that ended at a removed instant, and events without an end that began at one.
+        An occurrence has expired if it ended at such an instant, or if it began at one and has no end.
         """
         for instant in instants:
             ended = [q for q in self._store.quads_for_pattern(None, END, instant) if q.graph_name != HERE]
@@ -132,7 +137,8 @@ class Withdrawals:
         return next(self._store.quads_for_pattern(subject, END, None, beginning.graph_name), None) is None
 
     def _timed(self, stamp: ox.Quad) -> bool:
-        """Return True if anything in the graph of a revision still refers to an instant."""
+        """Return True if an occurrence in the graph of a revision still begins or ends at the instant. `stamp`: its
+        time there."""
         assert isinstance(stamp.subject, ox.NamedNode), "instants have names"
         ways = (self._store.quads_for_pattern(None, way, stamp.subject, stamp.graph_name) for way in (BEGINNING, END))
         return any(next(way, None) is not None for way in ways)
@@ -150,7 +156,8 @@ class Withdrawals:
             yield ox.Quad(event, _BY, self._activity(event, "withdrawn", revision), graph)
 
     def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], revision: StoreRevision) -> Iterator[ox.Quad]:
-        """Yield the triples of a withdrawn subject, copied into the graph of the revision, with the time."""
+        """Yield the triples of a withdrawn subject as quads in the graph of the revision, and the time of the
+        withdrawal."""
         graph = ox.NamedNode(self._vocabulary.revision(revision.name))
         for quad in own:
             yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
@@ -189,7 +196,7 @@ class Withdrawals:
         return [quad.object for quad in self._store.quads_for_pattern(event, END, None, HERE)]
 
     def _withdrawn(self, event: ox.NamedNode, revision: StoreRevision) -> bool:
-        """Return True if the event was withdrawn in this revision or an earlier one."""
+        """Return True if the occurrence was withdrawn in this revision or an earlier one."""
         prefix = f"{event.value}/withdrawn/"
         for quad in self._store.quads_for_pattern(None, _OBJECT, event):
             name = str(getattr(quad.subject, "value", ""))

@@ -1,5 +1,4 @@
-"""Output of derived events to files of RDF. N-Quads, N-Triples, Turtle and TriG are written continuously, JSON-LD at
-the end."""
+"""Output of derived occurrences to files of RDF. JSON-LD is written at the end, all other formats continuously."""
 
 from __future__ import annotations
 
@@ -25,12 +24,14 @@ _PRETTY = {"turtle": ox.RdfFormat.TURTLE, "trig": ox.RdfFormat.TRIG}
 
 
 class RdfWriter:
-    """A writer of RDF to `path` (`-`: standard output). It writes the rules first, then tables of the events that they
+    """A writer of RDF to `path` (`-`: standard output). It writes the rules first, then the occurrences that they
     derive.
 
-    `schemas`: the events to write. `times` is ignored: times are xsd:dateTime. A withdrawn event (`@change`) is marked
-    as invalidated at the event time that the run had reached. An event that is added again is written as a revision,
-    whose name contains the number of the revision.
+    - `schemas`: the event types to write.
+    - `times`: a field that other writers use. Here it is ignored, because times are always xsd:dateTime.
+
+    A withdrawn occurrence is marked as invalidated at the event time that the run had reached. An occurrence that is
+    added again is written as a revision, whose IRI contains the number of the revision.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class RdfWriter:
         self._put(self._derivations.rules())
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Write tables, and return the number of events."""
+        """Write tables of occurrences, by event type. Return the number of rows."""
         total = 0
         for name, schema in self._schemas.items():
             table = tables.get(name)
@@ -73,7 +74,7 @@ class RdfWriter:
         return total
 
     def _changes(self, table: pl.DataFrame, schema: Schema) -> str:
-        """Describe withdrawn rows, then added rows."""
+        """Describe the withdrawn rows of a table, and then its added rows."""
         again = (pl.col(VERSION) + 1) // 2
         own = pl.when(again > 1).then(pl.col(ID) + "/" + again.cast(pl.String)).otherwise(pl.col(ID)).alias(ID)
         versions = table[VERSION].to_list()
