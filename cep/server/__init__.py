@@ -1,1 +1,1 @@
-"""`cep serve`: runs a program in a thread, and a web server for its results."""
+"""`cep serve`: runs a program in a thread, and a web server that publishes the program's results."""

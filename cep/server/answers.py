@@ -1,4 +1,5 @@
-"""Connect the parts of a server that store the results of the program with the routes that answer from them."""
+"""Create the parts of a server that store the program's results, and connect them with the routes that answer
+requests."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ _VERIFYING = 3.0  # seconds to verify the hashes of the store, enough for some g
 
 
 class CurrentApp:
-    """The application of the current program. A live change replaces it between two requests."""
+    """The web application of the current program. A live change of the program replaces it between two requests."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -73,7 +74,7 @@ class CurrentApp:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The parts of a server that depend on the program."""
+    """The parts of a server that are created anew for each program."""
 
     app: FastAPI
     stream: Stream
@@ -83,7 +84,7 @@ class Answers:
     questions: why.Questions | None
 
     async def close(self) -> None:
-        """End the responses that would never end otherwise."""
+        """End the responses that have no end of their own, such as streams."""
         self.stream.close()
         self.scene.close()
         await self.subscriptions.close()
@@ -92,14 +93,18 @@ class Answers:
 
 
 class ServerParts:
-    """All parts of a server: the parts that stay when the program changes, and the `answers` of the current program.
+    """All parts of a server. Some stay when the program changes; the parts of the current program are in `answers`.
 
-    `app` answers requests. `run` is the program, not started yet. `outbox` stores the changes of alerts, whose sender
-    is `origin`. The knowledge is already in the store after construction. Raises CepError if a part cannot be started.
+    - `app`: the web application.
+    - `run`: the thread of the program, which is not started yet.
+    - `outbox`: the store of the changes of alerts.
+    - `origin`: the sender of these changes.
+
+    The constructor also writes the knowledge to the store. It raises CepError if a part cannot be started.
     """
 
     def __init__(self, options: ServeOptions, program: ServedProgram, people: People | None, stack: ExitStack) -> None:
-        """`people`: those who may send requests, or None for everybody."""
+        """`people`: the people who may send requests, or None if everybody may."""
         self.options, self.people, self.stats = options, people, RunStats()
         self.outbox = stack.enter_context(
             closing(Outbox(None if options.retention.state is None else program.folder / "alerts.db"))
@@ -163,13 +168,15 @@ class ServerParts:
         verified.add_done_callback(partial(_verified, self.run, program))
 
     async def close(self) -> None:
-        """End the responses that would never end otherwise."""
+        """End the responses that have no end of their own, and refuse further queries."""
         self.store.refuse_questions()
         await self.answers.close()
 
     def _begin(self, program: ServedProgram, closing: Mapping[str, pl.DataFrame]) -> Service:
-        """Serve another program from now on, and return its service. `closing`: the intervals that end with the
-        previous program."""
+        """Serve another program from now on, and return the service that publishes its results.
+
+        `closing`: the intervals of fluents that end with the previous program.
+        """
         before = self.answers
         before.scene.begin(closing)
         service = _service(self.options, program, self.stats)
@@ -185,7 +192,8 @@ class ServerParts:
         return service
 
     def _answers(self, program: ServedProgram, service: Service, before: Answers | None) -> Answers:
-        """Create the parts that depend on the program. `before`: the parts of the previous program, or None."""
+        """Create the parts that depend on the program. `before`: the parts of the previous program, or None at the
+        start."""
         options, engine, store, run = self.options, program.engine, self.store, self.run
         log = options.log
         alerting = AlertListener(
@@ -273,9 +281,9 @@ class ServerParts:
 
 
 def _kept_input(options: ServeOptions, program: ServedProgram) -> int | None:
-    """Return the time in microseconds for which input is kept for new rules, or None to keep all.
+    """Return for how many microseconds input is kept for new rules, or None to keep all input.
 
-    With --readings, it is the time for which events are kept. Otherwise, it is as long as the current rules need.
+    With --readings, this is the retention time of events. Otherwise it is the time that the current rules look back.
     """
     if options.retention.readings:
         return options.retention.keep_for
@@ -283,7 +291,7 @@ def _kept_input(options: ServeOptions, program: ServedProgram) -> int | None:
 
 
 def _measure(meter: Meter, engine: Engine, done_round: Round, dead_letters: LoggedDeadLetters, stats: RunStats) -> None:
-    """Add a round to the metrics."""
+    """Add the numbers of a round, such as rows and dead letters, to the metrics."""
     meter.revision = engine.revision_stats
     new, no_records = stats.dead - meter.dead, stats.no_records - meter.no_records
     unmatched, latest = stats.unmatched - meter.unmatched, engine.latest
@@ -326,7 +334,7 @@ def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> 
 def _questions(
     options: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: EventVocabulary, service: Service
 ) -> why.Questions:
-    """Return the object that explains events between two batches."""
+    """Return the object that answers requests for explanations, between two batches."""
     known, revisions = program.known, None
     if program.engine.withdraws:
         revisions = LiveRevisions(program.engine)
@@ -342,19 +350,19 @@ def _questions(
 
 
 def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
-    """Report the lost sources to the readers of alerts and to the page."""
+    """Report the lost sources to the readers of alerts and to the web page."""
     outbox.lost = tuple(sources.lost)
     scene.without(outbox.lost)
 
 
 def _not_rebuilt(options: ServeOptions, reason: str) -> None:
-    """Log a warning that the store could not be rebuilt, and keeps its size for now."""
+    """Log a warning that the store could not be rebuilt without the removed events, and keeps its size for now."""
     text = f"the store of events could not be rebuilt without the removed events, and keeps its size: {reason}"
     options.log("store", text, "warning")
 
 
 def _damaged(options: ServeOptions, error: CepError) -> None:
-    """Log that old changes of alerts are damaged. The server continues; requests for these changes return an error."""
+    """Log that stored changes of alerts are damaged. The server continues, but requests for them return an error."""
     options.log("damaged", str(error), "error", code=error.code)
 
 
@@ -374,7 +382,7 @@ def _verified(run: ProgramThread, program: ServedProgram, verified: Future[None]
 
 
 def _unstored(program: ServedProgram, text: str) -> CepError:
-    """Return the error for a failed write to the store. The program ends, because answers would be incomplete."""
+    """Return the error for a failed write to the store. The program then ends, because answers would be incomplete."""
     where = f"{program.folder}/events: {text}"
     if is_damage(text):
         return damaged(where)
@@ -383,10 +391,10 @@ def _unstored(program: ServedProgram, text: str) -> CepError:
 
 
 def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess, sources: Sources) -> str | None:
-    """Return the reason why the server is not ready, or None if it is.
+    """Return the reason why the server is not ready, or None if it is ready.
 
-    It is not ready until each source has connected once, because earlier messages may be lost. It is also not ready
-    while kernels are compiled.
+    The server is not ready until each source has connected once, because earlier messages may be lost. It is also not
+    ready while kernels are compiled.
     """
     awaited = f"waiting for {', '.join(sorted(sources.awaited))}" if sources.awaited else None
     waits = compilation.state or awaited if store.alive else "the store is being opened again"

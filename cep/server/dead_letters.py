@@ -1,4 +1,4 @@
-"""Log the dead letters of a server: the first at once, and later dead letters as a count once a minute."""
+"""Log the dead letters of a server: the first one at once, and later ones as a count once per minute."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from cep.runtime.encode import RefusedRow
 from cep.runtime.run_stats import REASONS, count, ranked
 
 OFTEN = 60.0
-"""The interval between two counts in the log, in seconds."""
+"""The interval between two counts of dead letters in the log, in seconds."""
 
 
 class LoggedDeadLetters(DeadLetters):
-    """Dead letters that are also logged. `path`: their file; if there is none, the log says how to keep them.
+    """Dead letters that are also logged.
 
-    `refused` and `late` count the rows that the engine refused since the counters were last replaced: all rows by code,
-    and late rows by event.
+    - `path`: the file of the dead letters. If it is None, the log says how to keep dead letters.
+    - `refused`: the number of rows that the engine refused, by code.
+    - `late`: the number of rows that were refused because they were late, by event type.
+
+    The metrics replace both counters after each round.
     """
 
     def __init__(self, path: str | None, log: Log, clock: Callable[[], float] = monotonic) -> None:
@@ -32,7 +35,7 @@ class LoggedDeadLetters(DeadLetters):
         self._reported, self._due = 0, 0.0
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Add dead letters. This is called for every batch, even without any, because a count may be due."""
+        """Add dead letters. Call this for every batch, even if it has none, because a count may be due."""
         super().add(records)
         self._report()
 

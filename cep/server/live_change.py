@@ -57,10 +57,13 @@ _BEHIND = "nothing has changed"
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An engine of new texts that is ready to replace the running program.
+    """An engine of a new program that is ready to replace the running program.
 
-    It has the texts by file and as a whole, the input that its new rules have processed, the number of passed tests,
-    and the compiler's warnings.
+    - `texts`: the texts of the new program, by file.
+    - `text`: the joined text.
+    - `warmed`: the earlier input that the new rules have processed.
+    - `tests`: the number of passed tests.
+    - `warnings`: the compiler's warnings.
     """
 
     texts: Mapping[str, str]
@@ -74,8 +77,8 @@ class Prepared:
 class LiveProgram:
     """The program of a server, and its versions.
 
-    `begin` switches the server to another program. Its second argument contains the intervals that end with the
-    previous program. It is called while the lock of the batches is held.
+    `begin`: the function that switches the server to another program. Its second argument contains the intervals of
+    fluents that end with the previous program. The caller holds the lock of the batches.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class LiveProgram:
         begin: Callable[[ServedProgram, Mapping[str, pl.DataFrame]], Service],
         record: Callable[[RecordedAction], None],
     ) -> None:
-        """Store the arguments. `record` adds an action of a person to the log."""
+        """`record`: a function that adds a person's action to the log of actions."""
         self._options, self._program, self._run, self._begin = options, program, run, begin
         self._record = record
         self._schemas: Mapping[str, Schema] = program.schemas
@@ -102,11 +105,11 @@ class LiveProgram:
         return self._options.file_names
 
     def running(self) -> dict[str, Any]:
-        """Return the running version, with its texts and its parameters."""
+        """Return the running version as JSON, with its texts and its parameters."""
         return {**self._full(self._program.version), "parameters": self._parameters(self._program.engine)}
 
     def _parameters(self, engine: Engine) -> list[dict[str, str]]:
-        """Return the parameters of a program, with their current values and where these come from."""
+        """Return the parameters of a program. Each has its current value, and the source of this value."""
         named = self._options.parameters.values
         return [
             value | {"source": "command line" if value["name"] in named else "program"}
@@ -114,8 +117,10 @@ class LiveProgram:
         ]
 
     def _overriding(self, engine: Engine) -> list[str]:
-        """Return a warning for each parameter on the command line that the program lacks, or for which it has another
-        value."""
+        """Return warnings about the parameters on the command line.
+
+        There is a warning for each parameter that the program lacks, or whose value in the program differs.
+        """
         parameters = engine.written.parameters.by_name
         warnings = []
         for name in self._options.parameters.values:
@@ -170,13 +175,15 @@ class LiveProgram:
     # --- another one ---
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
-        """Replace the program by the texts of an earlier version. If ChangeRefused is raised, nothing has changed."""
+        """Replace the program by the texts of an earlier version. Raises ChangeRefused if that fails; then nothing has
+        changed."""
         return self.change(self._version(number).texts, author, number)
 
     def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:
-        """Replace the program by these texts. If ChangeRefused is raised, nothing has changed.
+        """Replace the program by other texts. Raises ChangeRefused if that fails; then nothing has changed.
 
-        `restores`: the version that has these texts. Texts that already run do not become a new version.
+        `restores`: the number of the earlier version that has these texts, or None. If the texts already run, no new
+        version is created.
         """
         with self._alone():
             if texts == self._program.version.texts:
@@ -192,7 +199,7 @@ class LiveProgram:
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
         """Run a shadow program on the same input. Raises ChangeRefused if it cannot run.
 
-        An empty `author` means that the server restarts it, which is not recorded as an action.
+        `author`: the person who starts it. If it is empty, the server restarts the shadow, and no action is recorded.
         """
         with self._alone():
             with self._prepared(texts) as new:
@@ -208,7 +215,7 @@ class LiveProgram:
         return {**self.shadow(0, 0), "warnings": warnings}
 
     def check_shadow(self) -> None:
-        """Raise CepError if the files of `--shadow` can never be a shadow of this program."""
+        """Raise CepError if the files of `--shadow` can never run as a shadow of this program."""
         self.check_changeable("--shadow")
         source = program_source(self._options, None, self._program.known, self._options.server.shadow, later=True)
         try:
@@ -217,8 +224,10 @@ class LiveProgram:
             raise refuse(f"--shadow: {error}") from None
 
     def check_changeable(self, option: str) -> None:
-        """Raise CepError if this program can never change while it runs. The error names `option`, which requires such
-        changes."""
+        """Raise CepError if this program can never change while it runs.
+
+        `option`: the option that requires such changes, for the message.
+        """
         try:
             self._refuse_unchangeable()
         except ChangeRefused as error:
@@ -226,10 +235,12 @@ class LiveProgram:
                 raise refuse(f"{option}: {error}") from None
 
     def shadow(self, first: int, told: int) -> dict[str, Any]:
-        """Return the shadow, with the last `first` differences of each kind and event. The last `told` of these include
-        their reasons.
+        """Return the shadow as JSON, with the last differences between the two programs.
 
-        Raises ChangeRefused if there is no shadow.
+        - `first`: the number of differences to return, for each kind and event type.
+        - `told`: the number of these differences that include their reasons.
+
+        Raises ChangeRefused if no shadow runs.
         """
         with self._program.batches.lock:
             explain = self._explainers() if told and self._program.engine.explain else None
@@ -248,7 +259,7 @@ class LiveProgram:
         return lambda engine: Explainer(engine, facts, program.origins.named, check_limit=check)
 
     def end_shadow(self, author: str) -> None:
-        """Stop the shadow. Raises ChangeRefused if there is none, or if this cannot be logged."""
+        """Stop the shadow. Raises ChangeRefused if no shadow runs, or if the action cannot be logged."""
         self._forget_shadow(author, "end_shadow")
 
     def _forget_shadow(self, author: str, action: Recorded, **details: JsonValue) -> None:
@@ -262,20 +273,24 @@ class LiveProgram:
             forget_texts(self._program.folder)
 
     def _acted(self, author: str, action: Recorded, **details: JsonValue) -> None:
-        """Add an action of a person to the log."""
+        """Add a person's action to the log of actions."""
         now, watermark = time_ns() // 1000, self._program.engine.watermark
         self._record(RecordedAction(now, watermark, author, action, details=details))
 
     def promote(self, author: str) -> dict[str, Any]:
-        """Replace the program by the shadow, and stop the shadow. Raises ChangeRefused if there is none, or if it
-        cannot take over."""
+        """Replace the program by the shadow, and stop the shadow.
+
+        Raises ChangeRefused if no shadow runs, or if it cannot take over.
+        """
         taken = self.change(self._shadowing().texts, author)
         self._forget_shadow(author, "promote_shadow", version=taken["version"])
         return taken
 
     def _keep_shadow(self, texts: Mapping[str, str]) -> None:
-        """Store the texts of the shadow, so that it starts again after a restart. Raises ChangeRefused if this
-        fails."""
+        """Store the texts of the shadow, so that the shadow runs again after a restart of the server.
+
+        Raises ChangeRefused if they cannot be stored.
+        """
         try:
             keep_texts(self._program.folder, texts)
         except OSError as error:
@@ -292,7 +307,7 @@ class LiveProgram:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Permit only one change at a time, made within the block. A CepError within it is raised as ChangeRefused."""
+        """Allow only one change at a time: the one in the block. A CepError in the block is raised as ChangeRefused."""
         if not self._one.acquire(blocking=False):
             text = "the program is being changed by another request: try again when that is done"
             raise ChangeRefused(409, text, busy=True)
@@ -304,8 +319,7 @@ class LiveProgram:
             self._one.release()
 
     def _updates(self, engine: Engine) -> KnowledgeUpdates:
-        """Return the changes of the knowledge for a second engine. Raises ChangeRefused if they cannot be read or
-        used."""
+        """Return the changes of the knowledge for a second engine. Raises ChangeRefused if it cannot use them."""
         try:
             return knowledge_updates(engine, self._options.knowledge.updates, None)
         except CepError as error:
@@ -313,7 +327,7 @@ class LiveProgram:
             raise ChangeRefused(409, text + self._in_names(str(error))) from None
 
     def _in_names(self, text: str) -> str:
-        """Return a text with the folders of the program's files removed, because clients need not know them."""
+        """Remove the folders of the program's files from a text, because clients need not know these folders."""
         for path in self._options.rules:
             text = text.replace(str(path), path.name).replace(f"{path.resolve().parent}/", "")
         return text
@@ -323,8 +337,10 @@ class LiveProgram:
 
     @contextmanager
     def _prepared(self, texts: Mapping[str, str]) -> Iterator[Prepared]:
-        """Prepare an engine of new texts that can replace the running program. The running program is stopped until the
-        end of the block."""
+        """Prepare an engine that can replace the running program. `texts`: the texts of the new program, by file.
+
+        The running program is stopped until the block ends.
+        """
         self._refuse_unchangeable()
         options, program = self._options, self._program
         assert program.journal is not None, "else it is refused"
@@ -382,7 +398,7 @@ class LiveProgram:
                 lock.release()
 
     def _take_over(self, new: Prepared, author: str, restores: int | None) -> dict[str, Any]:
-        """Replace the program by a prepared engine, in one step that survives a crash."""
+        """Replace the program by a prepared engine, in one step that is either complete or undone after a crash."""
         options, program, run, after = self._options, self._program, self._run, new.engine
         journal, versions = program.journal, program.versions
         assert journal is not None and versions is not None, "else it is refused"
@@ -442,8 +458,8 @@ class LiveProgram:
         return {**self._listed(version), "same": False, "parameters": self._parameters(after), **taken}
 
     def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
-        """Return the intervals of fluents that the new program lacks or defines differently. They end at the
-        watermark."""
+        """Return the fluents' intervals that end at the watermark, because the new program lacks or changes the
+        fluent."""
         before = self._program.engine
         old, new, time = before.meanings(), after.meanings(), before.watermark
         return {
@@ -455,7 +471,7 @@ class LiveProgram:
     def _handover(
         self, number: int, after: Engine, warmed: Warmed, ended: Mapping[str, pl.DataFrame]
     ) -> tuple[dict[str, int], Handover]:
-        """Return the times at which the fluents and alert tables of the new program begin, and the handover.
+        """Return when the fluents and alert tables of the new program begin, and the record of the handover.
 
         New fluents, and new alerts on fluents, begin at the watermark.
         """
@@ -472,7 +488,8 @@ class LiveProgram:
         return cuts, Handover(number, triples, begun)
 
     def _written(self) -> None:
-        """Wait until all results of the current program have been written."""
+        """Wait until all results of the current program are stored. Raises ChangeRefused if they are not stored in
+        time."""
         futures = [write() for write in self._run.service.written]
         wait(futures, _WRITTEN)
         if not all(future.done() for future in futures):
@@ -512,8 +529,7 @@ class LiveProgram:
             )
 
     def _refuse_other_results(self, engine: Engine) -> None:
-        """Raise ChangeRefused if the current program's results cannot be revised after the new program has taken
-        over."""
+        """Raise ChangeRefused if the current program could not revise its results any more after the change."""
         before = self._program.engine
         if self._program.running.lateness_by is not None and engine.inputs != before.inputs:
             text = (
@@ -538,7 +554,8 @@ class LiveProgram:
                 raise ChangeRefused(409, f"{text}End the server, and start it with the new program")
 
     def _tested(self, texts: Mapping[Path, str]) -> int:
-        """Run the tests next to the program, and return their number. Raises ChangeRefused if one fails."""
+        """Run the tests in the program's folders, and return the number of tests. Raises ChangeRefused if a test
+        fails."""
         session, number = Session(laws=(), programs=Programs(texts)), 0
         folders = dict.fromkeys(path.parent for path in texts)
         for path in (path_in_folder for folder in folders for path_in_folder in sorted(folder.glob(f"*{SUFFIX}"))):

@@ -1,4 +1,4 @@
-"""The options of `cep serve`, and their checks."""
+"""The options of `cep serve`, and the checks of their combinations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ONE_PROCESS = (
     "--readings", "--explain", "--remember", "--format", "--lateness", "--lateness-by", "--revise", "--ahead", "--idle",
     "--knowledge-updates",
 )  # fmt: skip
-"""Options that require the rules to run in this process."""
+"""The options that only work if the rules run in this process."""
 
 _PUBLIC = re.compile(r"https?://[^\s/?#@\"<>]+(/[^\s?#\"<>]*)?")
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*")
@@ -51,7 +51,7 @@ REMEMBERED = "24h"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInputOptions(InputOptions):
-    """The input events, and the options for reading them."""
+    """Options for the input events and for reading them."""
 
     revise: Annotated[
         str | None,
@@ -65,18 +65,18 @@ class ServerInputOptions(InputOptions):
 
     @property
     def revised(self) -> int | None:
-        """The age in microseconds up to which results are revised, or None if they are not."""
+        """The greatest age in microseconds at which results are revised, or None if they are not revised."""
         return None if self.revise is None else revise_duration(self.revise)
 
     @property
     def taken(self) -> ServerInputOptions:
-        """The same options without sorting: late records revise results instead."""
+        """The same options, but without sorting of the input if late records revise results."""
         return self if self.revise is None and self.lateness_by is None else self.as_they_stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """The addresses of the server, and the options for its clients."""
+    """Options for the addresses of the server, and for its clients."""
 
     PANEL: ClassVar = "Server"
 
@@ -158,8 +158,10 @@ class ServerOptions:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The host names that requests may use; empty: any. If only this machine can reach the server, other names are
-        refused, which prevents DNS rebinding."""
+        """The host names that requests may use. Empty: any name.
+
+        If only this machine can reach the server, other names are refused, which prevents DNS rebinding.
+        """
         from cep.core.ip import canonical_host
 
         if not self.local and not self.allow_host:
@@ -168,8 +170,10 @@ class ServerOptions:
 
     @property
     def proxies(self) -> frozenset[str]:
-        """The addresses of trusted proxies. Raises CepError if an entry is not an address, or there is no file of
-        roles."""
+        """The addresses of trusted proxies.
+
+        Raises CepError if an entry is not an address, or if no file of roles is set.
+        """
         from cep.core.ip import inner
 
         if self.trusted_proxy and self.token_file is None:
@@ -185,15 +189,17 @@ class ServerOptions:
 
     @property
     def root(self) -> str:
-        """The path below which a proxy shows the server, without its final slash."""
+        """The path below which a proxy publishes the server, without its final slash."""
         from cep.connectors.serving import root_path
 
         return root_path.root(self.root_path)
 
     @property
     def address(self) -> str:
-        """The address of the page for people, or "" if unknown. Raises CepError if `--public-url` is not a valid
-        address."""
+        """The address at which people open the web page, or "" if it is unknown.
+
+        Raises CepError if `--public-url` is not a valid address.
+        """
         if self.public_url is not None:
             return public_url(self.public_url)
         if not self.port:
@@ -203,7 +209,7 @@ class ServerOptions:
 
     @property
     def link_warning(self) -> str:
-        """A warning that people cannot open the links in messages, or "" if they can."""
+        """A warning that people cannot open the links in messages, or "" if they can open them."""
         if self.public_url is not None or not self.local:
             return ""
         hint = "`--public-url https://example.org/` is the address at which people reach the page"
@@ -212,8 +218,10 @@ class ServerOptions:
         return f"links in messages begin with {self.address}, which only this machine reaches; {hint}"
 
     def people(self) -> People | None:
-        """The people who have tokens, or None if requests need none. Raises CepError if there is no file of tokens and
-        other machines can reach the server."""
+        """The people who have tokens, or None if requests need no token.
+
+        Raises CepError if other machines can reach the server but no file of tokens is set.
+        """
         if self.token_file is not None:
             from cep.connectors.serving.people import read_people
 
@@ -273,18 +281,19 @@ class RetentionOptions:
 
     @property
     def keep_for(self) -> int | None:
-        """The time for which events are kept after their end, in microseconds, or None to keep them forever."""
+        """The time in microseconds for which events are kept after their end, or None to keep them forever."""
         return None if self.keep is None else duration(self.keep, "--keep")
 
     @property
     def remembered(self) -> int | None:
-        """How long after its end an event can be explained, in microseconds, or None if events cannot be explained."""
+        """The time in microseconds after its end during which an event can be explained, or None if explanations are
+        off."""
         return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOptions:
-    """The receivers of alerts, and the labels of alerts."""
+    """Options for the receivers and the labels of alerts."""
 
     PANEL: ClassVar = "Alerts"
 
@@ -347,8 +356,10 @@ class AlertOptions:
 
     @property
     def routing(self) -> Routes | None:
-        """Return the routes to the receivers, or None if each gets every alert. Raises CepError if the file contains no
-        valid routes."""
+        """Return the routes to the receivers, or None if each receiver gets every alert.
+
+        Raises CepError if the file of routes is not valid.
+        """
         from cep.connectors.receivers.routes import Routes
 
         return None if self.routes is None else Routes.read(self.routes)
@@ -356,7 +367,7 @@ class AlertOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOptions:
-    """Limits of a query."""
+    """Options that limit queries."""
 
     PANEL: ClassVar = "Queries"
 
@@ -381,7 +392,7 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `cep serve`, as given on the command line."""
+    """The options of `cep serve`, with the values from the command line."""
 
     rules: RuleFiles
     source: ServerInputOptions
@@ -408,14 +419,16 @@ class ServeOptions:
         return names if len({*names}) == len(names) else tuple(map(str, self.rules))
 
     def files_texts(self) -> dict[str, str]:
-        """Return the current texts of the program's files, by name. Raises CepError if one cannot be read."""
+        """Return the current texts of the program's files, by file name. Raises CepError if a file cannot be read."""
         from cep.app.terminal import text_of
 
         return dict(zip(self.file_names, map(text_of, self.rules)))
 
     def shadow_texts(self) -> dict[str, str]:
-        """Return the texts of the shadow program, by the names of the program's files. Raises CepError if one cannot be
-        read, or the number of files differs."""
+        """Return the texts of the shadow program, by the names of the program's files.
+
+        Raises CepError if a file cannot be read, or if the number of files differs from the program's.
+        """
         from cep.app.terminal import text_of
 
         if len(self.server.shadow) != len(self.rules):
@@ -436,7 +449,7 @@ class ServeOptions:
         return LOGS[self.logging.log]
 
     def check(self) -> None:
-        """Raise CepError if an option is not valid, by itself or in combination with another."""
+        """Raise CepError if an option is not valid, or cannot be combined with another option."""
         from cep.app.knowledge_updates import is_stream
         from cep.connectors.receivers import document
 
@@ -467,7 +480,7 @@ class ServeOptions:
                 raise refuse(f"--knowledge-updates {name}: `cep serve` reads changes only from files")
 
     def _check_spark(self) -> None:
-        """Raise CepError if an option requires the rules to run in this process."""
+        """Raise CepError if an option does not work with `--on spark`, because the rules must run in this process."""
         values = dict(option_values(self))
         for option in ONE_PROCESS:
             if values[option]:
@@ -476,7 +489,7 @@ class ServeOptions:
             raise refuse("--on spark: there is more than one --input", "use only the folder that the job writes")
 
     def _check_revised(self) -> None:
-        """Raise CepError if an option requires `--revise`, or does not fit its duration."""
+        """Raise CepError if an option needs `--revise`, or contradicts its duration."""
         revise, keep = self.source.revised, self.retention.keep_for
         if revise is None:
             if self.retention.keep_history:

@@ -1,4 +1,4 @@
-"""Open the program of a server: its engine, restored from a snapshot if there is one, and its input."""
+"""Open the program of a server: its engine, which is restored from a snapshot if one exists, and its input."""
 
 from __future__ import annotations
 
@@ -41,22 +41,27 @@ from cep.spark.sink.reader import SinkReader
 from cep.succession import Successor, former_texts
 
 IDLE = 1.0
-"""The default seconds of silence after which time advances by the clock, for live input."""
+"""The default for live input: the seconds of silence after which time follows the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedProgram:
-    """The program that a server runs.
+    """The program that a server runs, with its input and its stored state.
 
-    `alert_engine`: for a program on Spark, an engine that evaluates its ALERT statements on the derived events.
-    `running`: the options of its engines. `schemas`: the events that are read from the input. `inputs`: the inputs,
-    none on Spark. `live`: True if the inputs do not end. `sources`: the lost sources. `origins`: the origins of
-    records.
-
-    `folder`: the state folder of the server. `journal`: the journal of the program, or None. `meant`: the fingerprints
-    of its events in the folder of --state, or None. `version`: the version that runs, among `versions` (None: versions
-    are not kept). `since`: for each event that an earlier program of this server run derived, the time until which it
-    did.
+    - `alert_engine`: for a program on Spark, an engine that evaluates its ALERT statements on the derived events.
+    - `schemas`: the events that are read from the input.
+    - `inputs`: the inputs; empty for a program on Spark.
+    - `live`: True if the inputs have no end.
+    - `rest`: acknowledges messages to brokers, or None.
+    - `sources`: the state of the sources, including those that are lost.
+    - `origins`: the file and line of each record.
+    - `folder`: the state folder of the server.
+    - `journal`: the journal of the input, or None.
+    - `running`: the options of the program's engines.
+    - `version`: the version that runs.
+    - `versions`: the stored versions, or None if they are not kept.
+    - `meant`: the fingerprints of the program's events in the folder of --state, or None.
+    - `since`: the events that an earlier program derived while this server ran, each with the time up to which it did.
     """
 
     text: str
@@ -81,12 +86,13 @@ class ServedProgram:
 
     @property
     def behind(self) -> int:
-        """The greatest age of a record that is still processed, relative to the latest record, in microseconds."""
+        """The greatest age of a record that is still processed: how much it may be older than the latest one, in
+        microseconds."""
         return (self.running.lateness or 0) + (self.running.revise or 0)
 
     @property
     def keeps_input(self) -> bool:
-        """True if input is kept, so that another program can take over."""
+        """True if the input is kept, so that another program can read it again before it takes over."""
         return self.journal is not None and self.versions is not None and self.live
 
 
@@ -97,11 +103,15 @@ def program_source(
     rules: Sequence[Path] | None = None,
     later: bool = False,
 ) -> ProgramSource:
-    """Return the program that the options name, or that is in the files `rules`.
+    """Return the source of the program that the options name.
 
-    `texts`: the texts to use instead of reading files. `known`: the knowledge, if it is already loaded. `later`: the
-    program is newer than the options, so values of parameters that it does not declare are ignored. Raises CepError if
-    it cannot be read or is not valid.
+    - `texts`: the texts to use instead of reading files.
+    - `known`: the knowledge, if it is already loaded.
+    - `rules`: other files to read instead of the program's files.
+    - `later`: True if the program may be newer than the options. Parameters that it does not declare are then
+      ignored.
+
+    Raises CepError if the program cannot be read or is not valid.
     """
     evaluation = options.evaluation
     source = ProgramSource.read(
@@ -117,8 +127,11 @@ def program_source(
 
 
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
-    """Compile the program and open its input. Of the data, only the knowledge is read. `stack` closes what was opened.
-    Raises CepError if the program is not valid or its input cannot be opened."""
+    """Compile the program and open its input. Only the knowledge is read completely; the input is read later.
+
+    `stack`: closes everything that was opened. Raises CepError if the program is not valid or its input cannot be
+    opened.
+    """
     files = options.files_texts()
     versions = version = None
     state = options.retention.state
@@ -202,10 +215,10 @@ def _read_for(
     texts: Mapping[str, str],
     known: Knowledge | None,
 ) -> Mapping[str, Schema]:
-    """Return the events that are read from the input.
+    """Return the schemas of the events that the server reads from the input.
 
-    They include the events of programs that may take over: the shadow, and the files if another version runs instead of
-    them. With --revise, they also include the events that the former program reads.
+    These include the events of programs that may take over: the shadow, and the files if another version runs instead
+    of them. With --revise, they also include the events that the former program reads.
     """
     if not options.changeable or options.place.on_spark:
         return engine.inputs
@@ -224,7 +237,7 @@ def _read_for(
 
 
 def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
-    """Return the texts of the former program if the snapshot contains them."""
+    """Return the texts of the former program, or None if the snapshot does not contain them."""
     path = None if options.retention.state is None else options.retention.state / "snapshot"
     if options.source.revised is None or path is None or not path.is_file():
         return None
@@ -234,8 +247,11 @@ def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
 
 
 def _version(options: ServeOptions, versions: Versions, folder: Path, files: Mapping[str, str]) -> Version:
-    """Return the version that runs now. It is the last running version, unless the files have changed since; then it is
-    a version of the files."""
+    """Return the version that runs now.
+
+    This is the version that ran last, unless the files have changed since then. In that case it is a version of the
+    files.
+    """
     blob = folder / "snapshot"
     name = checksum.name(blob.read_bytes() if blob.is_file() else b"").hex()
     number = running_version(folder, name)
@@ -254,7 +270,7 @@ def _version(options: ServeOptions, versions: Versions, folder: Path, files: Map
 
 
 def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[str, str]) -> None:
-    """Remove versions that had not taken over when the server was killed."""
+    """Remove the versions that had not yet taken over when the server was killed."""
     for number in versions.numbers() if running is not None else ():
         version = versions.read(number) if running is not None and number > running else None
         if version is not None and (version.author != FILES or version.texts != files):
@@ -262,14 +278,16 @@ def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[st
 
 
 def _first_version(files: Mapping[str, str], number: int) -> Version:
-    """Return the files as the first version."""
+    """Return the program's files as version `number`, the first one that is stored."""
     time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Version(number, files, FILES, time, files_hash(files))
 
 
 def _derived(options: ServeOptions, engine: Engine, alert_engine: Engine) -> SinkReader:
-    """Return a reader of the results of a job on Spark. Its alerts are evaluated on the beginnings and ends of
-    fluents."""
+    """Return a reader of the results of a job on Spark.
+
+    For alerts, it also returns the beginnings and ends of fluents.
+    """
     taken = (schema for name, schema in alert_engine.plan.schemas.items() if name in alert_engine.plan.inputs)
     edges = {event.fluent.name: event for event in taken if event.fluent is not None and event.fluent.part == EDGES}
     return SinkReader(options.source.inputs[0], engine.outputs, edges)
@@ -285,7 +303,7 @@ def _batches(
     sources: Sources,
     follower: ThingsFollower,
 ) -> Iterator[Batch]:
-    """Yield the input since the last snapshot from the journal, then new input."""
+    """Yield the input that was read since the last snapshot, which the journal contains. Then yield new input."""
     if journal is not None:
         if journal.behind:
             options.log(
@@ -301,10 +319,9 @@ def _batches(
 
 
 def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
-    """Load the knowledge. Also return True if Things were fetched at an earlier start.
+    """Load the knowledge, and return True if Things from an earlier start were used again.
 
-    If the input continues from a snapshot, the Things of that start are used. Raises CepError if the knowledge cannot
-    be loaded.
+    They are used if the input continues from a snapshot. Raises CepError if the knowledge cannot be loaded.
     """
     state, files = options.retention.state, options.knowledge.files
     if options.place.on_spark or not (fetched := services(files)):
@@ -317,10 +334,10 @@ def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
 
 
 def _silence(options: ServeOptions, live: bool) -> float | None:
-    """Return the seconds of silence after which time advances by the clock, or None if it never does.
+    """Return the seconds of silence after which time follows the clock, or None if it never does.
 
-    For live input there is a default, unless `--idle` is `never`: an alert must not wait for a record that may never
-    come.
+    For live input there is a default unless `--idle` is `never`: an alert must not wait for a record that may never
+    arrive.
     """
     if options.source.idle is not None and options.source.idle.strip() != "never":
         return idle_seconds(options.source.idle, not live)
@@ -332,8 +349,10 @@ def _silence(options: ServeOptions, live: bool) -> float | None:
 
 
 def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> tuple[Path, StateFolder | None]:
-    """Return the state folder, locked against other servers, and its fingerprints of events. Log the events whose
-    meaning has changed."""
+    """Return the state folder, locked against other servers, and the fingerprints of events that it contains.
+
+    Also log the events whose meaning has changed since the last start.
+    """
     if options.retention.state is None:
         return Path(stack.enter_context(TemporaryDirectory(prefix="semcep-"))), None
     _make_folder(options.retention.state)
@@ -344,7 +363,7 @@ def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> tuple[Pa
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the state folder. Raises CepError if that fails."""
+    """Create the state folder. Raises CepError if it cannot be created."""
     try:
         private_folder(folder)
     except FileExistsError:
@@ -356,8 +375,10 @@ def _make_folder(folder: Path) -> None:
 def _restored(
     options: ServeOptions, engine: Engine, source: ProgramSource, running: EngineOptions, blob: bytes
 ) -> Engine:
-    """Return the engine with the snapshot's state. If the program has changed, rules with the same meaning keep their
-    state."""
+    """Return an engine that continues from a snapshot.
+
+    If the program has changed, the rules that mean the same keep their state.
+    """
     from cep.runtime.prior_state import PriorState
 
     def made(texts: Mapping[str, str]) -> Successor:

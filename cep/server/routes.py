@@ -15,7 +15,7 @@ from cep.server.program import program_source
 
 
 def unreached_warning(options: ServeOptions, routes: Routes | None, alerts: Sequence[Alert]) -> list[str]:
-    """Return a warning about alerts that reach no receiver, or no warning."""
+    """Return a warning about the alerts that reach no receiver. Empty if all alerts reach a receiver."""
     if routes is None or options.alerts.feed:
         return []
     names = unreached(routes, alerts, Publisher(options.name, status=options.alerts.status))
@@ -26,8 +26,10 @@ def unreached_warning(options: ServeOptions, routes: Routes | None, alerts: Sequ
 
 
 def check_routes(options: ServeOptions) -> int:
-    """Print the receivers of alerts. The exit status is 1 if an alert reaches none. Raises CepError if the options, the
-    program or the routes are not valid."""
+    """Print the receivers of each alert. The exit status is 1 if an alert reaches none.
+
+    Raises CepError if the options, the program or the routes are not valid.
+    """
     options.check()
     alerts = program_source(options).engine(EngineOptions(), alerts=True).alerts
     origin = Publisher(options.name, status=options.alerts.status)

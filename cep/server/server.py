@@ -1,4 +1,4 @@
-"""The web server: starts the program and stops it."""
+"""The web server: it starts the program, answers requests, and stops the program."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _ENDING = 5  # seconds for clients to disconnect
 
 
 def run_server(options: ServeOptions) -> int:
-    """Run the program and answer requests until Ctrl-C or SIGTERM or, without `--stay`, until the program fails.
+    """Run the program and answer requests, until Ctrl-C or SIGTERM. Returns the exit status.
 
-    Returns the exit status. Raises CepError if the server cannot start.
+    Without `--stay`, the server also stops if the program fails. Raises CepError if the server cannot start.
     """
     with in_background(options.log), may_pass(), ExitStack() as stack:
         options.check()
@@ -99,7 +99,7 @@ def run_server(options: ServeOptions) -> int:
 
 @contextmanager
 def may_pass() -> Iterator[None]:
-    """Mark errors caused by a full disk or memory at the start as errors that a restart may fix."""
+    """Mark errors because of a full disk or memory during the start as errors that a restart may fix."""
     try:
         yield
     except CepError as error:
@@ -114,7 +114,10 @@ def may_pass() -> Iterator[None]:
 
 
 def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
-    """Return a server that starts the program once it listens, logs its address, and disconnects clients at its end."""
+    """Return a web server that starts the program once it listens, and then logs its address.
+
+    When it stops, it disconnects its clients.
+    """
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
@@ -150,14 +153,16 @@ def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
 
 
 def _behind_proxies(app: Any) -> Any:
-    """Return the application with middleware for proxies, as in uvicorn. It first records the address that has actually
-    connected."""
+    """Add middleware for proxies to the application, as uvicorn does.
+
+    The outer layer first records the address that has actually connected.
+    """
     named: Any = ProxyHeadersMiddleware(app, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1"))
     return RememberPeer(named)
 
 
 def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str], author: str) -> None:
-    """Start the shadow once the program has replayed the input that it read before the server started."""
+    """Start the shadow. Wait until the program has replayed the input that it had read before the server started."""
     while True:
         try:
             parts.live.begin_shadow(texts, author)
@@ -174,7 +179,7 @@ def _stop(server: uvicorn.Server) -> None:
 
 
 def _unserved(server: ServerOptions, why: BaseException | None) -> CepError:
-    """Return the error for a server that cannot listen at the host and port."""
+    """Return the error of a server that cannot listen at its host and port. `why`: the system's error, or None."""
     host, port = server.host, server.port
     match why.errno if isinstance(why, OSError) and not isinstance(why, socket.gaierror) else None:
         case errno.EADDRINUSE:
@@ -196,8 +201,10 @@ def _feed_log(log: Log) -> Callable[..., None]:
 
 
 def _forward_log(log: Log, begun: Callable[[], bool]) -> None:
-    """Send warnings and errors of the web server to the log once it has started. Earlier messages are dropped, because
-    a failed start raises an error (`_unserved`)."""
+    """Forward warnings and errors of the web server to the log after the server has started.
+
+    Earlier messages are dropped, because a failed start raises an error (`_unserved`).
+    """
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,5 +1,7 @@
-"""A shadow: a program that runs on the same input as the served program, without publishing results. The differences of
-their events are counted."""
+"""A shadow: a program that runs on the same input as the served program, without publishing results.
+
+The server counts the differences between the events of the two programs.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,13 @@ from cep.diff.rows import FIRST, DerivedRows, Row, row_key
 from cep.engine import Engine
 
 KEPT = "shadow.json"
-"""The file in a server's folder with the texts of a shadow, so that it starts again after a restart."""
+"""The file in a server's folder that stores the texts of a shadow, so that it runs again after a restart."""
 
 MOST = 20_000
-"""The maximum number of rows of an event that are kept for each program. Only rows that the other program has not
-derived are kept; if there are more, the newest."""
+"""The greatest number of rows that are kept, per event type and program.
+
+Only rows that the other program has not derived are kept. If there are too many, the oldest are dropped.
+"""
 
 
 def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
@@ -40,7 +44,10 @@ def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | None:
-    """Return the texts of the shadow that ran when the server ended, if its files have these names, or None."""
+    """Return the stored texts of the shadow that ran when the server ended.
+
+    Returns None if there are none, or if the files have other names than `names`.
+    """
     try:
         texts = None if folder is None else json.loads((folder / KEPT).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -49,16 +56,18 @@ def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | No
 
 
 def forget_texts(folder: Path) -> None:
-    """Remove the texts of a shadow."""
+    """Remove the stored texts of a shadow."""
     (folder / KEPT).unlink(missing_ok=True)
 
 
 class Shadow:
-    """An engine that runs beside the served engine from a watermark on, with separate changes of the knowledge
-    (`updates`).
+    """An engine that runs beside the served engine, starting at one of its watermarks.
 
-    Its methods are called while the lock of the batches is held. `texts`: the texts of its files. `failed`: the reason
-    why it has stopped, or None.
+    - `updates`: the changes of the knowledge for this engine.
+    - `texts`: the texts of its program, by file.
+    - `failed`: the reason why it has stopped, or None.
+
+    Callers of its methods hold the lock of the batches.
     """
 
     def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str], updates: KnowledgeUpdates) -> None:
@@ -69,14 +78,14 @@ class Shadow:
         self.begin(served)
 
     def begin(self, served: Engine) -> None:
-        """Compare with the engine `served` from its current watermark on."""
+        """Compare with the engine `served`, beginning at that engine's current watermark."""
         self._served, self.since = served, served.watermark
         self._rows: tuple[dict[str, Counter[Row]], dict[str, Counter[Row]]] = ({}, {})
         self._same: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Process a batch of the served program, and its results."""
+        """Process a batch of the served program. `derived`: the results that the served program derived from it."""
         if self.failed is not None:
             return
         engine = self._engine
@@ -96,10 +105,12 @@ class Shadow:
             self._cancel(name)
 
     def shown(self, first: int, told: int = 0, explain: Callable[[Engine], Explainer] | None = None) -> dict[str, Any]:
-        """Return the differences: their numbers by event, and the last `first` of each kind.
+        """Return the differences between the programs as JSON: their numbers by event type, and the last ones of each
+        kind.
 
-        The last `told` of these include their reasons. `explain` creates an explainer of an engine; None: the engines
-        do not remember.
+        - `first`: the number of differences to return, for each kind.
+        - `told`: the number of these differences that include their reasons.
+        - `explain`: creates an explainer of an engine. None: the engines keep nothing to explain.
         """
         events, shown = dict[str, dict[str, int]](), list[dict[str, Any]]()
         old, new = self._served, self._engine
@@ -131,9 +142,10 @@ class Shadow:
         }
 
     def _add(self, side: int, derived: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> None:
-        """Add the rows of a step that end after the shadow began. Intervals of fluents are added when they have ended.
+        """Add the rows that one program derived and that end after the shadow began.
 
-        A row that one program withdraws after both had derived it is a difference from then on.
+        An interval of a fluent is added when it has ended. If one program withdraws a row that both had derived, the
+        row is a difference from then on.
         """
         differences = DerivedRows()
         for name, table in derived.items():
@@ -150,8 +162,7 @@ class Shadow:
                         self._same[name] -= number
 
     def _cancel(self, name: str) -> None:
-        """Remove the rows that both programs have derived. Call this only when both engines have reached the same
-        watermark."""
+        """Remove the rows that both programs have derived. Both engines must have reached the same watermark."""
         old, new = (rows.setdefault(name, Counter()) for rows in self._rows)
         for row in [row for row in (old if len(old) < len(new) else new) if row in old and row in new]:
             number = min(old[row], new[row])
@@ -174,7 +185,8 @@ class Shadow:
 
 
 def _reasons(reasons: Reasons, difference: Difference) -> dict[str, Any] | None:
-    """Return the reasons of both programs for a difference, or None if they are not remembered or take too long."""
+    """Return the reasons of both programs for a difference. Returns None if they are not remembered or take too
+    long."""
     try:
         reason = reasons.of(difference)
     except (CepError, TimeoutError):

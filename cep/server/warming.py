@@ -1,4 +1,4 @@
-"""Process earlier input with the engine of a new program, so that its rules start with the state they need."""
+"""Process earlier input with the engine of a new program, so that its new rules have the state that they need."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 from cep.runtime.run_stats import RunStats
 
 MOST = 1 << 16
-"""The greatest number of rows in a joined batch."""
+"""The greatest number of rows in a batch that is joined from smaller batches."""
 
 
 class NoDeadLetters:
-    """Ignores dead letters, because the earlier program has reported them."""
+    """A sink that ignores dead letters, because the earlier program has already reported them."""
 
     def add(self, records: object) -> None: ...
 
@@ -35,14 +35,16 @@ class NoDeadLetters:
 
 @dataclass(slots=True)
 class OpenRows:
-    """The intervals of alerts on fluents that have begun and not ended. `tables`: for each alert, its tables of
-    beginnings and ends, and the arguments that identify an interval."""
+    """A collector of the alert intervals that have begun but not ended, for alerts on fluents.
+
+    `tables`: for each alert, the table of beginnings, the table of ends, and the arguments that identify an interval.
+    """
 
     tables: Sequence[tuple[str, str, tuple[str, ...]]]
     rows: dict[str, dict[tuple[Any, ...], list[pl.DataFrame]]] = field(default_factory=dict)
 
     def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Process the results of a step."""
+        """Update the open intervals by the results of one step."""
         for begins, ends, arguments in self.tables:
             open_rows = self.rows.setdefault(begins, {})
             for table in (derived.get(begins),):
@@ -71,8 +73,12 @@ def _keys(table: pl.DataFrame | None, arguments: tuple[str, ...]) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """The result of processing earlier input: the `state` of the engine, and the `open` intervals of alerts on fluents.
-    `since`: the engine has processed all input from this time on; None: there was no such input."""
+    """The result of processing earlier input.
+
+    - `state`: the state of the engine.
+    - `open`: the open intervals of alerts on fluents, by table.
+    - `since`: the time from which on the engine has processed all input. None: there was no earlier input.
+    """
 
     state: bytes
     since: int | None
@@ -80,10 +86,10 @@ class Warmed:
 
 
 def joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield processed batches, with small ones joined.
+    """Yield the same batches, but join small batches, so that a long history takes fewer steps.
 
-    The results and the late rows do not depend on the division of the input. A step for each record of a long history
-    would take minutes. Batches are joined if their record numbers increase and their columns are the same.
+    Batches are joined if their record numbers increase and their columns are the same. The results and the late rows do
+    not depend on how the input is divided into batches.
     """
     run: list[Batch] = []
     schemas: dict[str, pl.Schema] = {}
@@ -115,9 +121,13 @@ def _one(run: Sequence[Batch]) -> Batch:
 def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdates, stop: Callable[[], int]) -> Warmed:
     """Process earlier input with an engine, as far back as it needs and as the journal reaches.
 
-    `latest`: the approximate latest end of a record. `updates`: the changes of the knowledge, from the first on. The
-    current program goes on during most of this. At the end, `stop` stops it and returns its watermark, to which this
-    engine advances, too. Raises CepError if the engine cannot continue, or the input is damaged.
+    - `latest`: the approximate latest end of a record.
+    - `updates`: the changes of the knowledge, from the first one on.
+    - `stop`: stops the current program, and returns its watermark. It is called near the end; until then, the
+      current program continues.
+
+    The engine finally advances to that watermark. Raises CepError if the engine cannot continue or the input is
+    damaged.
     """
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()

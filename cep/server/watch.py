@@ -1,5 +1,4 @@
-"""Watch the files that a server reads again when they change: the files of its program (`--watch`), and the file of
-tokens."""
+"""Watch files and read them again when they change: the program's files (`--watch`), and the file of tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _OFTEN = 0.5
 
 
 class FileWatch(threading.Thread):
-    """Watches the files of a program until it is closed."""
+    """A thread that watches the files of a program until it is closed."""
 
     def __init__(self, options: ServeOptions, live: LiveProgram) -> None:
         super().__init__(name="watch", daemon=True)
@@ -43,7 +42,7 @@ class FileWatch(threading.Thread):
         self._over.set()
 
     def _take(self, texts: dict[str, str]) -> None:
-        """Replace the program by the files, unless the same texts already run."""
+        """Replace the program by the new texts of its files, unless the same texts already run."""
         if texts == self._live.running()["files"]:
             self._known = texts
             return
@@ -57,10 +56,10 @@ class FileWatch(threading.Thread):
 
 
 class TokenFileWatch(threading.Thread):
-    """Watches the file of tokens until it is closed, and updates `people`.
+    """A thread that watches the file of tokens until it is closed, and updates `people`.
 
-    While the file is invalid or missing, the earlier people remain, and the log says so. Pipes and other special files
-    are read only once.
+    While the file is not valid or missing, the earlier people remain, and the log says so. Pipes and other special
+    files are read only once.
     """
 
     def __init__(self, file: Path, people: People, log: Log) -> None:
@@ -84,7 +83,7 @@ class TokenFileWatch(threading.Thread):
         self._over.set()
 
     def _signature(self) -> tuple[int, ...] | None:
-        """Return numbers that change with the file, or None if it is missing."""
+        """Return numbers that differ after each change of the file. Returns None if the file is missing."""
         try:
             status = os.stat(self._file)
         except OSError:
