@@ -1,6 +1,6 @@
-"""Process records that may withdraw or replace others, while the existing records are stored in workers.
+"""Process records that may withdraw or replace earlier records, while workers store the existing records.
 
-The main process rejects records that are too late. The worker with a record's key detects withdrawals of unknown
+The main process rejects records that are too late. The worker that has a record's key detects withdrawals of unknown
 records. Records of events that no rule reads are not stored, so their withdrawals are never reported as unknown.
 """
 
@@ -26,15 +26,17 @@ from cep.workers.rounds import Rounds
 
 
 class ChangingInput:
-    """Sends changing records to workers. `parts`: the parts of the main process's engine. Its revision stores no rows,
-    only the watermark and statistics."""
+    """The input of a program with workers whose records may change.
+
+    `parts`: the parts of the main process's engine. Its `revision` stores the watermark and statistics, but no rows.
+    """
 
     def __init__(self, parts: EngineParts, revision: Revision, rounds: Rounds) -> None:
         self._parts, self._revision, self._rounds = parts, revision, rounds
         self._late = False
 
     def receive(self, batch: EventBatch, in_turn: bool) -> None:
-        """Process a push. If CepError is raised, nothing has changed (see `receive_changes`)."""
+        """Process a pushed batch (see `receive_changes`). If CepError is raised, nothing has changed."""
         parts, revision = self._parts, self._revision
         events = batch if isinstance(batch, Mapping) else list(batch)
         pushed, position = taken(parts, events)
@@ -56,7 +58,7 @@ class ChangingInput:
         self._refuse(pushed, tables)
 
     def _refuse(self, pushed: Mapping[str, Pushed], tables: Mapping[str, pl.DataFrame]) -> None:
-        """Distribute the tables to workers. Count the late rows, and note the records that workers refuse."""
+        """Distribute the tables to workers. Count the late rows, and store the records that workers refuse."""
         stages = self._rounds.placement.stages
         owner = {name: stage.number for stage in reversed(stages) for name in stage.outside}
         refused: dict[str, list[tuple[int, str, str]]] = {}
@@ -78,16 +80,17 @@ class ChangingInput:
             self._parts.dead += dead
 
     def _reports(self, name: str, owner: Mapping[str, int], stage: int, worker: int) -> bool:
-        """Return True if this worker's answer counts. A row may be sent to several stages, and to every worker."""
+        """Return True if this worker's answer counts, because a row may be sent to several stages and to every
+        worker."""
         route = self._rounds.placement.stages[stage - 1].inputs[name]
         return owner.get(name) == stage and (route != "broadcast" or worker == 0)
 
     def learnt(self, first: int) -> None:
-        """Note that the knowledge has changed from a time on."""
+        """Record that the knowledge has changed from the time `first` on."""
         self._late |= first <= self._revision.watermark
 
     def step(self, watermark: int) -> Tables:
-        """Advance to a watermark, and return the new results, including the results of late changes."""
+        """Advance to a watermark, and return the new results. They include the corrections because of late changes."""
         revision, rounds, buffer = self._revision, self._rounds, self._parts.buffer
         began, replayed = perf_counter_ns(), rounds.keys_replayed
         revision.watermark = buffer.watermark = max(watermark, revision.watermark)
@@ -106,11 +109,14 @@ class ChangingInput:
     # --- state ---
 
     def times(self) -> dict[str, object]:
-        """Return how far back results may still change, for a snapshot."""
+        """Return the times up to which results may still change, in the form that a snapshot stores."""
         return {"length": self._revision.length, "floor": self._revision.floor}
 
     def restore(self, watermark: int, times: Mapping[str, int]) -> None:
-        """Continue at a watermark. Final results stay final, even if the snapshot had another revision window."""
+        """Continue at a watermark with `times` from a snapshot.
+
+        Results that were final in the snapshot stay final, even if its revision window had another length.
+        """
         revision, length = self._revision, times["length"]
         revision.watermark, revision.floor = watermark, times["floor"]
         if length != revision.length:

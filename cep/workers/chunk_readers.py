@@ -1,4 +1,4 @@
-"""Chunks of files read by worker processes, between their steps (`cep.connectors.formats.chunks`)."""
+"""Let worker processes read chunks of files (`cep.connectors.formats.chunks`), between their steps."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cep.workers.packing import Tables
 from cep.workers.processes import WorkerProcesses
 
 LEAST = 1 << 20
-"""The least size in bytes of a chunk that is read by a worker."""
+"""The least size in bytes of a chunk that a worker reads."""
 
 _ARRAYS = ("starts", "lines", "rows")
-"""The arrays of a block with one value per record."""
+"""The arrays of a block that have one value per record."""
 
 
 class WorkerReaders:
-    """Assigns the chunks of files to workers in turn."""
+    """Readers of files that assign the chunks to workers in turn."""
 
     def __init__(self, processes: WorkerProcesses) -> None:
         self.processes, self.least = processes, LEAST
@@ -70,7 +70,7 @@ class WorkerReaders:
 
 
 class WorkerChunks:
-    """Reads the chunks assigned to one worker."""
+    """The part of a worker process that reads the chunks assigned to it."""
 
     def __init__(self) -> None:
         self._readers: dict[int, ReadsChunks] = {}
@@ -99,6 +99,7 @@ class WorkerChunks:
 
 
 def _array(tables: Tables, name: str) -> NDArray[np.int64] | None:
-    """Remove an array of a block from the received tables, and return the array."""
+    """Remove an array of a block from the received tables, and return it. Returns None if the tables do not contain
+    it."""
     column_table = tables.pop(f"@{name}", None)
     return None if column_table is None else column_table[name].to_numpy()

@@ -1,4 +1,4 @@
-"""Tables with columns of lineage, in the form that stages return (`cep.runtime.history`)."""
+"""Tables that have columns of lineage, in the form in which stages return them (`cep.runtime.history`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _TOLD = {BECAUSE: told, CONSTITUENTS: told_constituents}
 
 
 def made_one(table: pl.DataFrame) -> pl.DataFrame:
-    """Merge rows that differ only in position and constituents.
+    """Merge rows that are equal except for their position and constituents.
 
-    The first row keeps its position and constituents, as in a single engine, and gets the rules of all merged rows.
+    The first of these rows is kept with its position and constituents, as in a single engine. It gets the rules of all
+    merged rows.
     """
     own = plain(table).select(pl.exclude(ARRIVAL, TIE, *_TOLD))
     numbers = own.with_row_index(_ROW).select(pl.first(_ROW).over(own.columns)).to_series()
@@ -28,7 +29,7 @@ def made_one(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def as_told(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with its lineage in the form that a single engine returns."""
+    """Convert the lineage of a table to the form that a single engine returns."""
     columns = [
         pl.Series(name, map(_TOLD[name], table[name].to_list()), pl.String) for name in _TOLD if name in table.columns
     ]

@@ -1,4 +1,4 @@
-"""Messages between the main process and its workers. A message has a head and tables."""
+"""Messages between the main process and its workers. A message consists of a head and tables."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from cep.workers.shared_memory import GivenMemory, TakenMemory
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Create an engine for each of these stages, by number. `program` is a result of `cep.compile`. There is no
-    answer."""
+    """A request to create an engine for each of the stages with these numbers. It has no answer.
+
+    `program`: a program that `cep.compile` has compiled.
+    """
 
     program: CompiledProgram
     running: EngineOptions
@@ -37,8 +39,10 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Process tables in the stage with this number, and advance it to `watermark`. The records sent to any worker so
-    far end between `first` and `latest`."""
+    """A request to process tables in the stage with this number, and to advance it to `watermark`.
+
+    `first`, `latest`: the earliest and latest end of all records sent to any worker so far.
+    """
 
     stage: int
     watermark: int
@@ -48,10 +52,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The result of a step, with the size of the stage's state. Its tables contain the derived rows.
+    """The result of a step. The tables of the message contain the derived rows.
 
-    `counts`: the counters of its goals, on request. `warnings`: the engine's warnings. `keys_replayed`: the number of
-    keys that were recomputed. `merged`: the number of records merged with an equal record, by event.
+    - `rows`, `bytes`: the size of the stage's state.
+    - `counts`: the counters of the stage's operators, if requested.
+    - `warnings`: the engine's warnings.
+    - `keys_replayed`: the number of keys that were recomputed.
+    - `merged`: for each event type, the number of records that were merged with an equal record.
     """
 
     stage: int
@@ -65,15 +72,17 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Process tables of input in the stage with this number, without advancing. Their records may withdraw or replace
-    others."""
+    """A request to process input tables in the stage with this number, without advancing it.
+
+    The records in the tables may withdraw or replace earlier records.
+    """
 
     stage: int
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A refused record of a table, by its `@order`, with the reason."""
+    """A record that a worker has refused, and the reason. `order`: the record's `@order` in its table."""
 
     table: str
     order: int
@@ -83,7 +92,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The refused records, and the number of late rows in each table."""
+    """The answer to `Take`: the refused records, and the number of late rows in each table."""
 
     stage: int
     refused: tuple[RefusedRecord, ...]
@@ -92,29 +101,32 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Apply changes of the knowledge (`KnowledgeSource.change`), each from a time on."""
+    """A request to apply changes of the knowledge (`KnowledgeSource.change`). Each change has the time from which it
+    applies."""
 
     changes: tuple[tuple[int, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """The changes were applied or, if `refused` is not None, none of them was."""
+    """The answer to `Learn`. If `refused` is None, all changes were applied, otherwise none."""
 
     refused: Failed | None
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Return these columns of lineage from now on. There is no answer."""
+    """A request to return these columns of lineage from now on. It has no answer."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """Return the rows of these events as output text (`cep.connectors.writing.writers.written_rows`) instead of
-    attributes from now on. There is no answer."""
+    """A request to return the rows of these events as output text from now on, instead of attributes. It has no answer.
+
+    The text is that of `cep.connectors.writing.writers.written_rows`.
+    """
 
     schemas: Mapping[str, Schema]
     format: str
@@ -123,13 +135,15 @@ class WriteRows:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Drop all state that no later event can need."""
+    """A request to drop all state that no later event can need."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPartial:
-    """List at most `limit` partial matches of an event (`cep.runtime.partial_matches`). `copies`: include partial
-    matches that every worker has."""
+    """A request to list at most `limit` partial matches of an event (`cep.runtime.partial_matches`).
+
+    `copies`: True to include partial matches that every worker has.
+    """
 
     event: str
     key: Key
@@ -139,7 +153,7 @@ class ListPartial:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The partial matches of each stage, or none if the key is `refused`."""
+    """The answer to `ListPartial`: the partial matches of each stage. Empty if the key is `refused`."""
 
     matches: tuple[RankedMatches, ...]
     refused: Failed | None = None
@@ -147,20 +161,23 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Return the states of all stages, by number."""
+    """A request to return the states of all stages of the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The states of all stages, by number."""
+    """The answer to `Save`: the states of all stages, by stage number."""
 
     states: dict[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Restore states by stage: the `whole` state of a partition, or `parts` of the states of partitions that had some
-    of the same key groups."""
+    """A request to restore the states of stages, by stage number.
+
+    - `whole`: the state of a partition that is restored as it was.
+    - `parts`: the states of several partitions, each of which had some of the worker's key groups.
+    """
 
     whole: dict[int, bytes]
     parts: dict[int, list[tuple[KeyGroups, bytes]]]
@@ -168,11 +185,11 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """Read chunk `number`: `size` bytes at `position` of the file at `path`. `final`: they are the last bytes of the
-    file.
+    """A request to read chunk `number`: `size` bytes at `position` of the file at `path`.
 
-    `reader`: the reader of the file, if the worker does not yet have the reader of this `source`. `ended`: sources that
-    the worker may forget first.
+    - `final`: True if these are the last bytes of the file.
+    - `reader`: the reader of the file, if the worker does not yet have the reader of this `source`.
+    - `ended`: the sources whose readers the worker may forget before it reads the chunk.
     """
 
     number: int
@@ -188,8 +205,10 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFound:
-    """The contents of a chunk, with its tables and the arrays of its block. Without a block, the chunk cannot be read
-    by itself."""
+    """The answer to `ReadChunk`: the contents of a chunk, with its tables and the arrays of its block.
+
+    If the block is missing, the chunk cannot be read without the text before it.
+    """
 
     number: int
     dead: list[DeadLetter]
@@ -199,12 +218,12 @@ class ChunkFound:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The request was carried out."""
+    """The answer to a request that was carried out and has no result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The request failed with a CepError."""
+    """The answer to a request that failed with a CepError."""
 
     message: str
     source: Source | None
@@ -217,7 +236,7 @@ class Failed:
         return cls(error.message, error.source, error.span, error.hint, error.code)
 
     def error(self) -> CepError:
-        """Return the CepError."""
+        """Return the CepError with which the request failed."""
         return CepError(self.message, self.source, self.span, self.hint, self.code)
 
 
@@ -250,12 +269,14 @@ _SIZE = struct.Struct("<q")
 class Line:
     """One end of a connection between two processes.
 
-    Tables are written to shared memory if there is room, otherwise after the head. `outgoing`: the memory for sent
-    tables. `taken`: the memory for received tables.
+    Tables are written to shared memory if it has room, otherwise to the socket after the head.
+
+    - `outgoing`: the memory for the tables that this end sends.
+    - `taken`: the memory for the tables that this end receives.
     """
 
     def __init__(self, socket: socket.socket, outgoing: int | None, taken: int | None) -> None:
-        """`outgoing` and `taken`: file descriptors of memory. They can be closed afterwards."""
+        """`outgoing`, `taken`: the file descriptors of the memory. The caller can close them afterwards."""
         self.socket = socket
         self._given = None if outgoing is None else GivenMemory(outgoing)
         self._taken = None if taken is None else TakenMemory(taken)
@@ -275,8 +296,10 @@ class Line:
             self.socket.sendall(memory.data)
 
     def receive(self) -> tuple[Head, Tables]:
-        """Receive the next message. Only one thread may receive. Raises EOFError or OSError if the other process has
-        ended."""
+        """Receive the next message. Only one thread may receive.
+
+        Raises EOFError or OSError if the other process has ended.
+        """
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         head, layout, size, begin, over = pickle.loads(self._read(size))
         if self._given is not None:

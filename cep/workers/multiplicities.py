@@ -21,20 +21,20 @@ _BEFORE = "@before"
 
 
 class Ways:
-    """The rows of some events that may still be withdrawn, each with its multiplicity.
+    """The rows of some event types that may still be withdrawn, and the multiplicity of each row.
 
-    Tables passed to it and returned by it have a column `@change`: 1 for an added row, -1 for a withdrawn one. Only
-    stored rows that end at the same time as a changed row are searched.
+    Tables that are passed to it and returned by it have a column `@change`: 1 for an added row, -1 for a withdrawn row.
+    To find a changed row, only the stored rows that end at the same time are searched.
     """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
-        """`schemas`: the schemas of the events; it may contain others."""
+        """`schemas`: the schemas of the event types. It may contain further schemas."""
         self.schemas = schemas
         self.runs: dict[str, RowRuns] = {}
         self._book = SegmentBook()
 
     def take(self, event: str, changes: pl.DataFrame) -> pl.DataFrame:
-        """Turn changes in multiplicity into rows that appear or disappear."""
+        """Turn changes of multiplicities into rows that appear or disappear."""
         held = self.runs.setdefault(event, RowRuns())
         signs = changes[CHANGE].cast(pl.Int64).alias(_WAYS)
         before = held.leaving(np.unique(ends_of(changes)))
@@ -49,21 +49,22 @@ class Ways:
         return unplain(counted.filter(is_ != was).with_columns(sign).drop(_WAYS, _BEFORE))
 
     def forget(self, stable: int) -> None:
-        """Drop the rows that end at or before `stable` (microseconds). They are never withdrawn."""
+        """Drop the rows that end at or before `stable` (microseconds), because they are never withdrawn."""
         for event, held in self.runs.items():
             fluent = self.schemas[event].fluent
             held.forget(stable - (0 if fluent is None else fluent.late))
         self.runs = {event: held for event, held in self.runs.items() if held.tables}
 
     def snapshot(self, program: str) -> SegmentedState:
-        """Return the state, with each table as a segment. `program`: the fingerprint of the program."""
+        """Return the state. Each table is one segment. `program`: the fingerprint of the program."""
         tables_by_event = {event: held.tables for event, held in sorted(self.runs.items()) if held.tables}
         names = [self._book.name(id(t), t, partial(_batch, t)) for tables in tables_by_event.values() for t in tables]
         head = {"tables": [[event, len(tables)] for event, tables in tables_by_event.items()]}
         return SegmentedState(snapshot.save(head, [], program), names, self._book.taken())
 
     def restore(self, state: bytes, names: Sequence[str], fetch: Fetch, program: str) -> Ways:
-        """Restore a state, and return self. Raises CepError if the state belongs to another program or is damaged."""
+        """Restore a state, and return this object. Raises CepError if the state is damaged or belongs to another
+        program."""
         header, _ = snapshot.load(state, program)
         with snapshot.restoring():
             rest = iter(names)
@@ -88,7 +89,7 @@ def _table(batch: pa.RecordBatch) -> pl.DataFrame:
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
-    """Return the number of added rows, by event."""
+    """Return the number of added rows, by event type."""
     return {
         event: int((table[CHANGE] > 0).sum()) if CHANGE in table.columns else table.height
         for event, table in derived.items()
@@ -96,14 +97,17 @@ def added(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
 
 
 def withdrawn(derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
-    """Return the number of rows that are withdrawn and not added again, by event."""
+    """Return the number of rows that are withdrawn and not added again, by event type."""
     going = {event: table for event, table in derived.items() if (table[CHANGE] < 0).any()}
     counts = {event: int((net(table)[CHANGE] < 0).sum()) for event, table in going.items()}
     return {event: number for event, number in counts.items() if number}
 
 
 def net(table: pl.DataFrame, whatever: tuple[str, ...] = (TIE, ARRIVAL)) -> pl.DataFrame:
-    """Return the changes without pairs that cancel each other. The columns in `whatever` are ignored and dropped."""
+    """Return the changes that remain after opposite changes of equal rows have cancelled each other.
+
+    `whatever`: columns that are dropped first, so that rows may differ in them.
+    """
     plain_table = plain(table.drop(whatever, strict=False))
     counted = plain_table.group_by(pl.exclude(CHANGE), maintain_order=True).agg(pl.col(CHANGE).cast(pl.Int64).sum())
     kept = counted.filter(pl.col(CHANGE) != 0)

@@ -1,4 +1,4 @@
-"""An engine whose key groups are distributed among worker processes. Callers use it like a single engine."""
+"""An engine whose key groups are distributed to worker processes. Callers use it like a single engine."""
 
 from __future__ import annotations
 
@@ -59,13 +59,15 @@ from cep.workers.rounds import Rounds
 from cep.workers.withdrawn_rows import WithdrawnRows
 
 PER_CORE, LEAST = 8, 16
-"""The number of workers allowed per core, and the number allowed on any machine."""
+"""Limits of the number of workers: PER_CORE workers per core are allowed, but at least LEAST on any machine."""
 
 
 def dealt_engine(program: CompiledProgram, options: EngineOptions, workers: int, tell: Callable[[str], None]) -> Engine:
-    """Return an engine with this number of workers, or one in this process if the program cannot be distributed.
+    """Return an engine with this number of workers. If the program cannot be distributed, return an engine in this
+    process.
 
-    In the second case, `tell` is called with the reason. Raises CepError if the options exclude workers.
+    `tell`: a function that receives the reason why the program cannot be distributed. Raises CepError if the options do
+    not work with workers, or if there are far more workers than cores.
     """
     check_partitions(workers)
     check_cores(workers)
@@ -77,7 +79,7 @@ def dealt_engine(program: CompiledProgram, options: EngineOptions, workers: int,
 
 
 def check_cores(workers: int) -> None:
-    """Raise CepError if there are far more workers than cores. Starting them would take minutes."""
+    """Raise CepError if there are far more workers than cores, because starting them would take minutes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if workers > max(LEAST, PER_CORE * cores):
         has = "1 core" if cores == 1 else f"{cores} cores"
@@ -124,16 +126,20 @@ def refuse_workers(plan: Plan, options: EngineOptions) -> None:
 
 
 ROUND = 1 << 17
-"""The number of rows per worker that are distributed at once, if their results may be returned later. It equals a batch
-of Parquet, so that a worker takes no more steps than a single process."""
+"""The number of rows per worker that are distributed at once, if their results may be returned later.
+
+It equals the size of a Parquet batch, so that a worker needs no more steps than a single process.
+"""
 
 
 class PartitionedEngine(Engine):
-    """A program that runs in worker processes. They end with the engine, or by `stop`."""
+    """A program that runs in worker processes. They end together with the engine, or when `stop` is called."""
 
     def __init__(self, program: CompiledProgram, options: EngineOptions, workers: int | WorkerProcesses) -> None:
-        """`workers`: the number of workers, or existing workers that no other engine uses any more. Existing workers do
-        not end with this engine."""
+        """`workers`: the number of workers to start, or existing workers that no other engine uses any more.
+
+        Existing workers do not end together with this engine.
+        """
         check_partitions(workers if isinstance(workers, int) else len(workers))
         refuse_workers(program.plan, options)
         super().__init__(program, options)
@@ -246,7 +252,7 @@ class PartitionedEngine(Engine):
         }
 
     def _as_given(self, derived: Frames) -> Frames:
-        """Return the rows of the stages in the form that the program returns."""
+        """Convert the rows that the stages derived to the form in which the program returns them."""
         shown = {name: derived[name] for name in self._output.given if name in derived}
         return self._output.changes_asked(shown, self.meanings()) if self.withdraws else self._output.as_asked(shown)
 
@@ -255,8 +261,10 @@ class PartitionedEngine(Engine):
             self._processes.tell(worker, Lineage(columns))
 
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
-        """Return the rows of these events as output text (`cep.connectors.writing.writers.written_rows`) from now on,
-        if their attributes are not needed in this process."""
+        """Return rows of events as output text (`cep.connectors.writing.writers.written_rows`) from now on.
+
+        This applies to the events in `schemas` whose attributes are not needed in this process.
+        """
         if self.explain or self.plan.changes or self.plan.begins or self.withdraws:
             return
         asked = self._rounds.merged.union(*(stage.inputs for stage in self._placement.stages))
@@ -353,7 +361,8 @@ class PartitionedEngine(Engine):
 
     @wholly()
     def held_now(self) -> Frames:
-        """Return the fluents that hold at the watermark. Duplicates from several workers are removed."""
+        """Return the open intervals of fluents at the watermark. An interval that several workers have is returned
+        once."""
         self._settle()
         answers = self._processes.ask([Save()] * len(self._processes))
         states = [answer.states for answer in answers if isinstance(answer, Saved)]
@@ -442,8 +451,10 @@ class PartitionedEngine(Engine):
 
 
 def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
-    """Return the waiting tables of one event with the same columns. Instants may have a single column `time` instead of
-    `start` and `end`."""
+    """Return the waiting tables of one event, converted to equal columns.
+
+    Before that, a table of instants may have a single column `time` instead of `start` and `end`.
+    """
     if len({tuple(part.columns) for part in parts}) == 1:
         return parts
     aligned = []
@@ -455,7 +466,7 @@ def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
 
 
 class _NoPool(Pool):
-    """A pool that only records whether a text is missing. Distributing rows needs nothing else."""
+    """A pool that only distinguishes missing from existing texts, which is enough to distribute rows."""
 
     def encode(self, series: pl.Series, type: str) -> Ints:
         if series.dtype != pl.String:

@@ -1,5 +1,4 @@
-"""The assignment of stages to workers: how rows are distributed to each stage, and which workers have its
-partitions."""
+"""The placement of stages: which workers run a stage's partitions, and how rows are distributed to them."""
 
 from __future__ import annotations
 
@@ -12,14 +11,16 @@ from cep.runtime.options import EngineOptions
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The workers that run each stage. A stage with a key has a partition in each worker; another stage runs in one
-    worker."""
+    """The workers that run each stage.
+
+    A stage that has a key has one partition in each worker. Any other stage runs in a single worker.
+    """
 
     stages: tuple[Stage, ...]
     workers: int
 
     def places(self, stage: Stage) -> range:
-        """Return the workers that have the partitions of a stage, in order."""
+        """Return the workers that run the partitions of a stage, in the order of the partitions."""
         if stage.keyed:
             return range(self.workers)
         only = (stage.number - 1) % self.workers
@@ -31,12 +32,12 @@ class Placement:
 
 
 def changing(plan: Plan, options: EngineOptions) -> bool:
-    """Return True if records may withdraw or replace others."""
+    """Return True if records may withdraw or replace earlier records."""
     keyed = any(plan.schemas[name].key is not None for name in plan.inputs)
     return options.revise is not None or (keyed and not options.corrected)
 
 
 def dealt_stages(plan: Plan, options: EngineOptions) -> tuple[Stage, ...]:
-    """Return the stages of a program, with the keys by which their rows are distributed."""
+    """Return the stages of a program, and the keys by which their rows are distributed."""
     stages = partition(plan)
     return dealt_by_keys(plan, stages) if changing(plan, options) else stages

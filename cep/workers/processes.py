@@ -1,4 +1,4 @@
-"""Worker processes: they start once, execute requests in order, and end with the process that started them."""
+"""Worker processes. They are started once, execute requests in order, and end with the process that started them."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from cep.workers.packing import PackedTable, Tables
 from cep.workers.shared_memory import shared_memory
 
 _LOOK = 0.5
-"""The seconds after which waiting for an answer is interrupted, to check whether the run must stop."""
+"""The seconds after which a wait for an answer is interrupted, to check whether the run must stop."""
 
 _LEAVING = 2.0
-"""The seconds in which all processes together may end before they are killed."""
+"""The seconds that all processes together have to end before they are killed."""
 
 Answer = tuple[int, Head, Tables]
 Heard = tuple[int, Head | None, Tables]
-"""A worker's number and its message. None: the worker has ended."""
+"""The number of a worker, and the message that it has sent. The message is None if the worker has ended."""
 
 
 class WorkerProcesses:
-    """Worker processes, numbered from 0. Each executes and answers its requests in order."""
+    """Worker processes, numbered from 0. Each worker executes and answers its requests in order."""
 
     def __init__(self, count: int) -> None:
-        """Raises CepError if a process cannot be started. Processes already started are then ended."""
+        """Start `count` processes. Raises CepError if one cannot be started; those already started are then ended."""
         self._heard: SimpleQueue[Heard] = SimpleQueue()
         self._kept: deque[Answer] = deque()
         self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}
@@ -60,11 +60,11 @@ class WorkerProcesses:
 
     @property
     def numbers(self) -> list[int]:
-        """The process ids."""
+        """The process ids of the workers."""
         return [worker.process.pid for worker in self._started]
 
     def tell(self, worker: int, head: Head, tables: Mapping[str, pl.DataFrame | PackedTable] | None = None) -> None:
-        """Send a request to a worker. Raises CepError if it has ended."""
+        """Send a request to a worker. Raises CepError if the worker has ended."""
         if not self._end.alive:
             hint = "continue with a new engine of the program, restored from the last snapshot"
             raise CepError("the engine was stopped, and its workers have ended", hint=hint, code="stopped")
@@ -74,8 +74,10 @@ class WorkerProcesses:
             raise self._ended(worker) from None
 
     def hear(self, wait: bool = True) -> Answer | None:
-        """Return the next answer of any worker, except chunks, which `chunk` returns. Without `wait`, return None if
-        there is none. Raises CepError if a worker has failed or ended."""
+        """Return the next answer of any worker. Chunks are not returned here, but by `chunk`.
+
+        `wait`: if False, return None if no answer has arrived yet. Raises CepError if a worker has failed or ended.
+        """
         if self._kept:
             return self._kept.popleft()
         while (answer := self.next(wait)) is not None and isinstance(answer[1], ChunkFound):
@@ -83,8 +85,10 @@ class WorkerProcesses:
         return answer
 
     def chunk(self, number: int) -> tuple[ChunkFound, Tables]:
-        """Return the contents of a chunk that a worker was told to read. Raises CepError if a worker has failed or
-        ended."""
+        """Wait for the contents of a chunk that a worker was requested to read, and return them.
+
+        Raises CepError if a worker has failed or ended.
+        """
         while number not in self._chunks:
             answer = self.next()
             assert answer is not None, "it was waited for"
@@ -95,7 +99,7 @@ class WorkerProcesses:
         return self._chunks.pop(number)
 
     def drop_chunk(self, number: int) -> None:
-        """Discard the contents of a chunk, because they are no longer needed."""
+        """Discard the contents of a chunk that are not needed, even if they have not arrived yet."""
         if self._chunks.pop(number, None) is None:
             self._dropped.add(number)
 
@@ -106,7 +110,10 @@ class WorkerProcesses:
             self._chunks[chunk.number] = chunk, tables
 
     def next(self, wait: bool = True) -> Answer | None:
-        """Return the next answer to any request. Without `wait`, return None if there is none."""
+        """Return the next answer of any worker to any request.
+
+        `wait`: if False, return None if no answer has arrived yet. Raises CepError if a worker has failed or ended.
+        """
         if not wait and self._heard.empty():
             return None
         worker, head, tables = self._await()
@@ -125,7 +132,7 @@ class WorkerProcesses:
                 stops.between()
 
     def ask(self, heads: Sequence[Head]) -> list[Head]:
-        """Send a request to each worker while no other answer is outstanding, and return their answers."""
+        """Send one request to each worker, and return their answers. No other answer may be outstanding."""
         for worker, head in enumerate(heads):
             self.tell(worker, head)
         answers: list[Head | None] = [None] * len(heads)
@@ -159,7 +166,7 @@ class _Started:
 
 
 def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
-    """Start a process. Raises OSError if the system lacks resources; everything is then released."""
+    """Start a worker process. Raises OSError if the system lacks resources; everything is then released."""
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     threads = str(max(1, (os.cpu_count() or 1) // count))
@@ -191,7 +198,7 @@ def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
 
 
 def _listen(number: int, line: Line, heard: SimpleQueue[Heard]) -> None:
-    """Receive a worker's messages until it ends."""
+    """Put a worker's messages into the queue `heard` until the worker ends."""
     try:
         while True:
             heard.put((number, *line.receive()))

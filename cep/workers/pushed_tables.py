@@ -1,4 +1,4 @@
-"""Convert pushed events to tables for workers."""
+"""Convert pushed events to tables that can be sent to workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = {"float": pl.Float64, "string": pl.String, "iri": pl.String, "bool": p
 
 
 def as_table(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
-    """Return valid events of one type as a table."""
+    """Convert valid events of one type to a table."""
     columns = [pl.Series(key, [getattr(event, key) for event in events], dtype=pl.Int64) for key in ("start", "end")]
     for i, attribute in enumerate(schema.attributes):
         values = [event.args[i] for event in events]
@@ -22,7 +22,7 @@ def as_table(events: Sequence[Event], schema: Schema) -> pl.DataFrame:
 
 
 def taken_columns(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Return the columns of a pushed table that an engine uses, with `@order`."""
+    """Return a pushed table with only the columns that an engine uses, and `@order`."""
     start = frame["start" if "start" in frame.columns else "time"].alias("start")
     end = frame["end"] if "end" in frame.columns else start.alias("end")
     present = [attribute.name for attribute in schema.attributes if attribute.name in frame.columns]

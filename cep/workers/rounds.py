@@ -1,8 +1,9 @@
-"""Run the stages of a program in rounds over worker processes. In a round, all partitions of each stage advance to one
-watermark.
+"""Run the stages of a program in rounds over worker processes. In a round, all partitions of each stage advance to the
+same watermark.
 
-Several rounds may be in progress. A worker that has finished its part of a round begins the next round. So the stages
-of one round run at the same time as earlier stages of the next. The results of rounds are returned in order.
+Several rounds may be in progress. A worker that has finished its part of a round begins the next round, so the later
+stages of a round run at the same time as the earlier stages of the next round. The results of rounds are returned in
+order.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from cep.workers.withdrawn_rows import WithdrawnRows
 class _Round:
     """A round in progress.
 
-    `tables`: the input, in parts with the same columns. `derived`: the rows derived so far, by event, with one table
-    per partition. `counted`: the rows of `derived` that have appeared or disappeared. `begun`: the number of stages
-    that have begun. `missing`: the number of partitions of the last stage that have not answered. `answers`: the
-    results of that stage, by worker.
+    - `tables`: the input by event. Each table consists of parts that have the same columns.
+    - `derived`: the rows derived so far, by event, with one table per partition.
+    - `begun`: the number of stages that have begun.
+    - `answers`: the results of the last stage that has begun, by worker.
+    - `missing`: the number of partitions of that stage that have not answered yet.
+    - `counted`: the rows of `derived` that have appeared or disappeared.
     """
 
     tables: Mapping[str, Sequence[pl.DataFrame]]
@@ -53,11 +56,14 @@ class _Round:
 class Rounds:
     """The rounds of a program's stages over worker processes.
 
-    `held`: the rows and bytes in each worker and stage. `counts`: the counters of goals since they were last read, in
-    each worker and stage. `keys`: counts distributed rows by key. `keys_replayed`: the number of keys that were
-    recomputed. `equal`: the number of records merged with an equal record, by event. `given_events`: the events that
-    are returned. `withdrawn`: the multiplicities of rows, if results may be withdrawn. `lineage`: True if rows have
-    columns of lineage.
+    - `held`: the rows and bytes of state, for each worker and stage.
+    - `counts`: the counters of operators since they were last read, for each worker and stage.
+    - `keys`: counts the distributed rows by key.
+    - `keys_replayed`: the number of keys that were recomputed.
+    - `equal`: for each event type, the number of records that were merged with an equal record.
+    - `given_events`: the events that are returned to the caller.
+    - `withdrawn`: the multiplicities of rows, if results may be withdrawn.
+    - `lineage`: True if rows have columns of lineage.
     """
 
     def __init__(
@@ -79,17 +85,19 @@ class Rounds:
         self._under_way: deque[_Round] = deque()
 
     def begin(self, tables: Mapping[str, Sequence[pl.DataFrame]], watermark: int, first: int, latest: int) -> None:
-        """Begin a round with input tables that have `@order`, in parts with the same columns.
+        """Begin a round.
 
-        All input that ends up to the watermark has arrived. The input so far ends between `first` and `latest`.
+        - `tables`: the input by event, with `@order`. Each table consists of parts that have the same columns.
+        - `watermark`: the time up to which all input has arrived.
+        - `first`, `latest`: the earliest and latest end of all input so far.
         """
         self._under_way.append(_Round(tables, watermark, first, latest))
         self._go_on()
 
     def receive(self, tables: Mapping[str, pl.DataFrame]) -> list[tuple[int, int, Taken]]:
-        """Distribute input tables whose records may withdraw or replace others, while no round is in progress.
+        """Distribute input tables whose records may withdraw or replace earlier records. No round may be in progress.
 
-        Returns `(stage, worker, answer)` for each stage and each of its workers that was sent tables.
+        Returns `(stage, worker, answer)` for each stage and each of its workers that has received tables.
         """
         asked = []
         for stage in self.placement.stages:
@@ -108,7 +116,7 @@ class Rounds:
         return sorted(answers, key=lambda answer: answer[:2])
 
     def finished(self, ahead: int) -> Iterator[Tables]:
-        """Yield the results of completed rounds in order, leaving at most `ahead` rounds in progress."""
+        """Yield the results of completed rounds in order. At most `ahead` rounds remain in progress."""
         while self._under_way:
             over = self._under_way[0]
             if over.begun == len(self.placement.stages) and not over.missing:
@@ -145,7 +153,7 @@ class Rounds:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Begin the next stage of each round that can continue."""
+        """Begin the next stage of every round that can continue."""
         stages = self.placement.stages
         before = len(stages)  # the number of stages that the previous round has begun
         for round_ in self._under_way:
@@ -166,7 +174,7 @@ class Rounds:
             self.processes.tell(worker, step, tables)
 
     def _handed_on(self, round_: _Round, name: str) -> pl.DataFrame:
-        """Return the rows of one event from all partitions and stages, for a stage that reads it."""
+        """Return the rows of one event from all partitions and stages, in the form that a later stage reads."""
         if name in self.merged and self.lineage:
             return made_one(merged_by_arrival(round_.derived[name]))
         if self.withdrawn is None or name not in self.merged:
@@ -176,7 +184,7 @@ class Rounds:
         return round_.counted[name]
 
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Return the rows of one event from all partitions and stages in a round, as a single engine returns them."""
+        """Return the rows of one event from all partitions and stages, in the form that a single engine returns."""
         if self.withdrawn is not None:
             merged_rows = self.withdrawn.given(name, in_order(parts), name in self.merged)
         elif name not in self.merged:
@@ -189,8 +197,8 @@ class Rounds:
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:
-    """Add the counters of one stage in one worker to the previous counters. The sizes of the state are not added; the
-    latest counts."""
+    """Add the counters of one stage in one worker to its earlier counters. Sizes of the state are replaced, not
+    added."""
     counts = {c.unit: Count(c.unit, c.produced, c.time, 0, 0) for c in before}
     for count in now:
         earlier = counts.get(count.unit)

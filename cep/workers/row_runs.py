@@ -1,6 +1,7 @@
-"""Rows of one event that may still change, in tables sorted by end. Only tables that may contain a row are searched.
+"""Rows of one event that may still change, in tables sorted by end. A search reads only the tables that may contain the
+row.
 
-Small tables are joined, so there are never many tables. Tables are replaced, never modified.
+Small tables are joined, so there are never many tables. A table is replaced, never modified.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 class RowRuns:
-    """Rows in sorted tables. `tables`: the tables, in the order in which their rows arrived."""
+    """The rows of one event in sorted tables. `tables`: the tables, in the order in which their rows arrived."""
 
     def __init__(self, tables: Sequence[pl.DataFrame] = ()) -> None:
         self.tables: list[pl.DataFrame] = list(tables)
@@ -42,7 +43,7 @@ class RowRuns:
                 self._append(_sorted(stacked([self._pop(), self._pop()][::-1])))
 
     def leaving(self, ends: Ints) -> Iterator[pl.DataFrame]:
-        """Remove the rows that have one of these ends, and yield them. The ends must be sorted and distinct."""
+        """Remove the rows whose end is one of `ends`, and yield these rows. `ends` must be sorted and distinct."""
         for number in reversed(range(len(self.tables))):
             own = self._ends[number]
             if not len(ends) or not len(own) or own[0] > ends[-1] or own[-1] < ends[0]:
@@ -55,7 +56,7 @@ class RowRuns:
         self._keep([len(own) > 0 for own in self._ends])
 
     def forget(self, until: int) -> None:
-        """Drop tables in which all rows end at or before `until` (microseconds)."""
+        """Drop the tables in which all rows end at or before `until` (microseconds)."""
         self._keep([bool(own[-1] > until) for own in self._ends])
 
     def _joinable(self) -> bool:
@@ -77,12 +78,12 @@ class RowRuns:
 
 
 def ends_of(table: pl.DataFrame) -> Ints:
-    """Return the ends of rows in microseconds. A row without an end comes last."""
+    """Return the ends of rows in microseconds. A missing end becomes END_OF_TIME."""
     ends: Any = table["end" if "end" in table.columns else "time"].fill_null(END_OF_TIME).to_numpy()
     return np.asarray(ends, np.int64)
 
 
 def _sorted(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table sorted by its ends. A sorted table is not copied."""
+    """Return a table sorted by end. A table that is already sorted is not copied."""
     ends = ends_of(table)
     return table if not (ends[1:] < ends[:-1]).any() else table[np.argsort(ends, kind="stable")]

@@ -1,4 +1,7 @@
-"""Merge rows that workers add and withdraw, as a single engine returns them. A row exists while any worker has it."""
+"""Merge rows that workers add and withdraw, so that the result equals that of a single engine.
+
+A row exists while any worker has derived and not withdrawn it.
+"""
 
 from __future__ import annotations
 
@@ -13,35 +16,37 @@ from cep.workers.row_runs import RowRuns
 
 
 class WithdrawnRows:
-    """The multiplicities of rows that may still be withdrawn: as passed between stages, and as returned to callers."""
+    """The multiplicities of rows that may still be withdrawn, counted twice: for later stages, and for callers."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._ways = Ways(schemas), Ways(schemas)
 
     def handed_on(self, event: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Return the changes of an event for a stage that reads it. Several partitions and stages may derive the
-        event."""
+        """Return the changes of an event for a later stage that reads it. `table`: the changes from all partitions and
+        stages."""
         return self._ways[0].take(event, table)
 
     def given(self, event: str, table: pl.DataFrame, several: bool) -> pl.DataFrame:
-        """Return the changes of an event, withdrawals first. `several`: several partitions or stages may derive the
-        same rows."""
+        """Return the changes of an event for callers, with withdrawals first.
+
+        `several`: True if several partitions or stages may derive the same rows.
+        """
         counted = self._ways[1].take(event, table.drop(ARRIVAL, TIE)) if several else net(table)
         return counted.sort(CHANGE, maintain_order=True)
 
     def forget(self, stable: int) -> None:
-        """Drop the rows that end at or before `stable` (microseconds). They are never withdrawn."""
+        """Drop the rows that end at or before `stable` (microseconds), because they are never withdrawn."""
         for ways in self._ways:
             ways.forget(stable)
 
     def saved(self) -> Iterator[tuple[int, str, bytes]]:
-        """Yield the tables, each with its use (0: between stages, 1: for callers) and its event."""
+        """Yield the stored tables. Each is paired with its use (0: for later stages, 1: for callers) and its event."""
         for number, ways in enumerate(self._ways):
             for event, held in sorted(ways.runs.items()):
                 yield from ((number, event, pack(table)) for table in held.tables)
 
     def restore(self, saved: Sequence[tuple[int, str, bytes]]) -> None:
-        """Restore saved tables."""
+        """Restore the tables that `saved` has yielded."""
         for ways in self._ways:
             ways.runs = {}
         for number, event, table in saved:

@@ -1,4 +1,4 @@
-"""A worker process: runs its part of each stage, as requested by the process that started it (`cep.workers.processes`).
+"""A worker process: it runs its part of each stage, as the main process requests (`cep.workers.processes`).
 
 It ends when the connection is closed, so no worker survives the main process.
 """
@@ -59,7 +59,7 @@ Sent = Mapping[str, pl.DataFrame | PackedTable]
 
 
 class Worker:
-    """The engines of a process, by stage."""
+    """The engines of a worker process, by stage."""
 
     def __init__(self, program: CompiledProgram, running: EngineOptions, stages: tuple[int, ...]) -> None:
         self.program, self.running, self.stages = program, running, stages
@@ -137,7 +137,7 @@ class Worker:
         return Listed(tuple(listed))
 
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
-        """Return derived rows in the requested form."""
+        """Return derived rows in the form in which the main process needs them."""
         if self.rows is None or event not in self.rows.schemas:
             plain = [] if CHANGE in table.columns else [NUMBER]
             return table if event in self.handed else table.drop(TIE, *plain, strict=False)
@@ -183,7 +183,7 @@ class Worker:
 
 
 def serve(line: Line) -> None:
-    """Answer requests until the connection is closed."""
+    """Answer the main process's requests until the connection is closed."""
     worker: Worker | None = None
     while True:
         head, tables = line.receive()
