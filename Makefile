@@ -32,7 +32,8 @@ CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1 NUMBA_CACHE_DIR=$(CURDIR)/build/check
 # In two halves, whose kernels are others: events with what reads and writes them, then fluents and knowledge.
 CHECKED_1 := tests/test_equivalence.py tests/test_inequality_index.py tests/test_room.py tests/test_keys.py tests/test_windows.py tests/test_records.py \
     tests/test_attempts.py tests/test_fast_reader.py tests/test_writers.py tests/test_record_shapes.py tests/test_record_times.py \
-    tests/test_plain_packs.py tests/test_identity.py tests/test_buckets.py tests/test_rows_by_key.py tests/test_packing.py tests/test_column_tests.py
+    tests/test_plain_packs.py tests/test_identity.py tests/test_buckets.py tests/test_rows_by_key.py tests/test_packing.py tests/test_column_tests.py \
+    tests/test_families.py
 CHECKED_2 := tests/test_places.py tests/test_place_packages.py tests/test_stations.py tests/test_closure.py \
     tests/test_geometry.py tests/test_triples.py tests/test_point_index.py tests/test_interval_sets.py \
     tests/test_fluents.py tests/test_metric.py tests/test_formulas.py tests/test_formula_recursion.py \

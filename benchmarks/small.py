@@ -1,4 +1,5 @@
 """`python -m benchmarks.small`: small pushes and many rules in CPU microseconds, compared with a plain Python loop.
+With `--curve`, the cost of an event by the number of types or rules.
 
 The loop has a deque per rule and room, and tries each rule of an event's type, like typical hand-written code.
 """
@@ -92,6 +93,15 @@ CASES = (
 )
 
 
+CURVE = tuple(
+    Case(f"{count:,} {word}", _rises(count, type), push, pushes, True, 0)
+    for word, type in (("types", "reading{}".format), ("rules", one))
+    for count in (1, 10, 100, 1_000)
+    for push, pushes in ((1, 200), (100, 50), (LARGE, 3), (1_000_000, 1))
+)
+"""Cases for the cost of an event by the number of types or rules and the size of a push. Each type has one rule."""
+
+
 def pushes(case: Case) -> list[list[Reading]]:
     """Return the readings of each push."""
     readings = case.readings()
@@ -153,7 +163,12 @@ def loop(case: Case) -> tuple[list[float], int]:
 
 
 def measure(number: int) -> None:
-    """Measure one case and print a line. This runs in the child process."""
+    """Measure one case and print a line, or a cell of the curve. This runs in the child process."""
+    if number >= len(CASES):
+        case = CURVE[number - len(CASES)]
+        seconds, _ = engine(case)
+        print(f"{sorted(seconds)[len(seconds) // 2] * 1e6 / case.push:>12,.2f}", end="", flush=True)
+        return
     case = CASES[number]
     (ours, derived), (theirs, same) = engine(case), loop(case)
     assert derived == same, f"{derived:,} events are derived, and {same:,} by the loop"
@@ -169,13 +184,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.small", description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--curve", action="store_true", help="the cost of an event with 1 to 1,000 types or rules")
     given = parser.parse_args()
     if given.case is not None:
         measure(given.case)
         return
-    print(f"{'microseconds':36} {'median':>10} {'99 of 100':>10} {'Python loop':>12}", flush=True)
-    for number, case in enumerate(CASES):
-        if given.only in case.name:
+    if given.curve:
+        sizes = "".join(f"{push:>12,}" for push in dict.fromkeys(case.push for case in CURVE))
+        print(f"{'microseconds per event, push of':32}{sizes}", end="")
+    else:
+        print(f"{'microseconds':36} {'median':>10} {'99 of 100':>10} {'Python loop':>12}", flush=True)
+    for number, case in enumerate((*CASES, *CURVE)):
+        if given.curve == (number >= len(CASES)) and given.only in case.name:
+            if given.curve and case.push == CURVE[0].push:
+                print(f"\n{case.name:32}", end="", flush=True)
             command = [sys.executable, "-m", "benchmarks.small", "--case", str(number)]
             subprocess.run(command, env={**os.environ, **ONE_CORE}, cwd=Path(__file__).parent.parent, check=True)
 

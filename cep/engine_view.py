@@ -87,18 +87,21 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
     if options.stage:
         buffer.of_input = BEGINNING
 
+    keyed = sorted(name for name in program.plan.inputs if plan.schemas[name].key is not None)
+    keyed = [] if options.corrected or options.stage == 0 else keyed
+    revises = options.revise is not None or bool(keyed)
+
     def machine_of(plan: Plan) -> Machine:
         lineage = None if history is None else history.lineage
         builder = GoalBuilder(plan, bound.statics.relations, bound.pool, lineage, changes)
-        return Machine(plan, builder, options.fast_recursion, options.max_derivations)
+        families = not (revises or lineage or changes)
+        return Machine(plan, builder, options.fast_recursion, options.max_derivations, families)
 
     machine = machine_of(plan)
     if remember is not None and options.stage is None:
         machine.give_transitions()
     parts = EngineParts(plan, bound.pool, machine, buffer, history, changes)
-    keyed = sorted(name for name in program.plan.inputs if plan.schemas[name].key is not None)
-    keyed = [] if options.corrected or options.stage == 0 else keyed
-    if options.revise is not None or keyed:
+    if revises:
         window = _window(options)
         if options.stage:
             stage = partition(program.plan)[options.stage - 1]

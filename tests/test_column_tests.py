@@ -13,7 +13,7 @@ from cep.core.values import MISSING, Pool
 from cep.engine import Engine
 from cep.events import Event
 from cep.language.syntax.parser import parse
-from cep.rules.conditions.column_tests import column_tests, passing
+from cep.rules.conditions.column_tests import column_tests, passing, passing_own
 from cep.rules.conditions.conditions import compile_conditions
 from cep.rules.terms import Condition, StaticRule
 from cep.runtime.constant_index import constant_indexes
@@ -80,6 +80,23 @@ def test_tests_hold_where_conditions_do(seed: int) -> None:
     chosen = np.zeros(200, np.bool_)
     chosen[passing(table, tests) if len(tests) else slice(None)] = True
     assert (chosen & left).tolist() == whole.tolist(), text
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_rows_of_a_family_pass_the_tests_of_their_members(seed: int) -> None:
+    random, pool = Random(seed), Pool()
+    types = {name.upper(): type for type, name in TYPES.items()}
+    drawn = [column_tests(conditions(random)[1], types, pool, None)[0] for _ in range(40)]
+    length = random.choice([len(tests) for tests in drawn])
+    members = [tests for tests in drawn if len(tests) == length]
+    for count in (0, 1, 300):
+        table = np.vstack([table_of(random, count, pool), np.zeros(count, np.int64)])
+        table[-1] = [random.randrange(len(members)) for _ in range(count)]
+        chosen = passing_own(table, np.stack(members)).tolist()
+        for number, tests in enumerate(members):
+            own = np.flatnonzero(table[-1] == number)
+            expected = own[passing(np.ascontiguousarray(table[:, own]), tests)] if length else own
+            assert [row for row in chosen if table[-1, row] == number] == expected.tolist()
 
 
 @pytest.mark.parametrize("seed", seeds(60))

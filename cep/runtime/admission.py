@@ -17,12 +17,12 @@ from cep.events import Event
 from cep.plan.event_schemas import may_close
 from cep.runtime import encode
 from cep.runtime.encode import RefusedRow
+from cep.runtime.family import MEMBER, Inlet
 from cep.runtime.fluent_records import closing
 from cep.runtime.parts import EngineParts
-from cep.runtime.time_slices import TimeSlice
+from cep.runtime.time_slices import SMALL, TimeSlice
 
-SMALL = 1 << 10
-"""The maximum number of rows of a table that is admitted together with others."""
+NO_INLETS: Mapping[str, Inlet] = {}
 EventBatch: TypeAlias = "Mapping[str, pl.DataFrame] | Iterable[Event]"
 
 
@@ -31,20 +31,27 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = F
 
     Raises CepError if an event is unknown or a column is missing. Nothing has changed then.
     """
-    parts.buffer.receive({name: admitted_rows.table for name, admitted_rows in admitted(parts, batch, in_turn).items()})
+    tables = admitted(parts, batch, in_turn, True)
+    parts.buffer.receive({name: admitted_rows.table for name, admitted_rows in tables.items()})
 
 
-def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> dict[str, encode.Admitted]:
+def admitted(
+    parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False, together: bool = False
+) -> dict[str, encode.Admitted]:
     """Return the rows of a batch that are admitted; the others become dead letters. Raises CepError as `receive`
-    does."""
-    position = parts.position
+    does.
+
+    `together`: small tables of a family may be one, under the name of its inlet (`cep.runtime.family`).
+    """
+    position, refused = parts.position, len(parts.dead)
+    inlets = parts.inlets if together and parts.buffer.clocks is None else {}
     if isinstance(batch, TimeSlice):
         admitted_tables, position = _sliced(parts, batch), batch.end
     elif isinstance(batch, Mapping):
         ordered = any(ARRIVAL in frame.columns for frame in batch.values())
         if ordered and not all(ARRIVAL in frame.columns for frame in batch.values()):
             raise CepError("either all tables of a push have a column `@order` or none", code="column")
-        admitted_tables, position = _tables(parts, batch)
+        admitted_tables, position = _tables(parts, batch, inlets)
     else:
         batch = list(batch)
         admitted_tables, position = admitted_events(parts, batch)
@@ -60,12 +67,20 @@ def admitted(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = 
         if mask.any():
             admitted_rows = admitted_tables[name]
             late = zip(admitted_rows.pushed(mask).tolist(), by[mask].tolist())
-            parts.dead += [
-                RefusedRow(name, row, "late", encode.late_reason(some, False, by_key(parts))) for row, some in late
-            ]
+            parts.dead += admitted_rows.named(
+                [RefusedRow(name, row, "late", encode.late_reason(some, False, by_key(parts))) for row, some in late]
+            )
             timely = admitted_rows.table.compress(~mask, axis=1)
             admitted_tables[name] = encode.Admitted(timely, admitted_rows.pushed(~mask), [], admitted_rows.first)
+    if isinstance(batch, Mapping) and len(parts.dead) > refused:
+        parts.dead[refused:] = by_table(parts.dead[refused:], batch)
     return admitted_tables
+
+
+def by_table(refused: Iterable[RefusedRow], names: Iterable[str]) -> list[RefusedRow]:
+    """Return the refused rows of a push in the order of its tables `names`, with late rows last."""
+    places = {name: place for place, name in enumerate(names)}
+    return sorted(refused, key=lambda row: (row.code == "late", places[row.type], row.row))
 
 
 def _late(
@@ -74,7 +89,7 @@ def _late(
     """Return by how many microseconds rows are late. A record that closes an open record of a fluent counts by its
     end."""
     buffer = parts.buffer
-    recorded = [name for name in tables if may_close(parts.plan, name)]
+    recorded = [name for name in tables if name in parts.plan.schemas and may_close(parts.plan, name)]
     before = buffer.clocks if recorded else None
     while True:
         buffer.clocks = buffer.clocks if before is None else before.copy()
@@ -117,15 +132,22 @@ def late_rows(
     return encode.late(tables, passed, None if parts.buffer.lateness is None else back - 1, in_turn)
 
 
-def _tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> tuple[dict[str, encode.Admitted], int]:
-    small, admitted, position = small_tables(parts, batch), {}, parts.position
+def _tables(
+    parts: EngineParts, batch: Mapping[str, pl.DataFrame], inlets: Mapping[str, Inlet]
+) -> tuple[dict[str, encode.Admitted], int]:
+    small, position = small_tables(parts, batch, inlets), parts.position
+    together = {name for admitted_rows in small.values() for name in admitted_rows.owners}
+    admitted = {name: admitted_rows for name, admitted_rows in small.items() if admitted_rows.owners}
     for name, frame in batch.items():
-        if name not in small and _withdraws(frame):
-            message = f"a row of the table of `{name}` withdraws another, but the engine does not revise"
-            raise CepError(
-                message, hint="use an engine with `revise`, or leave out the column `@change`", code="column"
-            )
-        admitted[name] = small.get(name) or parts.admitted(encode.PushedColumns.of(frame), parts.schema(name), position)
+        if name in small:
+            admitted[name] = small[name]
+        elif name not in together:
+            if _withdraws(frame):
+                message = f"a row of the table of `{name}` withdraws another, but the engine does not revise"
+                raise CepError(
+                    message, hint="use an engine with `revise`, or leave out the column `@change`", code="column"
+                )
+            admitted[name] = parts.admitted(encode.PushedColumns.of(frame), parts.schema(name), position)
         position += frame.height
     return admitted, position
 
@@ -134,31 +156,44 @@ def _withdraws(frame: pl.DataFrame) -> bool:
     return CHANGE in frame.columns and bool((frame[CHANGE].cast(pl.Int64, strict=False) == -1).any())
 
 
-def small_tables(parts: EngineParts, batch: Mapping[str, pl.DataFrame]) -> dict[str, encode.Admitted]:
+def small_tables(
+    parts: EngineParts, batch: Mapping[str, pl.DataFrame], inlets: Mapping[str, Inlet] = NO_INLETS
+) -> dict[str, encode.Admitted]:
     """Admit small tables of a push, as one table per set of attributes, because the cost per table exceeds that per
     row.
 
-    Tables that cannot be concatenated, or that are not admitted as a whole, are omitted from the result.
+    Tables that cannot be concatenated, or that are not admitted as a whole, are omitted from the result. The tables of
+    events in `inlets` are returned together, under the names of their inlets.
     """
     groups: dict[str, list[tuple[str, pl.DataFrame, int]]] = {}
     position = parts.position
     for name, frame in batch.items() if len(batch) > 1 else ():
         height = frame.height
-        if height <= SMALL and (like := parts.alike.get(name)) is not None:
+        like = inlets[name][0].name if name in inlets else parts.alike.get(name)
+        if height <= SMALL and like is not None:
             groups.setdefault(like, []).append((name, frame, position))
         position += height
     admitted: dict[str, encode.Admitted] = {}
     for like, tables in groups.items():
         if len(tables) == 1:
             continue
-        heights = [frame.height for _, frame, _ in tables]
-        starts = np.array([start for _, _, start in tables]) - np.cumsum([0, *heights[:-1]])
+        names, frames, positions = zip(*tables, strict=True)
+        heights = [frame.height for frame in frames]
+        starts = np.cumsum([0, *heights])
         try:
-            whole = pl.concat([frame for _, frame, _ in tables])
-            if not _withdraws(whole):
-                positions = np.repeat(starts, heights) + np.arange(whole.height)
-                admitted_rows = parts.admitted(encode.PushedColumns.of(whole), parts.schema(like), positions)
-                admitted |= admitted_rows.divided([name for name, _, _ in tables], heights)
+            whole = pl.concat(frames)
+            if _withdraws(whole):
+                continue
+            columns = encode.PushedColumns.of(whole)
+            places = np.repeat(np.array(positions) - starts[:-1], heights) + np.arange(whole.height)
+            if names[0] in inlets:
+                columns = columns.joined(MEMBER, np.repeat([inlets[name][1] for name in names], heights))
+                admitted_rows = parts.admitted(columns, inlets[names[0]][0], places)
+                admitted_rows.owners, admitted_rows.starts = names, starts
+                admitted_rows.dead = admitted_rows.named(admitted_rows.dead)
+                admitted[like] = admitted_rows
+            else:
+                admitted |= parts.admitted(columns, parts.schema(like), places).divided(names, heights)
         except (CepError, pl.exceptions.PolarsError):
             continue
     return admitted

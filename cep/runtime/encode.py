@@ -44,32 +44,42 @@ class RefusedRow:
 class Admitted:
     """Occurrences of one event in order of arrival, the pushed row of each of them, and the refused rows.
 
-    If `rows` is None, the occurrences are all pushed rows from `first` on.
+    If `rows` is None, the occurrences are all pushed rows from `first` on. `owners`, `starts`: the names of tables that
+    were pushed one after another, and their first rows.
     """
 
     table: Table
     rows: NDArray[np.int64] | None
     dead: list[RefusedRow]
     first: int = 0
+    owners: Sequence[str] = ()
+    starts: Ints | None = None
 
     def pushed(self, mask: Mask | slice) -> NDArray[np.int64]:
         """Return the pushed rows of the occurrences that a mask or slice selects."""
         places = np.arange(self.table.shape[1])[mask]
         return places + self.first if self.rows is None else self.rows[places]
 
+    def named(self, refused: Sequence[RefusedRow]) -> list[RefusedRow]:
+        """Return refused rows with the names and the positions that they have in their own tables."""
+        if self.starts is None or not refused:
+            return list(refused)
+        places = np.searchsorted(self.starts, [row.row for row in refused], side="right") - 1
+        own = zip(refused, places.tolist(), self.starts[places].tolist(), strict=True)
+        return [RefusedRow(self.owners[place], row.row - start, row.code, row.reason) for row, place, start in own]
+
     def divided(self, names: Sequence[str], heights: Sequence[int]) -> dict[str, Admitted]:
         """Split the occurrences of concatenated tables. `names` and `heights`: the names and heights of these tables,
         in order."""
-        starts = np.cumsum([0, *heights])
-        bounds = (starts if self.rows is None else np.searchsorted(self.rows, starts)).tolist()
-        dead: list[list[RefusedRow]] = [[] for _ in names]
-        owners = np.searchsorted(starts, [row.row for row in self.dead], side="right") - 1
-        for row, place, start in zip(self.dead, owners.tolist(), starts[owners].tolist(), strict=True):
-            dead[place].append(RefusedRow(names[place], row.row - start, row.code, row.reason))
+        self.owners, self.starts = names, np.cumsum([0, *heights])
+        bounds = (self.starts if self.rows is None else np.searchsorted(self.rows, self.starts)).tolist()
+        dead: dict[str, list[RefusedRow]] = {name: [] for name in names}
+        for row in self.named(self.dead):
+            dead[row.type].append(row)
         admitted = {}
-        for name, start, (low, high), refused in zip(names, starts, pairwise(bounds), dead, strict=False):
+        for name, start, (low, high) in zip(names, self.starts, pairwise(bounds), strict=False):
             places = None if self.rows is None else self.rows[low:high] - start
-            admitted[name] = Admitted(np.ascontiguousarray(self.table[:, low:high]), places, refused)
+            admitted[name] = Admitted(np.ascontiguousarray(self.table[:, low:high]), places, dead[name])
         return admitted
 
 
@@ -102,6 +112,10 @@ class PushedColumns:
         integers = {name: values[start:stop] for name, values in self.integers.items()}
         others = {name: series[start:stop] for name, series in self.others.items()}
         return PushedColumns(self.names, integers, others, stop - start, start)
+
+    def joined(self, name: str, values: Ints) -> PushedColumns:
+        """Return the columns with another one."""
+        return replace(self, integers={**self.integers, name: values})
 
     def __contains__(self, name: str) -> bool:
         return name in self.integers or name in self.others

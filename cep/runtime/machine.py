@@ -26,6 +26,7 @@ from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.attempts import Attempts
 from cep.runtime.cycle_builder import CycleBuilder
+from cep.runtime.family import Family, with_families
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 from cep.runtime.run_stats import Count
 from cep.runtime.schedule import Schedule
@@ -62,18 +63,24 @@ CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Tran
 class Machine:
     """All goals of a plan, with their states."""
 
-    def __init__(self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int) -> None:
+    def __init__(
+        self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int, families: bool = False
+    ) -> None:
+        """Create the goals. `families`: equal rules over many events may run as one (`cep.runtime.family`)."""
         self.plan = plan
         self.builder = builder
         self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
         self.widths |= {name: len(schema.attributes) for name, schema in plan.schemas.items()}
         self.parts: list[MachinePart] = []
+        self.families: list[Family] = []
         self.transitions: tuple[str, ...] = ()
         self.watched: dict[PlanUnit, list[Table]] = {}
         """The output of these units, collected until the caller takes it."""
         self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
+        self._alone = self.parts
+        """The parts without families, whose goals hold the state that callers see."""
         cycles = CycleBuilder(
             plan, self.widths, self._single, max_derivations, fast_recursion and builder.lineage is None
         )
@@ -85,6 +92,8 @@ class Machine:
             self.parts.append(cycles.cycle(group, dict(self._goals())) if compiled is None else compiled)
         self.same = self._passed_on()
         self._following = {unit for unit, goal in self._goals() if isinstance(goal, InRounds) and goal.follows}
+        self.parts = with_families(self.parts, plan, builder.heads) if families else self.parts
+        self.families = [part for part in self.parts if isinstance(part, Family)]
         self.schedule = Schedule(self.parts, self._following)
         self.attempts = Attempts(self.parts)
         self.nothing = {unit: empty(width) for unit, width in self.widths.items()}
@@ -141,7 +150,11 @@ class Machine:
         if frontier.watermark < END_OF_TIME:
             return frontier
         schemas = self.plan.schemas
-        records = [name for name in inputs if (of := schemas[name].fluent) is not None and of.part == RECORDS]
+        records = [
+            name
+            for name in inputs
+            if name in schemas and (of := schemas[name].fluent) is not None and of.part == RECORDS
+        ]
         ends = [int(inputs[name][OWN_END].max()) for name in records if rows(inputs[name])]
         latest = max([frontier.latest, *ends, *(goal.latest for _, goal in self._goals() if isinstance(goal, Lasting))])
         return replace(frontier, latest=latest)
@@ -253,6 +266,8 @@ class Machine:
         """Return the counts of each unit since the last call. Units that did nothing and hold nothing are omitted."""
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
         sizes = {counted.get(unit, unit): goal.size for unit, goal in self._goals()}
+        for family in self.families:
+            family.count(self.made, self.spent)
         self.made |= {unit: self.made[other] for unit, other in self.same.items()}
         counts = [Count(unit, self.made[unit], self.spent[unit], *sizes.get(unit, (0, 0))) for unit in self.widths]
         self.made = dict.fromkeys(self.made, 0)
@@ -264,25 +279,30 @@ class Machine:
 
         The caller may change the states of the goals until the next step. After that, it must call `touched`.
         """
+        goals = self._goals()
         self.touched()
-        return self._goals()
+        return goals
 
     def events(self) -> list[tuple[EventGoal, str]]:
         """Return the goals of events, with their events."""
-        goals = ((unit, goal) for part in self.parts for unit, goal in part.goals_by_unit())
+        goals = ((unit, goal) for part in self._alone for unit, goal in part.goals_by_unit())
         return [(goal, unit) for unit, goal in goals if isinstance(unit, str) and isinstance(goal, EventGoal)]
 
     def touched(self) -> None:
         """Record that a caller has changed the states of goals."""
         self.attempts.begin(None)
         self.schedule.forget()
+        for family in self.families:
+            family.touched()
 
     def goals_by_unit(self) -> dict[PlanUnit, Goal]:
         """Return every goal by its unit, for a caller that does not change their states."""
         return dict(self._goals())
 
     def _goals(self) -> list[tuple[PlanUnit, Goal]]:
-        return [unit_goal for part in self.parts for unit_goal in part.goals_by_unit()]
+        for family in self.families:
+            family.spread()
+        return [unit_goal for part in self._alone for unit_goal in part.goals_by_unit()]
 
     def evict(self, frontier: Frontier) -> None:
         """Drop all state that no later input can need. Steps drop only some of it, and none in goals without input."""
@@ -343,5 +363,7 @@ class Machine:
     @property
     def size(self) -> tuple[int, int]:
         """The number of occurrences that wait in the goals, and their bytes."""
-        sizes = [goal.size for _, goal in self._goals()]
+        families = {unit for family in self.families for unit, _ in family.goals_by_unit()}
+        sizes = [goal.size for part in self._alone for unit, goal in part.goals_by_unit() if unit not in families]
+        sizes += [family.size for family in self.families]
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)

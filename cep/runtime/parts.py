@@ -14,6 +14,7 @@ from cep.operators.goals.contract import Ints
 from cep.operators.goals.lineage import Lineage
 from cep.plan.plan import Plan
 from cep.runtime.encode import Admitted, PushedColumns, RefusedRow, admit
+from cep.runtime.family import Inlet
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
@@ -30,6 +31,7 @@ class EngineParts:
     - `sweep_at`: the size of the pool at which unused values are next removed.
     - `merged`: by event, the number of records that were dropped before the goals because they equal others.
     - `alike`: for each input event, the first event whose records are checked in the same way.
+    - `inlets`: for each input event of a family, where its rows enter the family.
     """
 
     plan: Plan
@@ -44,8 +46,13 @@ class EngineParts:
     revision: Revision | None = None
     merged: Counter[str] = field(default_factory=Counter)
     alike: dict[str, str] = field(init=False)
+    inlets: dict[str, Inlet] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.inlets = {}
+        for family in self.machine.families:
+            self.buffer.events |= family.events
+            self.inlets |= {name: inlet for name, inlet in family.inlets.items() if name not in self.plan.handed}
         first: dict[object, str] = {}
         schemas = [self.plan.schemas[name] for name in sorted(self.plan.inputs - self.plan.handed)]
         self.alike = {

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.relation import END, Table, concat, rows, slice_until, span
+from cep.core.relation import END, Table, concat, contiguous, rows, slice_until, span
 from cep.core.time import BEGINNING as BEGINNING
 from cep.core.time import END_OF_TIME as END_OF_TIME
 from cep.core.time import Frontier
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import demand
+from cep.runtime.family import by_member
 from cep.runtime.key_clocks import KeyClocks
 
 
@@ -25,6 +26,7 @@ class ReorderBuffer:
     - `first`, `latest`: the first and the last end of the occurrences received here.
     - `begun`, `of_input`: the same for the whole input, if it is distributed to several engines.
     - `clocks`: the clocks of keys, if lateness is judged by key.
+    - `events`: the events of each inlet (`cep.runtime.family`), by member. Rows may arrive under the name of an inlet.
 
     The watermark promises that no occurrence will arrive that ends at or before it. After an occurrence that ends at t,
     it is at least t - lateness - 1, because another one may end at the same instant.
@@ -45,14 +47,28 @@ class ReorderBuffer:
         self.first = END_OF_TIME
         self.of_input: int | None = None
         self.begun = END_OF_TIME
-        self.waiting: dict[str, list[Table]] = {}
+        self._waiting: dict[str, list[Table]] = {}
+        self.events: dict[str, list[str]] = {}
         self.clocks = clocks
+
+    @property
+    def waiting(self) -> dict[str, list[Table]]:
+        """The waiting occurrences, by event."""
+        for inlet in [name for name in self._waiting if name in self.events]:
+            for table in self._waiting.pop(inlet):
+                for member, own in by_member(table):
+                    self._waiting.setdefault(self.events[inlet][member], []).append(contiguous(own))
+        return self._waiting
+
+    @waiting.setter
+    def waiting(self, tables: dict[str, list[Table]]) -> None:
+        self._waiting = tables
 
     def receive(self, tables: dict[str, Table]) -> None:
         """Add occurrences in any order. None of them may be late."""
         for name, table in tables.items():
             if rows(table):
-                self.waiting.setdefault(name, []).append(table)
+                self._waiting.setdefault(name, []).append(table)
                 self.count(*span(table))
 
     def count(self, first: int, last: int) -> None:
@@ -83,10 +99,10 @@ class ReorderBuffer:
         assert watermark >= self.watermark, "the watermark never goes back"
         self.watermark = watermark
         out: dict[str, Table] = {}
-        for name in sorted(self.waiting):
+        for name in sorted(self._waiting):
             passed: list[Table] = []
             later: list[Table] = []
-            for table in self.waiting[name]:
+            for table in self._waiting[name]:
                 (passed if rows(table) and span(table)[0] <= watermark else later).append(table)
             if not passed:
                 continue
@@ -96,15 +112,15 @@ class ReorderBuffer:
             if stop < rows(table):
                 later.insert(0, table[:, stop:].copy())
             if later:
-                self.waiting[name] = later
+                self._waiting[name] = later
             else:
-                del self.waiting[name]
+                del self._waiting[name]
         return out
 
     @property
     def waiting_rows(self) -> int:
         """The number of waiting occurrences."""
-        return sum(rows(table) for tables in self.waiting.values() for table in tables)
+        return sum(rows(table) for tables in self._waiting.values() for table in tables)
 
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
         """Return the waiting pool codes. `coded`: for each event, the rows of its tables' matrices that hold codes."""

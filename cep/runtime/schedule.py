@@ -44,7 +44,7 @@ class Schedule:
             if takes.timed:
                 self._timed.append(number)
         self._is_timed = set(self._timed)
-        self._gives = [tuple(unit for unit in part.gives if unit in self._readers) for part in parts]
+        self._gives = [dict.fromkeys(unit for unit in part.gives if unit in self._readers) for part in parts]
         self._indexes: dict[PlanUnit, list[ConstantIndex]] = {}
         for unit, readers in self._readers.items():
             tests = {number: part.tests for number in readers if isinstance(part := parts[number], SingleGoal)}
@@ -85,7 +85,8 @@ class Schedule:
 
     def ran(self, number: int, outputs: GivenTables) -> None:
         """Record that a part has run. `outputs`: the outputs so far."""
-        for unit in self._gives[number]:
+        gives = self._gives[number]
+        for unit in gives if len(gives) <= len(outputs) else [unit for unit in outputs if unit in gives]:
             table = outputs[unit]
             if table.shape[1]:
                 for reader in self._readers[unit]:

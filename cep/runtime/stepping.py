@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from cep.core.errors import CepError
 from cep.core.relation import Table
 from cep.core.time import BEGINNING, END_OF_TIME
-from cep.runtime.admission import receive
+from cep.runtime.admission import by_table, receive
 from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.knowledge_steps import stepped
 from cep.runtime.parts import EngineParts
@@ -94,10 +94,7 @@ def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, li
         if number:
             _extend(derived, step(parts, min(piece.since, reached)))
     _extend(derived, step(parts, reached))
-    types = list(slices[0].tables)
-    parts.dead[refused:] = sorted(
-        parts.dead[refused:], key=lambda row: (row.code == "late", types.index(row.type), row.row)
-    )
+    parts.dead[refused:] = by_table(parts.dead[refused:], slices[0].tables)
     return derived
 
 

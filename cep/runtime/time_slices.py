@@ -20,6 +20,9 @@ from cep.runtime import machine
 from cep.runtime.encode import PushedColumns
 from cep.runtime.parts import EngineParts
 
+SMALL = 1 << 10
+"""The maximum number of rows of a table that is admitted together with others."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimeSlice:
@@ -44,8 +47,8 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
     if parts.buffer.lateness is None or not isinstance(batch, Mapping):
         return []
     total = sum(frame.height for frame in batch.values())
-    if total <= 2 * machine.SLICE:
-        return []
+    if total <= 2 * machine.SLICE or (parts.inlets and total <= SMALL * len(batch)):
+        return []  # the small tables of a family are admitted together
     whole = {name: PushedColumns.of(frame) for name, frame in batch.items()}
     ends: dict[str, NDArray[np.int64]] = {}
     for name, columns in whole.items():

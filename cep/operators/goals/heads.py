@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep.core.relation import END, FIRST, START, Table, bits, column, rows
+from cep.core.relation import END, FIRST, START, Column, Table, bits, column, rows
 from cep.core.schema import CODED
 from cep.rules.expressions.evaluate import Columns, Evaluation
 
@@ -56,6 +56,16 @@ class Head:
             self.rows = np.array([*range(FIRST), *(START if c is None else FIRST + c for c in columns)], np.int64)
             places = [place for place, column in enumerate(columns) if column is None]
             self.constants = [(FIRST + place, int(bits(evaluations[place]({}, 1))[0])) for place in places]
+
+    def of_family(self) -> Head:
+        """Return the head of a family (`cep.operators.goals.in_family`), which also passes on the member."""
+        member = len(self.types)
+
+        def evaluate(columns: Columns, count: int) -> Column:
+            return columns[f"v{member}"]
+
+        columns = None if self.columns is None else [*self.columns, member]
+        return Head([*self.types, "int"], [*self.evaluations, evaluate], columns)
 
     def __call__(self, table: Table) -> Table:
         if self.whole:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from copy import copy
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,12 @@ from cep.core.time import BEGINNING, Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, equal_before, first_places, places, take
 from cep.operators.goals.contract import Arrays, Ints, Untimed
 from cep.operators.goals.heads import Head, columns_of, project
+from cep.operators.goals.in_family import InFamily, by_member, compared
 from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.lineage import DERIVED, Lineage, numbers
 from cep.operators.goals.state_tables import DeclaredState, StateTable
 from cep.plan.types import TIMES, ColumnType
-from cep.rules.conditions.column_tests import Tests, column_tests, equal_to, passing
+from cep.rules.conditions.column_tests import Tests, column_tests, equal_to, passing, passing_own
 from cep.rules.conditions.conditions import Conditions
 from cep.rules.expressions.evaluate import Evaluation, compile_expression, constant_value
 from cep.rules.expressions.typed import Typed, TypedConstant, fitted
@@ -52,6 +54,12 @@ class Memoryless(Untimed, InRounds, DeclaredState):
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """Do nothing: there is no state."""
 
+    def gather(self, members: Sequence[Self]) -> None:
+        """Do nothing: there is no state."""
+
+    def divide(self, members: Sequence[Self]) -> None:
+        """Do nothing: there is no state."""
+
     def _tables(self) -> dict[str, StateTable]:
         return {}
 
@@ -66,21 +74,22 @@ class Memoryless(Untimed, InRounds, DeclaredState):
         return 0, 0
 
 
-class ScanGoal(Memoryless):
+class ScanGoal(Memoryless, InFamily):
     """The goal of an event scan. It selects the occurrences with the given constants, and with equal values in the
     given arguments. It returns only the chosen arguments."""
 
     def __init__(
         self,
         constants: Sequence[tuple[int, int | None]],
-        equal: Sequence[tuple[Callable[[Table], NDArray[np.bool_]], int]],
+        equal: Sequence[tuple[Callable[[Table], NDArray[np.bool_]], tuple[int, int]]],
         chosen: Sequence[int],
         width: int,
     ) -> None:
         self.constants = constants
         self.tests = np.array([equal_to(FIRST + place, bits) for place, bits in constants], np.int64).reshape(-1, 5)
-        self.equal = [test for test, _ in equal]
+        self.equal, self.pairs = [test for test, _ in equal], tuple(pair for _, pair in equal)
         self.rows = np.array([*range(FIRST), *(FIRST + c for c in chosen)], np.int64)
+        self.width = width
         self.whole = list(chosen) == list(range(width))
         self.passes_on = self.whole and not constants and not equal
 
@@ -89,6 +98,14 @@ class ScanGoal(Memoryless):
         for test in self.equal if rows(table) else ():
             table = kept(table, test(table))
         return table if self.whole else table[self.rows]
+
+    def shape(self) -> Hashable:
+        return self.pairs, tuple(self.rows.tolist()), self.width, compared(self.tests)
+
+    def united(self, members: Sequence[ScanGoal]) -> ScanGoal:
+        goal = copy(self)
+        goal.rows, goal.tests = np.append(self.rows, FIRST + self.width), by_member([own.tests for own in members])
+        return goal
 
 
 class TickGoal(Memoryless):
@@ -126,11 +143,11 @@ class TickGoal(Memoryless):
         self.done = bool(state["done"][0, 0])
 
 
-class SelectGoal(Memoryless):
+class SelectGoal(Memoryless, InFamily):
     """The goal of conditions: occurrences for which they hold, or one per answer. `within`: the greatest length.
 
     `tests`: conditions on one column and a constant, which are not among `conditions`
-    (`cep.rules.conditions.column_tests`).
+    (`cep.rules.conditions.column_tests`). `asked`: the source of `conditions`.
     """
 
     def __init__(
@@ -140,13 +157,23 @@ class SelectGoal(Memoryless):
         conditions: Conditions | None,
         binds: Sequence[str],
         within: int | None,
+        asked: Sequence[Condition] = (),
     ) -> None:
+        self.asked = tuple(asked)
         self.types = types
         self.tests = tests
         self.conditions = conditions
         self.binds = binds
         self.within = within
         self.lasting = conditions is not None and conditions.asks("duration()")
+
+    def shape(self) -> Hashable:
+        return None if self.binds else (tuple(self.types), self.within, self.asked, compared(self.tests))
+
+    def united(self, members: Sequence[SelectGoal]) -> SelectGoal:
+        goal = copy(self)
+        goal.types, goal.tests = [*self.types, "int"], by_member([own.tests for own in members])
+        return goal
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = passed(inputs[0], self.tests)
@@ -165,11 +192,11 @@ class SelectGoal(Memoryless):
 
 
 def passed(table: Table, tests: Tests) -> Table:
-    """Return the occurrences that pass the tests."""
-    if not len(tests) or not rows(table):
+    """Return the occurrences that pass the tests. In a family, each member has its own tests."""
+    if not tests.shape[-2] or not rows(table):
         return table
     table = contiguous(table)
-    index = passing(table, tests)
+    index = passing(table, tests) if tests.ndim == 2 else passing_own(table, tests)
     return table if len(index) == rows(table) else picked(table, index)
 
 
@@ -215,7 +242,7 @@ class Own(Enum):
     HANDED = "occurrences of another stage, with the numbers that they have there"
 
 
-class Project(Memoryless):
+class Project(Memoryless, InFamily):
     """The goal of an event: its input, and the results of its rules' heads in program order, as a set.
 
     Equal occurrences with the same number are merged. Numbers start from 0; they are in IDENTITY, or in the lineage.
@@ -244,6 +271,17 @@ class Project(Memoryless):
         self.lineage = lineage
         self.several = len(heads) > 1
         self.merged, self.latest_equal, self.looks = 0, BEGINNING, False
+
+    def shape(self) -> Hashable:
+        if self.lineage is not None or self.bag:
+            return None
+        passing = tuple(rule in self.passing for rule in self.rules)
+        return self.width, self.own, self.distinct, passing, tuple(tuple(head.types) for head in self.heads)
+
+    def united(self, members: Sequence[Project]) -> Project:
+        passing = [place for place, rule in enumerate(self.rules) if rule in self.passing]
+        heads = [head.of_family() for head in self.heads]
+        return Project(self.width + 1, heads, range(len(heads)), self.own, passing, None, self.distinct)
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Process the inputs: the event's own input, then one table per head."""
@@ -368,7 +406,7 @@ def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:
     equal = []
     for left, two in scan.equal:
         test = _test(builder, [Comparison("=", Variable(f"v{left}"), Variable(f"v{two}"))], types)
-        equal.append((test, two))
+        equal.append((test, (left, two)))
     return ScanGoal(constants, equal, scan.take, len(attributes))
 
 
@@ -402,7 +440,7 @@ def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
     named = {f"v{place}": type for place, type in enumerate(types)} | TIMES
     tests, others = column_tests(node.conditions, named, builder.pool, builder.plan.source)
     compiled = builder.conditions(others, columns) if others else None
-    return SelectGoal(types, tests, compiled, node.binds, node.within)
+    return SelectGoal(types, tests, compiled, node.binds, node.within, others)
 
 
 def union_of(node: disjunction.Union, builder: GoalBuilder, number: int) -> UnionGoal:

@@ -5,7 +5,8 @@ goal(L, R):  L waits under its join key; when R arrives, it finds its partners, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -21,9 +22,10 @@ from cep.operators.goals.contract import (
     Untimed,
     WaitingRows,
 )
+from cep.operators.goals.in_family import InFamily
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage, first_of_each
-from cep.operators.goals.pairs import pairing
+from cep.operators.goals.pairs import join_family, pairing
 from cep.operators.goals.pairs.bytecode import stack_cells
 from cep.operators.goals.pairs.found_pairs import assemble, consume, latest
 from cep.operators.goals.pairs.inequality_index import no_index
@@ -60,7 +62,7 @@ NO_CODE: Ints = np.empty((0, 2), np.int64)
 CHUNK = 4096
 
 
-class JoinGoal(StoredState, Untimed):
+class JoinGoal(StoredState, Untimed, InFamily):
     """The goal of one join node."""
 
     def __init__(
@@ -113,6 +115,18 @@ class JoinGoal(StoredState, Untimed):
         widths = max(spec.left_width, spec.right_width) + 1, max(spec.left_width, 1)
         cells = (*widths, stack_cells(self.code), len(spec.absent_key))
         self.scratch = tuple(np.empty(n, np.int64) for n in cells)
+
+    def shape(self) -> Hashable:
+        return None if self.spec.absent or self.lineage is not None else (self.spec, tuple(self.once))
+
+    def united(self, members: Sequence[Self]) -> Self:
+        return type(self)(self.spec.of_family(), None, self.shared, self.once)
+
+    def gather(self, members: Sequence[Self]) -> None:
+        join_family.gathered(self, members)
+
+    def divide(self, members: Sequence[Self]) -> None:
+        join_family.divided(self, members)
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
         """See `cep.operators.goals.checkpoint`. A step relinks rows in the chains of the keys that arrive."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,7 @@ from cep.rules.expressions.evaluate import Evaluation, compile_expression
 from cep.rules.expressions.typed import TypedVariable
 from cep.rules.terms import (
     Comparison,
+    Condition,
     as_expression,
     each_condition,
     expression_variables,
@@ -43,8 +44,9 @@ class JoinSpec:
     keys. `take_left`, `take_right`: the output columns of each side. `absent_key`: key columns of the negated side;
     `absent_from`: for each, (0, left column) or (1, right column). `within`: None if unbounded. `point`: every right
     side is an instant. `gap`: the bounds of `SEQ[g, h]`. `by`: the columns of `recent(by V)`, or -1. `orders`:
-    inequalities that the search uses (`cep.plan.join_conditions`). `stack`: the conditions as bytecode, for the kernel.
-    `test`: the conditions as a function of tables, if they are not bytecode, or are tested after the choice.
+    inequalities that the search uses (`cep.plan.join_conditions`). `tested`: the other conditions. `stack`: these as
+    bytecode, for the kernel. `test`: these as a function of tables, if they are not bytecode, or are tested after the
+    choice.
     """
 
     relation: str
@@ -67,8 +69,9 @@ class JoinSpec:
     by_float: bool = False
     gap: tuple[int, int] | None = None
     orders: tuple[tuple[int, int, int, bool], ...] = ()
-    stack: tuple[Code, Code] | None = None
-    test: Callable[[Table], NDArray[np.bool_]] | None = None
+    tested: tuple[Condition, ...] = ()
+    stack: tuple[Code, Code] | None = field(default=None, compare=False)
+    test: Callable[[Table], NDArray[np.bool_]] | None = field(default=None, compare=False)
 
     @property
     def absence(self) -> int:
@@ -86,6 +89,19 @@ class JoinSpec:
         if all(side == 0 or c in left_of for side, c in self.absent_from):
             return pairing.ABSENT_LEFT
         return pairing.ABSENT_BOTH
+
+    def of_family(self) -> JoinSpec:
+        """Return the specification of a family's join (`cep.operators.goals.in_family`). The member is part of the key,
+        and is taken from the right side."""
+        left, right = self.left_width, self.right_width
+        return replace(
+            self,
+            left_width=left + 1,
+            right_width=right + 1,
+            left_key=(*self.left_key, left),
+            right_key=(*self.right_key, right),
+            take_right=(*self.take_right, right),
+        )
 
     def numbers(self, external: bool, keep_right: bool, supersedes: bool, reach_left: int, reach_right: int) -> Ints:
         """Return the numbers that the kernels read (`pair_input`).
@@ -217,6 +233,7 @@ def spec_of(
         by_float="float" in by_types,
         gap=node.gap,
         orders=tuple(orders),
+        tested=tuple(tested),
         stack=stack,
         test=test,
     )

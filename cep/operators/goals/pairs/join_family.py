@@ -1,0 +1,62 @@
+"""The state of a family's join (`cep.operators.goals.in_family`): the states of its members, and back.
+
+Its keys and its stored rows have the member as their last value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cep.operators.goals.contract import Ints
+from cep.operators.goals.store import HEADER, SIDE, SLOT
+
+if TYPE_CHECKING:
+    from cep.operators.goals.pairs.join import JoinGoal
+
+
+def gathered(goal: JoinGoal, members: Sequence[JoinGoal]) -> None:
+    """Replace the state of a family's join by the states of its members."""
+    empty, slots = goal.as_arrays(), 0
+    parts: dict[str, list[Ints]] = {name: [array[:0]] for name, array in empty.items()}
+    for number, member in enumerate(members):
+        if not member.count:
+            continue
+        state, cold = member.as_arrays(), np.zeros((member.count, goal.cold.shape[1]), np.int64)
+        cold[:, :-1] = state["cold"]
+        cold[:, SLOT] += slots
+        cold[np.arange(len(cold)), _places(goal, cold)] = number
+        parts["hot"].append(state["hot"])
+        parts["cold"].append(cold)
+        parts["keys"].append(np.insert(state["keys"], state["keys"].shape[1], number, axis=1))
+        slots += len(state["keys"])
+    goal.become_arrays({name: np.concatenate(arrays) for name, arrays in parts.items()})
+
+
+def divided(goal: JoinGoal, members: Sequence[JoinGoal]) -> None:
+    """Replace the states of the members of a family's join by their parts of its state."""
+    state, numbers = goal.as_arrays(), np.arange(len(members) + 1)
+    hot, cold, keys = state["hot"], state["cold"].copy(), state["keys"]
+    owners = keys[:, -1][cold[:, SLOT]]
+    cold[np.arange(len(cold)), _places(goal, cold)] = 0
+    by_key, by_row = np.argsort(keys[:, -1], kind="stable"), np.argsort(owners, kind="stable")
+    keys, hot, cold = keys[by_key], hot[by_row], cold[by_row]
+    own_slots = np.empty(len(keys), np.int64)
+    own_slots[by_key] = np.arange(len(keys))
+    first_keys, first_rows = np.searchsorted(keys[:, -1], numbers), np.searchsorted(owners[by_row], numbers)
+    cold[:, SLOT] = own_slots[cold[:, SLOT]] - first_keys[owners[by_row]]
+    for number, member in enumerate(members):
+        own_keys = slice(first_keys[number], first_keys[number + 1])
+        own_rows = slice(first_rows[number], first_rows[number + 1])
+        if member.count or own_rows.start < own_rows.stop:
+            arrays = {"hot": hot[own_rows], "cold": cold[own_rows, :-1], "keys": keys[own_keys, :-1]}
+            member.become_arrays({name: arrays.get(name, array[:0]).copy() for name, array in state.items()})
+
+
+def _places(goal: JoinGoal, cold: Ints) -> Ints:
+    """Return the columns that hold the members of stored rows, which depend on their sides."""
+    widths = np.array([goal.spec.left_width, goal.spec.right_width])
+    places: Ints = HEADER + widths[cold[:, SIDE]] - 1
+    return places

@@ -1,0 +1,276 @@
+"""Families of parts: rules of the same shape over different events run as one, whatever their number.
+
+A component is a set of goals that read each other, from the input events on. Components are members of one family if
+they differ only in names and in constants. Each goal of a family processes the rows of all members
+(`cep.operators.goals.families`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from cep.core.relation import Table, concat, contiguous, empty, rows
+from cep.core.schema import Attribute, Schema
+from cep.core.time import Frontier
+from cep.operators.goals.arrival import by_arrival, take
+from cep.operators.goals.contract import EventGoal, Goal, Ints, Takes
+from cep.operators.goals.in_family import InFamily
+from cep.plan.order import PlanUnit
+from cep.plan.plan import Plan
+from cep.runtime.machine_part import GoalByGoal, MachinePart, SingleGoal
+
+LEAST = 64
+"""The least number of components that run as a family."""
+
+
+MEMBER = "@member"
+"""The attribute of a family's rows with the number of their member."""
+
+
+Inlet: TypeAlias = "tuple[Schema, int]"
+"""The entrance of an event's rows to a family: the schema of a table for the rows of all members, and the event's
+member."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """A goal of a family.
+
+    - `singles`: the goals of the members. `reads`: the slots that it reads. `inlet`: the inlet of input events.
+    - `out`: its rows leave the family. `totals`: the number of rows of each member since they were last taken.
+    """
+
+    singles: Sequence[SingleGoal]
+    goal: Goal
+    reads: Sequence[int]
+    inlet: Schema | None
+    out: bool
+    totals: Ints
+
+    @property
+    def goals(self) -> list[InFamily]:
+        """The goals of the members."""
+        return [cast(InFamily, single.goal) for single in self.singles]
+
+
+class Family(GoalByGoal):
+    """Components of one shape, as one part.
+
+    Their state is in the goals of the family. When somebody asks for the state of a member, its own goal gets a copy
+    (`spread`). It may then be changed (`touched`).
+    """
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self.slots = slots
+        self.singles = [single for slot in slots for single in slot.singles]
+        self.events = {
+            slot.inlet.name: [str(single.event) for single in slot.singles] for slot in slots if slot.inlet is not None
+        }
+        """The events of each inlet, by member."""
+        self.inlets: dict[str, Inlet] = {
+            str(single.event): (slot.inlet, number)
+            for slot in slots
+            if slot.inlet is not None
+            for number, single in enumerate(slot.singles)
+        }
+        self.unit = self.singles[0].unit
+        self.gives = [single.unit for slot in slots if slot.out for single in slot.singles]
+        self._copied, self._apart = False, True
+
+    @property
+    def takes(self) -> Takes:
+        """See `MachinePart`."""
+        return Takes((), (*self.events, *self.inlets), False)
+
+    def due(self) -> int | None:
+        """See `MachinePart`."""
+        return None
+
+    def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
+        """See `MachinePart`. Their states are valid after `spread`, until the next run."""
+        return [(single.unit, single.goal) for single in self.singles]
+
+    def run(
+        self,
+        inputs: Mapping[str, Table],
+        outputs: dict[PlanUnit, Table],
+        frontier: Frontier,
+        row_counts: dict[PlanUnit, int],
+    ) -> bool:
+        """See `MachinePart`. The numbers of rows are in `totals` of the slots."""
+        if self._apart:
+            self._gather()
+        self._copied = False
+        tables: list[Table] = []
+        for slot in self.slots:
+            taken = [tables[number] for number in slot.reads]
+            if slot.singles[0].event is not None:
+                taken.insert(0, self._own(slot, inputs))
+            if not any(map(rows, taken)):
+                tables.append(empty(slot.singles[0].width + 1))
+                continue
+            table = slot.goal.step(taken, frontier)
+            slot.goal.evict(frontier)
+            if slot.inlet is not None and rows(table) < rows(taken[0]):
+                _share_merged(slot, taken[0], table)
+            tables.append(table)
+            np.add.at(slot.totals, table[-1], 1)
+            if slot.out:
+                outputs |= {slot.singles[member].unit: own for member, own in by_member(table)}
+        return True
+
+    def _own(self, slot: Slot, inputs: Mapping[str, Table]) -> Table:
+        """Return the input of events: tables of several members, and tables of one."""
+        if slot.inlet is None:
+            return empty(slot.singles[0].width + 1)
+        tables = []
+        for event, table in inputs.items():
+            if event == slot.inlet.name:
+                tables.append(table)
+            elif event in self.inlets and self.inlets[event][0] is slot.inlet:
+                tables.append(with_member(table, self.inlets[event][1]))
+        return by_arrival(concat(tables)) if tables else empty(slot.singles[0].width + 1)
+
+    # --- state ---
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The number of rows that wait in the family, and their bytes."""
+        goals = [goal for _, goal in self.goals_by_unit()] if self._apart else [slot.goal for slot in self.slots]
+        return sum(goal.size[0] for goal in goals), sum(goal.size[1] for goal in goals)
+
+    def spread(self) -> None:
+        """Give each member a copy of its state."""
+        if self._copied or self._apart:
+            return
+        for slot in self.slots:
+            cast(InFamily, slot.goal).divide(slot.goals)
+        self._copied = True
+
+    def touched(self) -> None:
+        """Record that a caller may have changed the states of the members since `spread`."""
+        self._apart = self._apart or self._copied
+
+    def _gather(self) -> None:
+        for slot in self.slots:
+            cast(InFamily, slot.goal).gather(slot.goals)
+        self._apart = False
+
+    def count(self, row_counts: dict[PlanUnit, int], spent: dict[PlanUnit, int]) -> None:
+        """Add the numbers of rows, and divide the time of the family in the same proportion."""
+        time, total = spent[self.unit], sum(int(slot.totals.sum()) for slot in self.slots)
+        if not total:
+            return
+        for slot in self.slots:
+            for single, count in zip(slot.singles, slot.totals.tolist()):
+                row_counts[single.unit] += count
+                spent[single.unit] = time * count // total
+            slot.totals[:] = 0
+
+
+def _share_merged(slot: Slot, before: Table, after: Table) -> None:
+    """Count the merged records at the events of the members."""
+    fewer = np.bincount(before[-1], minlength=len(slot.totals)) - np.bincount(after[-1], minlength=len(slot.totals))
+    for member in np.flatnonzero(fewer).tolist():
+        cast(EventGoal, slot.singles[member].goal).merged += int(fewer[member])
+
+
+def with_member(table: Table, member: int) -> Table:
+    """Return the rows of a member as rows of its family."""
+    wider = np.empty((len(table) + 1, rows(table)), np.int64)
+    wider[:-1], wider[-1] = table, member
+    return wider
+
+
+def by_member(table: Table) -> list[tuple[int, Table]]:
+    """Return the rows of each member that has any, as its own rows."""
+    if rows(table) < 2:
+        return [(int(table[-1, 0]), table[:-1])] if rows(table) else []
+    order = np.argsort(table[-1].astype(np.uint16) if table[-1].max() < 1 << 16 else table[-1], kind="stable")
+    ordered: Table = take(contiguous(table), order)
+    firsts = [0, *(1 + np.flatnonzero(ordered[-1, 1:] != ordered[-1, :-1])).tolist(), rows(table)]
+    return [(int(ordered[-1, first]), ordered[:-1, first:stop]) for first, stop in pairwise(firsts)]
+
+
+def with_families(parts: Sequence[MachinePart], plan: Plan, heads: Mapping[str, Sequence[int]]) -> list[MachinePart]:
+    """Return the parts of a machine, with families in the place of their members. `heads`: those of each event."""
+    shapes: dict[int, Hashable] = {}
+    places: dict[PlanUnit, int] = {}
+    """The parts that can be members, by unit."""
+    components: dict[int, list[int]] = {}
+    """The component of each part that can be a member."""
+    for number, part in enumerate(parts):
+        if isinstance(part, SingleGoal) and all(unit in places for unit in part.reads):
+            form = _shape(part, plan, heads)
+            if form is not None:
+                shapes[number], places[part.unit] = form, number
+                _connect(components, number, [places[unit] for unit in part.reads])
+    others = [part.takes for number, part in enumerate(parts) if number not in shapes]
+    out = {*plan.derived, *(unit for takes in others for unit in (*takes.units, *takes.events))}
+    alike: dict[Hashable, list[list[SingleGoal]]] = {}
+    for component in {id(component): sorted(component) for component in components.values()}.values():
+        singles = [part for number in component if isinstance(part := parts[number], SingleGoal)]
+        own = {single.unit: place for place, single in enumerate(singles)}
+        reads = tuple((tuple(own[unit] for unit in single.reads), single.unit in out) for single in singles)
+        alike.setdefault((reads, tuple(shapes[number] for number in component)), []).append(singles)
+    families = {places[members[0][0].unit]: members for members in alike.values() if len(members) >= LEAST}
+    gone = {places[single.unit] for members in families.values() for singles in members for single in singles}
+    joined: list[MachinePart] = []
+    for number, part in enumerate(parts):
+        if number in families:
+            joined.append(_family(f"@family {len(joined)}", families[number], out, plan))
+        if number not in gone:
+            joined.append(part)
+    return joined
+
+
+def _connect(components: dict[int, list[int]], number: int, reads: Sequence[int]) -> None:
+    """Add a part to the components of the parts that it reads, which become one."""
+    component = components[number] = [number]
+    for other in reads:
+        joining = components[other]
+        if joining is not component:
+            if len(joining) > len(component):
+                component, joining = joining, component
+            component += joining
+            components |= dict.fromkeys(joining, component)
+
+
+def _shape(part: SingleGoal, plan: Plan, heads: Mapping[str, Sequence[int]]) -> Hashable:
+    """Return what parts of a family have in common, or None if the part runs alone."""
+    if part.event is None:
+        if not isinstance(part.unit, int) or not part.reads:
+            return None
+        own = _own_shape(part)
+        return None if own is None else (own, *(tuple(plan.types(child)) for child in plan.nodes[part.unit].parts))
+    schema, rules = plan.schemas[part.event], heads.get(part.event, ())
+    taken = part.event in plan.inputs
+    own = None if taken == bool(rules) or schema.fluent is not None else _own_shape(part)
+    if own is None:
+        return None
+    return own, taken, schema.attributes, schema.point, schema.declared, tuple(plan.arguments[rule] for rule in rules)
+
+
+def _own_shape(part: SingleGoal) -> Hashable:
+    own = part.goal.shape() if isinstance(part.goal, InFamily) else None
+    return None if own is None else (type(part.goal), own)
+
+
+def _family(name: str, members: Sequence[Sequence[SingleGoal]], out: Container[PlanUnit], plan: Plan) -> Family:
+    slots, own = [], {single.unit: place for place, single in enumerate(members[0])}
+    for place, single in enumerate(members[0]):
+        singles = [member[place] for member in members]
+        inlet = None
+        if single.event in plan.inputs:
+            schema = plan.schemas[single.event]
+            attributes = (*schema.attributes, Attribute(MEMBER, "int"))
+            inlet = replace(schema, name=f"{name} {place}", attributes=attributes)
+        goals = [cast(InFamily, other.goal) for other in singles]
+        goal, reads = cast(Goal, goals[0].united(goals)), [own[unit] for unit in single.reads]
+        slots.append(Slot(singles, goal, reads, inlet, single.unit in out, np.zeros(len(members), np.int64)))
+    return Family(slots)

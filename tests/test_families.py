@@ -1,0 +1,138 @@
+"""Rules of one shape over many events run as one family, with the same result as each rule by itself."""
+
+from __future__ import annotations
+
+from random import Random
+
+import polars as pl
+import pytest
+
+from cep.engine import Engine
+from cep.runtime import family
+
+MEMBERS, PUSHES, STEP = 6, 5, 90_000
+ALONE = 10**9
+SHAPES = (
+    'hot{i}(R, T) <- e{i}(R, T, _) WHERE T > {c}.\ntwice{i}(R, T * 2, "x") <- hot{i}(R, T) WHERE T < {d}.',
+    "rise{i}(R, A, B) <- (e{i}(R, A, _) SEQ e{i}(R, B, _) WHERE A < {c}, B > {d}) WITHIN 40 ms.",
+    "rise{i}(R, A, B) <- (e{i}(R, A, _) SEQ e{i}(R, B, _) WHERE A < B, B > {d} WITHIN 40 ms POLICY recent).",
+    "used{i}(A, B) <- (e{i}(_, A, N) SEQ f{i}(_, B, N) WHERE A < B WITHIN 60 ms POLICY chronological).",
+    "both{i}(R, A, B) <- (e{i}(R, A, _) AND f{i}(R, B, _) WHERE A > {c}) WITHIN 50 ms.",
+    'free{i}(A, B) <- (e{i}({r}, A, _) SEQ f{i}(_, B, "a")) WITHIN 30 ms.',
+    "long{i}(R) <- e{i}(R, A, N) SEQ f{i}(R, A, N) SEQ e{i}(R, _, _) WITHIN 70 ms.",
+    'either{i}(R) <- hot{i}(R, _).\nhot{i}(R, T) <- e{i}(R, T, _) WHERE T != {c}.\neither{i}(R) <- f{i}(R, _, "b").',
+    "never{i}(R, A) <- (NOT(f{i}(R, _, _)).[e{i}(R, A, _), e{i}(R, _, _)]) WITHIN 60 ms.",
+    "mean{i}(R, M) <- warm{i}(R, T) AGGREGATE M = avg(T) OVER LAST 50 ms BY R.\n"
+    "warm{i}(R, T) <- e{i}(R, T, _) WHERE T > {c}.",
+)
+
+
+def _program(random: Random) -> str:
+    """Rules of a few shapes, each over the events of every member. Some members deviate."""
+    shapes = random.sample(SHAPES, random.choice((1, 1, 2)))
+    lines = []
+    for i in range(MEMBERS):
+        for event in "ef":
+            lines.append(f"event {event}{i}(room: int, temp: float in 0..90, name: string?) TIME time.")
+        for shape in shapes if random.random() < 0.9 else random.sample(SHAPES, 1):
+            constants = {"c": random.choice((5, 40)), "d": random.choice((20, 60)), "r": random.choice((1, 2))}
+            lines.append(shape.format(i=i, **constants))
+    return "\n".join(lines)
+
+
+def _pushes(random: Random) -> list[dict[str, pl.DataFrame]]:
+    """Small tables, with records that are refused, that are late and that are equal to others."""
+    pushes = []
+    for push in range(PUSHES):
+        tables = {}
+        for name in random.sample([f"{event}{i}" for event in "ef" for i in range(MEMBERS)], 2 * MEMBERS - 3):
+            count = random.choice((0, 1, 2, 5, 9))
+            tables[name] = pl.DataFrame(
+                {
+                    "room": pl.Series([random.choice((1, 2, None)) for _ in range(count)], dtype=pl.Int64),
+                    "temp": [float(random.choice((3, 10, 30, 50, 70, 99))) for _ in range(count)],
+                    "name": pl.Series([random.choice(("a", "b", None)) for _ in range(count)], dtype=pl.String),
+                    "time": [STEP * push + 10_000 * random.randrange(-1, 10) for _ in range(count)],
+                },
+                {"room": pl.Int64, "temp": pl.Float64, "name": pl.String, "time": pl.Int64},
+            )
+        pushes.append(tables)
+    return pushes
+
+
+def _results(engine: Engine, tables: dict[str, pl.DataFrame] | None) -> dict[str, object]:
+    """What a push, or the end, comes to: the output, and the rows that are refused or merged."""
+    out = engine.close() if tables is None else engine.push(tables)
+    return {
+        "output": {name: table.to_dict(as_series=False) for name, table in out.items()},
+        "refused": engine.take_dead(),
+        "merged": engine.take_merged(),
+    }
+
+
+def _counts(engine: Engine) -> dict[object, int]:
+    return {count.unit: count.produced for count in engine.take_counts() if count.produced}
+
+
+@pytest.mark.parametrize("options", [{}, {"lateness": 30_000}], ids=str)
+@pytest.mark.parametrize("seed", range(60))
+def test_as_each_rule_by_itself(monkeypatch: pytest.MonkeyPatch, seed: int, options: dict[str, int]) -> None:
+    """Snapshots of one go on in the other."""
+    random = Random(seed)
+    text, pushes = _program(random), _pushes(random)
+
+    def engine(least: int) -> Engine:
+        monkeypatch.setattr(family, "LEAST", least)
+        return Engine.from_text(text, **options)  # type: ignore[arg-type]
+
+    alone, together = engine(ALONE), engine(2)
+    assert together._machine.families and not alone._machine.families
+    for number, tables in enumerate([*pushes, None]):
+        expected = _results(alone, tables)
+        assert _results(together, tables) == expected
+        if random.random() < 0.5 and tables is not None:
+            assert _counts(together) == _counts(alone)
+        if number % 2:
+            blob = together.snapshot()
+            again = engine(2).restore(blob)
+            assert again.snapshot() == blob, "a restored snapshot is the same snapshot"
+            crossed = engine(ALONE).restore(blob)
+            together, alone = engine(2).restore(alone.snapshot()), crossed
+        elif random.random() < 0.3:
+            together.forget()
+            alone.forget()
+
+
+MANY = 70
+RISES = "".join(
+    f"event e{i}(room: int, temp: float) TIME time.\n"
+    f"rise{i}(R, A, B) <- (e{i}(R, A) SEQ e{i}(R, B) WHERE A < {i % 7}, B > {90 - i}) WITHIN 1 s.\n"
+    for i in range(MANY)
+)
+
+
+@pytest.mark.parametrize("options", [{"explain": True}, {"revise": 10_000_000}], ids=str)
+def test_lineage_and_revision_run_rules_alone(options: dict[str, int]) -> None:
+    """With the same results."""
+    random, together = Random(1), Engine.from_text(RISES)
+    alone = Engine.from_text(RISES, **options)  # type: ignore[arg-type]
+    (only,) = together._machine.families
+    assert len(only.inlets) == MANY and not alone._machine.families
+    derived: dict[Engine, list[tuple[object, ...]]] = {together: [], alone: []}
+    for push in range(7):
+        tables = {
+            f"e{i}": pl.DataFrame(
+                {
+                    "room": [random.randrange(3) for _ in range(5)],
+                    "temp": [float(random.randrange(100)) for _ in range(5)],
+                    "time": [500_000 * push + 100_000 * n for n in range(5)],
+                }
+            )
+            for i in range(MANY)
+        }
+        for engine, rows in derived.items():
+            out = engine.push(tables) if push < 6 else engine.close()
+            for name, table in out.items():
+                rows += [(name, *row) for row in table["r", "a", "b", "start", "end"].rows()]
+        assert len(together._buffer._waiting) == (push < 6), "they wait as one table"
+    assert len(derived[alone]) > 50 and sorted(derived[together], key=str) == sorted(derived[alone], key=str)
