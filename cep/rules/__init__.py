@@ -1,1 +1,1 @@
-"""The parts of rules except patterns: expressions, conditions, static rules and built-in functions."""
+"""The parts of rules other than patterns: expressions, conditions, static rules and built-in functions."""

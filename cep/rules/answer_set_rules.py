@@ -1,8 +1,8 @@
-"""Answer set programs in the form that any solver can evaluate.
+"""Answer set programs, in a form that does not depend on the solver.
 
-A LARS program with a cycle through negation has no, one or several answer streams at a tick (Beck, Eiter, Folie,
-*Ticker*, 2017, Definition 4). Its rules are text for the solver. The other relations that they read are passed as
-facts.
+At each tick, a LARS program with a cycle through negation has no, one or several answer streams (Beck, Eiter, Folie,
+*Ticker*, 2017, Definition 4). Its rules are text in the solver's syntax. The input relations that the rules read are
+passed to the solver as facts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cep.rules.terms import Comparison, Expression
 
 @dataclass(frozen=True, slots=True)
 class DerivedPredicate:
-    """A predicate that the rules derive, `d0`, `d1`, ... in the solver's text.
+    """A predicate that the rules derive. In the solver's text it is `d0`, `d1`, and so on.
 
-    `timed`: a rule derives it for ticks, so its atoms have the tick as an additional argument.
+    `timed`: True if a rule derives it for certain ticks. Its atoms then have the tick as an additional argument.
     """
 
     name: str
@@ -28,22 +28,28 @@ class DerivedPredicate:
 
 @dataclass(frozen=True, slots=True)
 class AskedWindow:
-    """A time window over derived atoms, from `ticks` ticks before the last multiple of `step` up to that multiple."""
+    """A time window over derived atoms. It ends at the last multiple of `step`, and begins `ticks` ticks before
+    that."""
 
     ticks: int
     step: int
 
     def span(self, first: int, now: int) -> tuple[int, int]:
-        """Return the window's first and last tick at the tick `now`. If the first is greater, the window is empty."""
+        """Return the first and the last tick of the window at the tick `now`. The window is empty if the first is
+        greater.
+
+        `first`: the first tick of the stream.
+        """
         last = now // self.step * self.step
         return max(first, last - self.ticks), last
 
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A calculation, `@c(number, ..)` in the solver's text. It is an expression, or the truth of a comparison.
+    """An expression or a comparison that the solver lets the engine calculate. In the solver's text it is `@c(number,
+    ..)`.
 
-    `types`: the types of its variables.
+    `types`: the types of `variables`.
     """
 
     variables: tuple[str, ...]
@@ -54,10 +60,12 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetKeys:
-    """The columns of a key. The solver evaluates each value of the key separately.
+    """The columns of a key by which an answer set program splits. The solver evaluates each value of the key
+    separately.
 
-    `derived`: the key columns of each derived predicate. `inputs`: the key columns of each input, by which its facts
-    are partitioned; None: the facts belong to every value of the key.
+    - `derived`: for each derived predicate, its key columns.
+    - `inputs`: for each input relation, the key columns by which its facts are partitioned. None if the facts
+      belong to every value of the key.
     """
 
     derived: tuple[tuple[int, ...], ...]
@@ -66,12 +74,15 @@ class AnswerSetKeys:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetRules:
-    """The rules of a program.
+    """The rules of an answer set program.
 
-    `text`: the rules in the solver's syntax. `inputs`: the number of columns of each input relation, `i0(..)`, `i1(..)`
-    etc. in the text. `windows`: in the text, `w0(First, Last)` are the ends of window 0. `n0` is true if window 0
-    contains the current tick, and `o0` if it contains no other tick. `clocked`: the text uses the current tick `now(N)`
-    or the stream's first tick `first(F)`. `keys`: the key by which the rules can be split, or None.
+    - `text`: the rules in the solver's syntax.
+    - `inputs`: the number of columns of each input relation. In the text, the relations are `i0(..)`, `i1(..)`,
+      and so on.
+    - `windows`: the time windows. In the text, `w0(First, Last)` contains the first and last tick of window 0.
+      `n0` is true if window 0 contains the current tick, and `o0` is true if it contains no other tick.
+    - `clocked`: True if the text uses the current tick, `now(N)`, or the first tick of the stream, `first(F)`.
+    - `keys`: the key by which the rules can be split, or None.
     """
 
     text: str
@@ -84,17 +95,19 @@ class AnswerSetRules:
 
     @property
     def follows_ticks(self) -> bool:
-        """Return True if the passing of time alone changes the answers."""
+        """Return True if the answers can change without new input, because time passes."""
         return self.clocked or bool(self.windows)
 
     @property
     def tells(self) -> tuple[str, ...]:
-        """The atoms without arguments that depend on the current tick."""
+        """The atoms about windows, such as `n0` and `o0`. They depend on the current tick."""
         return tuple(f"{letter}{number}" for number in range(len(self.windows)) for letter in "no")
 
     def told(self, first: int, now: int) -> frozenset[str]:
-        """Return the atoms about windows, such as `n0` and `o0`, that are true at the tick `now` of a stream that began
-        at `first`."""
+        """Return the atoms about windows, such as `n0` and `o0`, that are true at the tick `now`.
+
+        `first`: the first tick of the stream.
+        """
         atoms = []
         for number, window in enumerate(self.windows):
             begins, ends = window.span(first, now)
@@ -105,19 +118,21 @@ class AnswerSetRules:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetTables:
-    """The layout of the solver's input rows and output rows. Relations use the same columns for values of the same
-    type.
+    """The layout of the solver's input rows and output rows. Relations share columns that have the same type.
 
-    An input row has the number of its relation, then values. `asked_types`: the types of the columns of values.
-    `asked`: for each relation, the places of its values among these columns. An output row has four parts:
+    An input row has the number of its relation, then values. An output row has four parts:
 
-    - a number: 2 p for an atom of predicate p, 2 p + 1 for its atom at a tick, or `COUNTED` for the count of answer
-      sets
-    - the tick, or the count
-    - the number of the answer set, from 1, if all are wanted
-    - the values, with `given_types` and `derived` as for input rows
+    - a number: 2 p for an atom of predicate p, 2 p + 1 for an atom that p has at a tick, or `COUNTED` for the
+      number of answer sets
+    - the tick, or the number of answer sets
+    - the number of the answer set, from 1, if the user wants all answer sets
+    - the values
 
-    `tick`: the length of a tick in microseconds.
+    Fields:
+
+    - `asked_types`, `given_types`: the types of the columns for values, in input rows and output rows.
+    - `asked`, `derived`: for each relation, the positions of its values among these columns.
+    - `tick`: the length of a tick in microseconds.
     """
 
     asked_types: tuple[str, ...]
@@ -128,13 +143,13 @@ class AnswerSetTables:
 
 
 COUNTED = -1
-"""The first number of an output row that contains the count of answer sets."""
+"""The first number of an output row that contains the number of answer sets."""
 GIVEN_FIRST = 3
 """The number of columns before the values in an output row."""
 
 
 def symbol_text(value: Value) -> str:
-    """Return a constant in the solver's syntax."""
+    """Return the text of a constant in the solver's syntax."""
     match value:
         case bool():
             return f"b({int(value)})"

@@ -1,4 +1,4 @@
-"""Scanner of graph patterns: the end of SPARQL in braces, and its variables. SPARQL itself is not parsed."""
+"""Scanner of graph patterns. It finds the end of SPARQL in braces, and its variables, without parsing SPARQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEEPEST = 100  # the maximum nesting of braces, which a SPARQL parser must be ab
 
 
 class GraphPiece(NamedTuple):
-    """A piece of SPARQL text.
+    """A part of a SPARQL text.
 
     `kind`: variable, brace, string, iri, comment, escape, space, open (a string without an end) or other.
     """
@@ -40,7 +40,7 @@ _PIECE = re.compile(
 
 
 def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[GraphPiece]:
-    """Yield the pieces of `text[start:stop]` without gaps."""
+    """Split `text[start:stop]` into pieces without gaps."""
     for match in _PIECE.finditer(text, start, len(text) if stop is None else stop):
         kind = match.lastgroup
         assert kind is not None, "every alternative is named"
@@ -48,7 +48,8 @@ def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[Graph
 
 
 def closed(text: str, start: int, stop: int) -> int:
-    """Return the offset after the brace that closes the one at `start`, or -1 if none does before `stop`."""
+    """Return the offset after the brace that closes the brace at `start`. Return -1 if it is not closed before
+    `stop`."""
     depth = 0
     for piece in pieces(text, start, stop):
         if piece.kind == "open":
@@ -61,7 +62,7 @@ def closed(text: str, start: int, stop: int) -> int:
 
 
 def open_string(text: str, start: int) -> int:
-    """Return the offset of a string without an end after the brace at `start`, or -1."""
+    """Return the offset of a string without an end, after the brace at `start`. Return -1 if there is none."""
     return next((piece.start for piece in pieces(text, start) if piece.kind == "open"), -1)
 
 
@@ -76,7 +77,7 @@ def depth(graph: str) -> int:
 
 
 def variables(graph: str) -> dict[str, int]:
-    """Return all variables in the order of their first occurrence, with the offset of the name there."""
+    """Return all variables in the order of their first occurrence, each with the offset of its name."""
     offsets: dict[str, int] = {}
     for piece in pieces(graph):
         if piece.kind == "variable":
@@ -85,20 +86,22 @@ def variables(graph: str) -> dict[str, int]:
 
 
 def of_the_rule(graph: str) -> dict[str, int]:
-    """Return the variables whose name begins with a capital, with their offsets. They belong to the rule."""
+    """Return the variables that begin with a capital, with their offsets. These variables belong to the rule."""
     return {name: offset for name, offset in variables(graph).items() if name[0].isupper()}
 
 
 def with_terms(graph: str, terms: Mapping[str, str]) -> str:
-    """Replace variables by terms."""
+    """Replace variables in a graph pattern by terms. `terms`: maps variables to SPARQL terms."""
     return "".join(
         terms.get(piece.text[1:], piece.text) if piece.kind == "variable" else piece.text for piece in pieces(graph)
     )
 
 
 def on_one_line(graph: str, names: Mapping[str, str] | None = None, longest: int = 0) -> str:
-    """Return a pattern without comments and line breaks, with renamed variables. Cut it to `longest` characters, if not
-    0."""
+    """Return a graph pattern on one line, without comments.
+
+    `names`: maps variables to their new names. `longest`: the maximum number of characters, or 0 for no limit.
+    """
     parts: list[str] = []
     for piece in pieces(graph):
         if piece.kind in ("space", "comment"):

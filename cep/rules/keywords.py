@@ -1,4 +1,4 @@
-"""The keywords of the language. All lists of words are derived from this module."""
+"""The keywords of the language. All other lists of keywords are derived from this module."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ OPERATORS = {
     "CNOT": "takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
     "UNLESS": "needs a time limit: `smoke(R) UNLESS alarm(R) WITHIN 10 s`",
 }
-"""Words between two patterns, each with an explanation or an example."""
+"""Maps words between two patterns to an explanation or an example."""
 BINARY_OPERATORS = tuple(word for word in OPERATORS if word != "UNLESS")
-"""The operators between two patterns without further arguments."""
+"""The operators between two patterns that need no further clause."""
 POSTFIXES = {
     "WHERE": "`smoke(R, T) WHERE T > 50`",
     "WITHIN": "`(smoke(R) SEQ heat(R)) WITHIN 10 s`",
     "POLICY": "`(smoke(R) SEQ heat(R)) POLICY recent`",
     "AGGREGATE": "`smoke(R, T) AGGREGATE A = avg(T) OVER LAST 5 EVENTS BY R`",
 }
-"""Words after a pattern, each with an example."""
+"""Maps words after a pattern to an example."""
 
 # Words that cannot name events, predicates, variables or constants.
 RESERVED = frozenset((*OPERATORS, *POSTFIXES, "NOT", "TIMES", "OVER"))
@@ -61,4 +61,4 @@ POSITIONAL = frozenset(
 KEYWORDS = RESERVED | STATEMENT_WORDS | POSITIONAL
 _SMALL = ("AND", "BETWEEN", "DISTINCT", "EVENT", "FACT", "IN", "IS", "MOD", "NOT", "OR", "POLICY")
 SPELLINGS = (*sorted(KEYWORDS), *(word.lower() for word in _SMALL))
-"""Keywords as written in programs. `TIME` is a keyword, `Time` a variable and `time` a type."""
+"""The keywords as programs write them. For instance, `TIME` is a keyword, `Time` is a variable and `time` is a type."""

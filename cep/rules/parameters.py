@@ -1,4 +1,4 @@
-"""Parameters: named constants of a program whose values can be set for a run.
+"""Parameters: named constants of a program whose values a run can set.
 
 PARAM Hot = 7.0 IN 5..12 STEP 0.5.
 """
@@ -31,9 +31,9 @@ from cep.rules.printing import print_expression, print_string
 from cep.rules.terms import Constant
 
 NUMERIC = ("int", "float", "duration")
-"""Types that may have a STEP."""
+"""The types of parameters that may have a STEP."""
 RANGED = (*NUMERIC, "time")
-"""Types that may have a range."""
+"""The types of parameters that may have a range."""
 EXAMPLES = {
     "int": "`--param {name}=3`",
     "float": "`--param {name}=7.5`",
@@ -53,10 +53,13 @@ Value = int | float | str | bool | Iri
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A declared parameter and its current value.
+    """A declared parameter and its current value. Times and durations are in microseconds.
 
-    `low`, `high`: the ends of its range. `choices`: its list of values. `step`: the distance of values on a grid. None:
-    not declared. Times and durations are in microseconds.
+    - `low`, `high`: the ends of its range.
+    - `choices`: its list of values.
+    - `step`: the distance between the values on a grid.
+
+    These fields are None if the program does not declare them.
     """
 
     name: str
@@ -71,16 +74,17 @@ class Parameter:
 
     @property
     def type(self) -> str:
-        """The type of its default."""
+        """The type of the parameter, which is the type of its default."""
         return self.default.type
 
     def written(self, value: Value) -> str:
-        """Return a value as written in a program."""
+        """Return the text of a value in the language of programs."""
         return print_expression(Constant(value, self.type))
 
     @property
     def domain(self) -> str | None:
-        """The permitted values as written in a program, or None for all values of the type."""
+        """The text of the permitted values in the language of programs, or None if all values of the type are
+        permitted."""
         if self.choices is not None:
             return f"[{', '.join(map(self.written, self.choices))}]"
         if self.low is None and self.high is None:
@@ -89,7 +93,7 @@ class Parameter:
         return "..".join(ends)
 
     def allows(self, value: Value) -> bool:
-        """Return True if a value is permitted."""
+        """Return True if the parameter may have a value."""
         if self.choices is not None:
             return value in self.choices
         assert self.type in RANGED or (self.low is None and self.high is None), "only these types have ranges"
@@ -98,12 +102,12 @@ class Parameter:
 
     @property
     def given(self) -> int | float | str | bool:
-        """The value in a form that JSON supports and `with_value` accepts."""
+        """The current value in a form that JSON supports and `with_value` accepts."""
         return self.token[1] if self.type in ("duration", "time") else self.value.value
 
     @property
     def token(self) -> tuple[str, str]:
-        """The kind and the text of the token that replaces the parameter's name."""
+        """The kind and the text of the token by which the parameter's value replaces its name."""
         value = self.value.value
         match self.type:
             case "duration":
@@ -122,7 +126,7 @@ class Parameter:
 
     @property
     def sparql(self) -> str:
-        """The value as a SPARQL term, for graph patterns."""
+        """The current value as a SPARQL term, for graph patterns."""
         value, text = self.value.value, self.token[1]
         match self.type:
             case "float":
@@ -135,12 +139,15 @@ class Parameter:
                 return text
 
     def of(self, value: Value) -> Parameter:
-        """Return the parameter with another value of its type."""
+        """Return the parameter with another current value, which has the parameter's type."""
         return replace(self, value=Constant(value, self.type))
 
     def with_value(self, raw: object, prefixes: Mapping[str, str], called: str) -> Parameter:
-        """Return the parameter with another value, given as text or as a value of its type. `called`: its name in
-        messages.
+        """Return the parameter with another current value.
+
+        - `raw`: the value, as text or as an object of the parameter's type.
+        - `prefixes`: the IRIs of prefixes.
+        - `called`: the parameter's name in messages.
 
         Raises CepError if the value has another type or is not permitted.
         """
@@ -152,7 +159,7 @@ class Parameter:
 
 
 class Parameters:
-    """The parameters of a program by name. `used`: the parameters that its rules use."""
+    """The parameters of a program, by name. `used`: the names of the parameters that its rules use."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Parameter] = {}
@@ -166,7 +173,7 @@ class Parameters:
         return iter(self.by_name.values())
 
     def declare(self, parameter: Parameter) -> None:
-        """Add a parameter. Raises CepError if one of that name exists."""
+        """Add a parameter. Raises CepError if a parameter of the same name exists."""
         before = self.by_name.setdefault(parameter.name, parameter)
         if before is not parameter:
             file, line = before.source.place(before.span.line)
@@ -188,20 +195,21 @@ class Parameters:
             self.by_name[name] = parameter.with_value(raw, self.prefixes, f"parameter `{name}`")
 
     def named(self, name: str) -> Parameter | None:
-        """Return the parameter with a name, or None. It then counts as used."""
+        """Return the parameter of a name, and mark it as used. Return None if there is no such parameter."""
         parameter = self.by_name.get(name)
         if parameter is not None:
             self.used.add(name)
         return parameter
 
     def in_graph(self, graph: str) -> str:
-        """Replace parameters in a graph pattern by their values."""
+        """Replace the names of parameters in a graph pattern by their values."""
         names = [name for name in variables(graph) if name in self.by_name]
         self.used.update(names)
         return with_terms(graph, {name: self.by_name[name].sparql for name in names}) if names else graph
 
     def in_dialect(self, name: str, tick: int) -> list[tuple[str, str]] | None:
-        """Return the kinds and texts of the tokens that replace a name in a dialect, or None if it is not a parameter.
+        """Return the kinds and texts of the tokens that replace a name in a dialect. Return None if the name is not a
+        parameter.
 
         `tick`: the dialect's time unit in microseconds. Raises CepError if a duration is not a whole number of ticks.
         """
@@ -223,7 +231,7 @@ class Parameters:
         return {parameter.name: parameter.given for parameter in self if parameter.name in self.used}
 
     def text(self) -> str:
-        """Return the values of the used parameters, one per line. They are part of a program's identity."""
+        """Return the values of the used parameters as text, one per line. The text is part of a program's identity."""
         return "".join(
             f"{parameter.name} = {parameter.written(parameter.value.value)}\n"
             for parameter in self
@@ -231,7 +239,8 @@ class Parameters:
         )
 
     def listing(self) -> str:
-        """Return one line per parameter: its value, the permitted values, and its default if that differs."""
+        """Return a table of the parameters: the value, the permitted values, and the default if it differs from the
+        value."""
         rows = [
             (parameter.name, parameter.written(parameter.value.value), self._beside(parameter)) for parameter in self
         ]
@@ -268,7 +277,8 @@ def _iso_duration(value: Value) -> str:
 
 
 def _read(parameter: Parameter, raw: object, prefixes: Mapping[str, str], called: str) -> Value:
-    """Convert text or an object from Python or TOML to the parameter's type. Raises CepError if that is impossible."""
+    """Convert a text, or an object from Python or TOML, to the parameter's type. Raises CepError if that is
+    impossible."""
     try:
         value = _converted(parameter.type, raw, prefixes)
     except CepError as error:
@@ -285,8 +295,10 @@ def _shown(raw: object) -> str:
 
 
 def _converted(type: str, raw: object, prefixes: Mapping[str, str]) -> Value | None:
-    """Convert a value to a type. Return None if it has another type. Raises CepError if it is malformed or too
-    large."""
+    """Convert a value to a type. Return None if the value has another type.
+
+    Raises CepError if a text is malformed or a number is too large.
+    """
     if type == "string":
         return str(raw) if isinstance(raw, str) and not isinstance(raw, Iri) else None
     if type == "bool":
@@ -325,7 +337,8 @@ def _number(type: str, raw: object) -> int | float | None:
 
 
 def _duration(raw: object) -> int | None:
-    """Return microseconds, or None for another type. A plain number is seconds, as in programs."""
+    """Return a duration in microseconds, or None if `raw` is not a duration. A plain number means seconds, as in
+    programs."""
     if isinstance(raw, timedelta):
         ticks = raw // timedelta(microseconds=1)
         return ticks if ticks >= 0 else None

@@ -1,4 +1,4 @@
-"""Printer of patterns: combines the text of parts, with parentheses where they are needed."""
+"""Printer of patterns. It combines the texts of operands, and writes parentheses where they are needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cep.rules.terms import AggregateResult, Condition, Constant, Expression, Po
 from cep.rules.window_forms import Over, over
 
 WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
-"""The words before a fluent in the text of a pattern, by the kind of change."""
+"""Maps kinds of change of a fluent to the words that are written before the fluent in a pattern."""
 
 # Precedences of patterns, the lowest first.
 POSTFIXED, JOINED, REPEATED = range(3)
@@ -32,7 +32,8 @@ POSTFIXED, JOINED, REPEATED = range(3)
 class Text:
     """The text of a pattern.
 
-    `holds`: its precedence. `listed`: it ends with a list, which a following comma would continue.
+    `holds`: the precedence of its outermost operator. `listed`: True if it ends with a list, which a following comma
+    would continue.
     """
 
     text: str
@@ -45,7 +46,7 @@ class Text:
 
 
 def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | None = None) -> Text:
-    """Return `name(a, b)`, or with named arguments `name(x: a)`, or only the name without arguments."""
+    """Return `name(a, b)`, or `name(x: a)` if the arguments are named, or `name` if there are none."""
     if names is None:
         return Text(_applied(name, tuple(arguments)))
     pairs = (f"{key}: {print_argument(value)}" for key, value in zip(names, arguments))
@@ -53,9 +54,9 @@ def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | Non
 
 
 def changing(name: str, arguments: Sequence[Expression], valued: bool) -> Text:
-    """Return the text for a row of a fluent's changes.
+    """Return the text of an atom that matches a change of a fluent.
 
-    The last of `arguments` is the kind of change; before it is the fluent's value, if `valued`.
+    `arguments`: the fluent's arguments, its value if it is `valued`, and the kind of change.
     """
     *own, what = arguments
     word = WORDS.get(what.value, "") if isinstance(what, Constant) and isinstance(what.value, int) else ""
@@ -64,12 +65,12 @@ def changing(name: str, arguments: Sequence[Expression], valued: bool) -> Text:
 
 
 def held(name: str, arguments: Sequence[Expression], value: Expression | None) -> str:
-    """Return `location(P) = X`."""
+    """Return `location(P) = X`, or `location(P)` if the fluent has no value."""
     return _applied(name, tuple(arguments)) + ("" if value is None else f" = {print_argument(value)}")
 
 
 def _applied(name: str, arguments: tuple[Expression, ...]) -> str:
-    """Return `name(a, b)`. Auxiliary relations of LARS are shown in the notation of LARS: `name(a) at b`."""
+    """Return `name(a, b)`. Auxiliary relations of LARS have the notation of LARS: `name(a) at b`."""
     if name in (FIRST_TICK, TICK_NOW) and arguments:
         return f"the {name} is {print_argument(arguments[0])}"
     atom = name.removesuffix(UNCONSTRAINED)
@@ -81,7 +82,7 @@ def _applied(name: str, arguments: tuple[Expression, ...]) -> str:
 
 
 def time_point(ticks: int) -> Text:
-    """Return a time, or a number of seconds."""
+    """Return the text of an instant: a time, or a number of seconds."""
     return Text(instant(ticks))
 
 
@@ -91,7 +92,7 @@ def joined(left: Text, word: str, right: Text) -> Text:
 
 
 def gap(low: int, high: int) -> str:
-    """Return the gap after SEQ, `[10 s, 5 min]`."""
+    """Return the gap after SEQ, `[10 s, 5 min]`. `low`, `high`: its ends in microseconds."""
     return f"[{write_duration(low)}, {write_duration(high)}]"
 
 
@@ -139,7 +140,7 @@ def aggregate(
     form: Over | None,
     by: Sequence[str],
 ) -> Text:
-    """Return `pattern AGGREGATE results OVER LAST events|duration BY by`, or with another form of window."""
+    """Return `pattern AGGREGATE results OVER LAST events|duration BY by`. `form`: another form of window, or None."""
     groups = f" BY {', '.join(by)}" if by else ""
     listed = ", ".join(map(print_result, results))
     return Text(f"{pattern.text} AGGREGATE {listed} OVER {over(events, duration, form)}{groups}", POSTFIXED, bool(by))

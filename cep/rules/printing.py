@@ -1,7 +1,7 @@
-"""Printer of expressions, conditions and declarations. Reading its output gives the same tree.
+"""Printer of expressions, conditions and declarations. Reading the printed text returns the same tree.
 
-It writes parentheses only where needed, IRIs in full, and graph patterns unchanged. String arguments that are names
-have no quotes.
+It writes parentheses only where they are needed, IRIs in full, and graph patterns unchanged. A string argument that is
+also a valid name has no quotes.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ _INFIX = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, DI
 class Notation:
     """The notation of expressions in a language.
 
-    `marks`: spellings of operators that differ. `reserved`: words, in capitals, that need quotes as strings. `around`:
-    for some marks, patterns of the operands that need no parentheses before and after the mark.
+    - `marks`: the operators that the language spells differently from ours.
+    - `reserved`: words in capitals that need quotes if they are strings.
+    - `around`: for some operators, two regular expressions. They match the operands on the left and on the right
+      that need no parentheses.
     """
 
     marks: Mapping[str, str]
@@ -56,7 +58,7 @@ class Notation:
         return self.marks.get(function, function)
 
     def beside(self, mark: str, left: str, right: str) -> tuple[str, str]:
-        """Return the operands of a mark, in parentheses where it needs them."""
+        """Return the texts of an operator's operands, in parentheses if they need them. `mark`: the operator."""
         if mark not in self.around:
             return left, right
         before, after = self.around[mark]
@@ -70,7 +72,7 @@ _TIMES = range(100_000_000 * SECOND, 253_402_300_800 * SECOND)
 
 
 class AnAttribute(Protocol):
-    """An attribute of a declaration or of a schema."""
+    """The interface of an attribute in a declaration or in a schema."""
 
     @property
     def name(self) -> str: ...
@@ -109,7 +111,7 @@ def declaration(
     when: When | None = None,
     distinct: bool = False,
 ) -> str:
-    """Return `name(attributes) AS <iri> TIME time, further START start END end` and the clauses that follow."""
+    """Return `name(attributes) AS <iri> TIME time, further START start END end`, followed by the other clauses."""
     text = f"{name}({', '.join(map(attribute, attributes))})"
     if iri is not None:
         text += f" AS <{iri}>"
@@ -123,7 +125,7 @@ def declaration(
 
 
 def record_format(records: RecordFormat | None) -> str:
-    """Return ` FORMAT csv(separator: ";")`, or an empty text."""
+    """Return ` FORMAT csv(separator: ";")`, or an empty text if `records` is None."""
     if records is None:
         return ""
     options = ", ".join(f"{key}: {print_string(value)}" for key, value in records.options)
@@ -131,7 +133,7 @@ def record_format(records: RecordFormat | None) -> str:
 
 
 def record_tests(when: When | None) -> str:
-    """Return ` WHEN kind = "deploy", level > 3`, or an empty text."""
+    """Return ` WHEN kind = "deploy", level > 3`, or an empty text if `when` is None."""
     return "" if when is None else " WHEN " + " or ".join(", ".join(map(_record_test, tests)) for tests in when)
 
 
@@ -150,7 +152,7 @@ def _value(value: int | float | str | bool) -> str:
 
 
 def time_format(format: TimeFormat | None, since: str) -> str:
-    """Return ` FORMAT "%d.%m.%Y" ZONE "Europe/Zurich" FOLD later`, as far as it applies."""
+    """Return ` FORMAT "%d.%m.%Y" ZONE "Europe/Zurich" FOLD later`. Clauses that do not apply are left out."""
     if format is None:
         return ""
     text = f" FORMAT {since}{format.unit}" if format.unit is not None else ""
@@ -182,7 +184,7 @@ def attribute(declared: AnAttribute) -> str:
 
 
 def range_of(type: str, low: int | float | None, high: int | float | None) -> str:
-    """Return the bounds of an attribute, `0..250`."""
+    """Return the text of an attribute's range, `0..250`."""
     return f"{_bound(low, type)}..{_bound(high, type)}"
 
 
@@ -244,23 +246,24 @@ def print_condition(condition: Condition) -> str:
 
 
 def parameters_named(condition: Condition) -> Condition:
-    """Replace parameters in a condition by their name, followed by the value in parentheses, for display."""
+    """Replace each parameter in a condition by its name, followed by its value in parentheses. The result is for
+    display."""
     named: Condition = _named(condition)
     return named
 
 
 def expression_named(expression: Expression) -> str:
-    """Return the text of an expression for display: a parameter's name is followed by its value in parentheses."""
+    """Return the text of an expression for display. A parameter's name is followed by its value in parentheses."""
     return print_expression(_named(expression))
 
 
 def duration_named(ticks: int) -> str:
-    """Return the text of a duration for display: a parameter's name is followed by its value in parentheses."""
+    """Return the text of a duration for display. A parameter's name is followed by its value in parentheses."""
     return _with_name(ticks, write_duration(ticks))
 
 
 def count_named(count: int) -> str:
-    """Return the text of a number of events for display: a parameter's name is followed by its value in parentheses."""
+    """Return the text of a number of events for display. A parameter's name is followed by its value in parentheses."""
     return _with_name(count, str(count))
 
 
@@ -288,7 +291,7 @@ def _named(value: Any) -> Any:
 
 
 def _one_of(condition: Disjunction) -> list[Comparison]:
-    """Return the comparisons of `X in [1, 2]`, or an empty list for another disjunction."""
+    """Return the comparisons of a disjunction that means `X in [1, 2]`, or an empty list for another disjunction."""
     singles = [inside[0] for inside in condition.alternatives if len(inside) == 1]
     equal = [inner for inner in singles if isinstance(inner, Comparison) and inner.operator == "="]
     same = len(equal) == len(condition.alternatives) and all(comparison.left == equal[0].left for comparison in equal)
@@ -296,12 +299,12 @@ def _one_of(condition: Disjunction) -> list[Comparison]:
 
 
 def print_arguments(arguments: tuple[Expression, ...]) -> str:
-    """Return the arguments in parentheses, or an empty text without arguments."""
+    """Return the text of arguments in parentheses, or an empty text if there are none."""
     return f"({', '.join(map(print_argument, arguments))})" if arguments else ""
 
 
 def print_argument(expression: Expression, notation: Notation = OWN) -> str:
-    """Return the text of an argument. A string that is a name has no quotes."""
+    """Return the text of an argument. A string that is also a valid name has no quotes."""
     if isinstance(expression, Constant) and expression.type == "string":
         text = str(expression.value)
         if _NAME.fullmatch(text) and text.upper() not in notation.reserved:
@@ -342,7 +345,7 @@ def _written(expression: Expression, notation: Notation) -> tuple[str, int]:
 
 
 def _test(expression: Expression) -> str:
-    """Return the text of the condition in an `if`."""
+    """Return the text of the condition of an `if`."""
     match expression:
         case Call("or" as word, sides) | Call("and" as word, sides):
             loose = word == "and"

@@ -1,7 +1,7 @@
 """Terms, conditions and static rules.
 
-The parser creates them, and all later stages use them. Spans do not count for equality: a term may occur in several
-places.
+The parser creates them, and all later stages use them. Spans do not count for equality, because a term may occur in
+several places.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cep.events import Iri
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`Wind`, or `_`, which is a different variable at each occurrence."""
+    """A variable such as `Wind`. `_` stands for a different variable at each occurrence."""
 
     name: str
     span: Span = field(default=NOWHERE, compare=False)
@@ -25,11 +25,12 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant. `type`: int, float, string, bool, iri, time or duration.
+    """A constant.
 
-    `value` is int, float, str, bool or Iri; times and durations are whole microseconds. A lower-case name is the string
-    of that name, and a prefixed name its Iri. `parameter`: the parameter's name, if the program writes a parameter
-    instead of the constant.
+    - `value`: an int, float, str, bool or Iri. Times and durations are whole microseconds. A lower-case name is a
+      string, and a prefixed name is an Iri.
+    - `type`: int, float, string, bool, iri, time or duration.
+    - `parameter`: the name of the parameter that the program writes instead of the constant, or None.
     """
 
     value: int | float | str | bool | Iri
@@ -39,7 +40,7 @@ class Constant:
 
 
 class NamedNumber(int):
-    """A number of microseconds or events that a program writes as a parameter, with the parameter's name.
+    """A number of microseconds or events for which the program writes a parameter. It keeps the parameter's name.
 
     It occurs in syntax trees and lowered rules. Plans contain plain numbers.
     """
@@ -48,7 +49,7 @@ class NamedNumber(int):
 
     @classmethod
     def of(cls, number: int, parameter: str | None) -> int:
-        """Return the number with a parameter's name. Without a name, return the number unchanged."""
+        """Attach the name of a parameter to a number. If the name is None, return the number unchanged."""
         if parameter is None:
             return number
         named = cls(number)
@@ -60,7 +61,7 @@ T = TypeVar("T")
 
 
 def without_names(value: T) -> T:
-    """Replace each NamedNumber in a value by a plain number."""
+    """Replace each NamedNumber inside `value` by a plain number."""
     changed: Any = value
     if isinstance(value, NamedNumber):
         changed = int(value)
@@ -79,7 +80,7 @@ def without_names(value: T) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call: an operator `+ - * / // mod ** neg`, or a function: `abs`, `lower`, `start`, `duration`, ..."""
+    """A call of an operator (`+ - * / // mod ** neg`) or a function (`abs`, `lower`, `start`, `duration`, ...)."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -94,7 +95,7 @@ Expression = Variable | Constant | Call
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`left operator right`; operator is one of = != < <= > >= (`is` and `==` are read as `=`)."""
+    """`left operator right`. The operator is one of = != < <= > >=. Programs may also write `is` and `==` for `=`."""
 
     operator: str
     left: Expression
@@ -106,8 +107,10 @@ class Comparison:
 class Graph:
     """`{ ?Station wgs84:lat ?Lat }`: a SPARQL group graph pattern over the background knowledge.
 
-    `text`: as written, with braces. `variables`: the variables that begin with a capital, which belong to the rule, in
-    the order of first occurrence. `prefixes`: the prefixes declared before the pattern, as (name, IRI).
+    - `text`: the text in the program, with its braces.
+    - `variables`: the variables that begin with a capital, in the order of their first occurrence. They belong to
+      the rule.
+    - `prefixes`: the names and IRIs of the prefixes that are declared before the pattern.
     """
 
     text: str
@@ -121,7 +124,8 @@ class Graph:
 class Predicate:
     """`linked(X, Y)`, `not linked(X, Y)`, or a built-in test: `contains(X, "snow")`, `matches(X, "^K")`.
 
-    A graph pattern is a predicate of the variables in its braces. `graph` is the pattern, `name` its text.
+    A graph pattern is also a predicate. Its arguments are the rule's variables in the pattern, and `name` is the
+    pattern's text.
     """
 
     name: str
@@ -133,10 +137,10 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Disjunction:
-    """`(X > 3 or linked(X, Y), Y < 2)`: at least one of the alternatives holds. Each is a conjunction.
+    """`(X > 3 or linked(X, Y), Y < 2)`: at least one of the alternatives holds. Each alternative is a conjunction.
 
-    `local`: variables that occur only in this disjunction, and not in all alternatives. They are not visible outside.
-    All other variables are bound by every alternative, or outside the disjunction.
+    `local`: variables that occur only in this disjunction, and not in all alternatives. They are not visible outside
+    the disjunction. All other variables are bound by every alternative, or outside the disjunction.
     """
 
     alternatives: tuple[tuple[Condition, ...], ...]
@@ -149,9 +153,10 @@ Condition = Comparison | Predicate | Disjunction
 
 @dataclass(frozen=True, slots=True)
 class PolicyChoice:
-    """A consumption policy: `unrestricted`, `recent` or `chronological`, with a rule for ties.
+    """A consumption policy: `unrestricted`, `recent` or `chronological`.
 
-    `tie`: `longest`, `shortest`, `by` a variable, or None if not written (recent: longest, chronological: shortest).
+    `tie`: decides ties between occurrences: `longest`, `shortest`, or `by` a variable. None means longest for recent,
+    and shortest for chronological.
     """
 
     name: str
@@ -161,17 +166,18 @@ class PolicyChoice:
 
 
 LATER = {"later": True}
-"""Metadata of a field that was added later. If its value is None, fingerprints of goals omit it, so they do not
-change."""
+"""Metadata of a field that was added in a later version. Fingerprints of goals omit the field if its value is None, so
+that the fingerprints of older programs stay the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateResult:
-    """A result, `A = avg(W)`.
+    """A result of an aggregate, `A = avg(W)`.
 
-    `function`: a name in `cep.rules.expressions.aggregates`. `argument`: any expression over the pattern's variables;
-    None for `count()`. `distinct`: `count(distinct X)`. `parameter`: the second argument, a number from 0 to 100 for
-    percentile, microseconds for ewma.
+    - `function`: a name in `cep.rules.expressions.aggregates`.
+    - `argument`: an expression over the pattern's variables, or None for `count()`.
+    - `distinct`: True for `count(distinct X)`.
+    - `parameter`: the second argument. It is a number from 0 to 100 for percentile, and microseconds for ewma.
     """
 
     variable: str
@@ -184,7 +190,7 @@ class AggregateResult:
 
 @dataclass(frozen=True, slots=True)
 class StaticRule:
-    """`name(arguments) :- conditions.`, or a fact `name(arguments).` (no conditions)."""
+    """`name(arguments) :- conditions.`, or a fact, `name(arguments).`, which has no conditions."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -193,7 +199,7 @@ class StaticRule:
 
 
 def expression_variables(expression: Expression) -> list[str]:
-    """Return the names of an expression's variables in order, with repetitions, except `_`."""
+    """Return the names of an expression's variables except `_`, in order. A name can occur several times."""
     match expression:
         case Variable(name):
             return [] if name == "_" else [name]
@@ -204,18 +210,19 @@ def expression_variables(expression: Expression) -> list[str]:
 
 
 def arguments_of(results: Iterable[AggregateResult]) -> list[Expression]:
-    """Return the arguments of the aggregates. `count()` has none."""
+    """Return the arguments of aggregates. `count()` has none."""
     return [result.argument for result in results if result.argument is not None]
 
 
 def fluent_variables(arguments: Sequence[Expression], value: Expression | None) -> list[str]:
-    """Return the variables of a fluent's arguments, then the variables of its value."""
+    """Return the names of the variables in a fluent's arguments, then of the variables in its value."""
     every = (*arguments, *([] if value is None else [value]))
     return [name for expression in every for name in expression_variables(expression)]
 
 
 def condition_variables(condition: Condition) -> list[str]:
-    """Return the names of a condition's variables in order, with repetitions, except `_` and local variables."""
+    """Return the names of a condition's variables except `_` and local variables, in order. A name can occur several
+    times."""
     match condition:
         case Comparison(_, left, right):
             return expression_variables(left) + expression_variables(right)
@@ -229,7 +236,7 @@ def condition_variables(condition: Condition) -> list[str]:
 
 
 def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Predicate]:
-    """Yield all comparisons and predicates, including those inside alternatives."""
+    """Yield all comparisons and predicates. Those inside alternatives are included."""
     for condition in conditions:
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -239,7 +246,7 @@ def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Pre
 
 
 def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
-    """Determine the local variables of disjunctions. `uses`: how often the whole rule uses each variable."""
+    """Set the local variables of a condition's disjunctions. `uses`: how often the whole rule uses each variable."""
     if not isinstance(condition, Disjunction):
         return condition
     names = [
@@ -258,7 +265,7 @@ def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
 
 
 def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple[Comparison | Predicate, ...]]:
-    """Yield conjunctions without alternatives. At least one of them holds if and only if the conditions hold."""
+    """Yield conjunctions that contain no alternatives. At least one of them holds if and only if `conditions` hold."""
     for place, condition in enumerate(conditions):
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -268,12 +275,12 @@ def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple
 
 
 def without_alternatives(rule: StaticRule) -> list[StaticRule]:
-    """Expand a rule with alternatives into equivalent rules without alternatives."""
+    """Expand a rule that has alternatives into rules without alternatives that together mean the same."""
     return [replace(rule, conditions=conditions) for conditions in disjunctive_normal_form(rule.conditions)]
 
 
 def normal_forms(conditions: Iterable[Condition]) -> int:
-    """Return the number of conjunctions in the disjunctive normal form."""
+    """Return the number of conjunctions that `disjunctive_normal_form` yields."""
     number = 1
     for condition in conditions:
         if isinstance(condition, Disjunction):
@@ -315,9 +322,9 @@ def rename_condition(condition: Condition, names: Mapping[str, str]) -> Conditio
 
 
 def as_expression(condition: Condition) -> Call | None:
-    """Return a condition as a boolean expression, or None if it contains a graph pattern.
+    """Convert a condition to a boolean expression. Return None if it contains a graph pattern.
 
-    Comparisons become calls of their operators, alternatives `or`, conjunctions `and`, and negated tests `not`.
+    A comparison becomes a call of its operator. Alternatives become `or`, conjunctions `and`, and negated tests `not`.
     """
     match condition:
         case Comparison(operator, left, right, span):
@@ -332,7 +339,8 @@ def as_expression(condition: Condition) -> Call | None:
 
 
 def conjunction(conditions: tuple[Condition, ...], span: Span) -> Call | None:
-    """Return several conditions as one boolean expression, or None if they contain a graph pattern."""
+    """Convert conditions to one boolean expression that means all of them. Return None if they contain a graph
+    pattern."""
     calls = [as_expression(condition) for condition in conditions]
     known = tuple(call for call in calls if call is not None)
     if len(known) != len(calls):

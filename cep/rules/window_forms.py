@@ -1,4 +1,4 @@
-"""The forms of windows other than `LAST n EVENTS` and `LAST d`."""
+"""The forms of windows other than `LAST n EVENTS` and `LAST d`: EACH, SESSION and EVERY."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from cep.core.literals import UNITS, write_duration
 DAY = UNITS["d"]
 WEEK = 7 * DAY
 MONDAY = -3 * DAY
-"""Midnight of a Monday in 1969, as 1970 began on a Thursday."""
+"""Midnight of a Monday in 1969, in microseconds. 1970 began on a Thursday."""
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """`EACH length [ZONE zone]`, `SESSION length`, or `EVERY length` after `LAST d`. `form`: the word in lower case.
+    """`EACH length [ZONE zone]`, `SESSION length`, or `EVERY length` after `LAST d`.
 
-    `length` is in microseconds. `weeks`: it was written in weeks, which begin on Mondays. `zone`: the time zone in
-    which windows begin at midnight.
+    - `form`: each, session or every.
+    - `length`: the length in microseconds.
+    - `weeks`: True if the program gives the length in weeks, which begin on Mondays.
+    - `zone`: the time zone in which windows begin at midnight, or None.
     """
 
     form: str
@@ -27,11 +29,11 @@ class Over:
 
     @property
     def origin(self) -> int:
-        """The origin of windows, in microseconds of UTC or of the zone's clock."""
+        """The time from which windows are counted, in microseconds of UTC or of the zone's clock."""
         return MONDAY if self.weeks else 0
 
     def text(self) -> str:
-        """Return the text of the form, as written after OVER or `LAST d`."""
+        """Return the text of the form, which a program writes after OVER or after `LAST d`."""
         length = write_duration(self.length)
         if self.weeks:
             length = f"{self.length // WEEK} {'week' if self.length == WEEK else 'weeks'}"
@@ -40,7 +42,7 @@ class Over:
 
 
 def over(events: int | None, duration: int | None, form: Over | None) -> str:
-    """Return the text after OVER."""
+    """Return the text of a window, which a program writes after OVER."""
     if duration is None and events is None:
         assert form is not None, "a window has a form"
         return form.text()

@@ -1,4 +1,4 @@
-"""The binding order of conditions: every variable is bound before a condition needs it."""
+"""The binding order of conditions. In this order, every variable gets a value before a condition needs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cep.rules.terms import (
 )
 
 ASKED = {"near": ("near(Lat, Long, Radius, Feature, Metres)", 5)}
-"""The predicates that background knowledge answers: an example, and the number of arguments."""
+"""Predicates that the background knowledge defines: for each one an example, and the number of its arguments."""
 EVERY = "bind it in each alternative, or outside of the parentheses: `{0} = ...`"
 
 
@@ -38,7 +38,7 @@ class Arrangeable(Protocol):
     def arity(self) -> int: ...
 
     def ready(self, bound: frozenset[int]) -> bool:
-        """Return True if the predicate can be evaluated with these argument positions bound."""
+        """Return True if the predicate can be evaluated when the arguments at the positions `bound` have values."""
 
 
 def arrange(
@@ -47,11 +47,13 @@ def arrange(
     relations: Mapping[str, Arrangeable],
     source: Source | None = None,
 ) -> tuple[Condition, ...]:
-    """Return the conditions in an order in which every variable is bound before it is needed.
+    """Sort conditions so that every variable is bound before a condition needs it.
 
-    `bound`: the variables that are bound at the start. The next condition is always the first of the ready conditions
-    that have the lowest rank (`_rank`). Raises CepError for unknown predicates and wrong numbers of arguments, and with
-    the code `unsafe` if there is no order.
+    `bound`: the variables that are bound at the start. Of the conditions that are ready, the next one is the first that
+    has the lowest rank (`_rank`).
+
+    Raises CepError for unknown predicates and wrong numbers of arguments. If there is no order, it has the code
+    `unsafe`.
     """
     errors = Mistakes()
     for condition in conditions:
@@ -92,12 +94,13 @@ def arrange(
 
 
 def is_test(predicate: Predicate, relations: Mapping[str, Arrangeable]) -> bool:
-    """Return True for a built-in test. A static predicate of the same name takes precedence."""
+    """Return True if a predicate is a built-in test. A static predicate that has the same name takes precedence."""
     return predicate.name in TESTS and predicate.name not in relations
 
 
 def binding(condition: Condition, known: Collection[str]) -> list[str]:
-    """Return the variables that a condition binds if it is ready and `known` are bound."""
+    """Return the variables that a condition binds. The condition must be ready. `known`: the variables that are already
+    bound."""
     if isinstance(condition, Comparison):
         if condition.operator == "=":
             for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
@@ -146,10 +149,10 @@ def _missing_inputs(expression: Expression, known: Collection[str]) -> Iterator[
 
 
 def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, Arrangeable]) -> int | None:
-    """Return the rank of a condition, or None if it is not ready.
+    """Return the rank of a condition, or None if the condition is not ready.
 
-    - 0: a comparison, or a condition that binds nothing
-    - 1: some of its arguments or variables are bound
+    - 0: a comparison, or a condition that binds no variable
+    - 1: a condition that has a bound argument or variable
     - 2: any other condition
     """
     if isinstance(condition, Comparison):
@@ -172,7 +175,7 @@ def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, 
 def _bound_by(
     condition: Disjunction, known: Collection[str], relations: Mapping[str, Arrangeable]
 ) -> Iterator[set[str] | None]:
-    """Yield the variables that are bound after each alternative, or None for an alternative that cannot be ordered."""
+    """Yield for each alternative the variables that are bound after it, or None if it has no binding order."""
     for alternative in condition.alternatives:
         try:
             order = arrange(alternative, known, relations)
@@ -194,7 +197,7 @@ def _bound_places(predicate: Predicate, known: Collection[str]) -> frozenset[int
 
 
 def _waits(predicate: Predicate, known: Collection[str], relations: Mapping[str, Arrangeable]) -> Iterator[Variable]:
-    """Yield the variables that a predicate needs and cannot bind itself."""
+    """Yield the variables that a predicate needs but cannot bind itself."""
     all_needed = is_test(predicate, relations)
     for argument in predicate.arguments:
         if isinstance(argument, Variable) and not all_needed:
@@ -248,7 +251,8 @@ def _calls(condition: Condition) -> Iterator[Call]:
 def _stuck(
     left: list[Condition], known: set[str], relations: Mapping[str, Arrangeable], source: Source | None
 ) -> CepError:
-    """Return the error for variables that nothing can bind. If they need each other, it reports the first variable."""
+    """Return the error for variables that no condition can bind. If the variables need each other, report the first
+    one."""
     able = {name for condition in left for name in _could_bind(condition, known, relations)}
     errors: dict[str, CepError] = {}
     every: list[CepError] = []
@@ -316,7 +320,7 @@ def _needs_of_alternatives(
 
 
 def denied(condition: Predicate, name: str) -> str:
-    """Return the hint for a variable without a value under `not`."""
+    """Return the hint for a variable under `not` that has no value."""
     other = "write `_`" if condition.graph is None else f"write `?{name[:1].lower()}{name[1:]}`"
     return f"`not` does not bind variables: bind `{name}` elsewhere, or {other} for any value"
 

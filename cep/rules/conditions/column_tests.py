@@ -1,8 +1,8 @@
 """Comparisons of columns with constants, as integers that kernels can evaluate.
 
-A test is satisfied by the values in an interval. It is a row of five integers:
+A test accepts the values in an interval. It consists of five integers:
 
-- the row of the table
+- the row of the table that contains the tested column
 - a mask that turns the bits of values into integers with the same order (`FLOATS`, or 0)
 - the least value that passes
 - the greatest value that passes
@@ -38,7 +38,7 @@ Bounds = tuple[int, int]
 
 @njit()
 def passing(table, tests):  # type: ignore[no-untyped-def]
-    """Return the indices of rows that pass every test. There is at least one test."""
+    """Return the indices of the occurrences that pass every test. `tests` must have at least one row."""
     n = table.shape[1]
     index = np.empty(n + 1, np.int64)
     count = n
@@ -79,7 +79,7 @@ def passing_own(table, tests):  # type: ignore[no-untyped-def]
 def column_tests(
     conditions: Sequence[Condition], types: Mapping[str, str], pool: Pool, source: Source | None
 ) -> tuple[Tests, list[Condition]]:
-    """Split conditions into column tests (of `v0`, `v1`, ... and of times) and all other conditions."""
+    """Split conditions into column tests and all other conditions. A test can read `v0`, `v1`, ... and times."""
     bounds: dict[tuple[int, int], Bounds] = {}
     negated: list[tuple[int, int, int, int, int]] = []
     others: list[Condition] = []
@@ -105,12 +105,15 @@ def column_tests(
 
 
 def equal_to(row: int, bits: int | None) -> tuple[int, int, int, int, int]:
-    """Return the test that a row of a table has these bits. None: no value passes."""
+    """Return the test that a column has the value `bits`. `row`: the column's row in the table.
+
+    If `bits` is None, no value passes.
+    """
     return (row, 0, 1, 0, 0) if bits is None else (row, 0, bits, bits, 0)
 
 
 def _with_constant(comparison: TypedCall) -> tuple[str, TypedVariable, TypedConstant] | None:
-    """Return a comparison as operator, column and constant, or None if it is of another form."""
+    """Return the operator, column and constant of a comparison, or None if it has another form."""
     operator, (left, right) = comparison.function, comparison.arguments
     if isinstance(left, TypedConstant):
         operator, left, right = MIRRORED[operator], right, left
@@ -123,7 +126,8 @@ def _with_constant(comparison: TypedCall) -> tuple[str, TypedVariable, TypedCons
 
 
 def _column(side: Typed, other: Typed) -> TypedVariable | None:
-    """Return the column on a side, or None. An int column may be compared with a number that is not whole."""
+    """Return the column on one side of a comparison, or None. An int column may be compared with a number that is not
+    whole."""
     if isinstance(side, TypedCall) and side.function == "to_float" and abs(_number(other)) < 2**62:
         (side,) = side.arguments
         return side if isinstance(side, TypedVariable) and side.type == "int" else None
@@ -136,7 +140,7 @@ def _number(typed: Typed) -> float:
 
 
 def reach(mask: int) -> Bounds:
-    """Return the least and the greatest value that is not missing. `mask`: the mask of the test."""
+    """Return the least and the greatest value that is not missing. `mask`: the test's mask."""
     return (_sorted(-np.inf), _sorted(np.inf)) if mask else (MISSING + 1, GREATEST)
 
 
@@ -146,10 +150,10 @@ def _sorted(number: float) -> int:
 
 
 def _bounds(operator: str, type: str, constant: TypedConstant, pool: Pool) -> Bounds:
-    """Return the least and the greatest value of a column of `type` for which a comparison holds."""
+    """Return the least and the greatest value for which a comparison holds. `type`: the type of the compared column."""
     least, greatest = reach(FLOATS if type == "float" else 0)
     below = above = 0
-    """The nearest values at or below, and at or above the constant."""
+    """The nearest value at or below the constant, and the nearest value at or above it."""
     if type == "float":
         below = above = _sorted(float(constant.value))
     elif type in CODES:

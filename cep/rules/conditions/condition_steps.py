@@ -1,4 +1,4 @@
-"""The steps that evaluate a conjunction. Each step filters a batch of rows, or adds columns to it."""
+"""The steps that evaluate a conjunction. A step filters a batch of rows, or adds columns to it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from cep.rules.expressions.evaluate import Columns, Evaluation, missing
 class BoundRows:
     """The rows that remain after some steps.
 
-    `index`: the original row number of each row. `mask`: a filter that is not yet applied; None: no filter. `ends`: the
-    end of each original row's occurrence.
+    - `index`: the original row number of each row. None if no row has been dropped.
+    - `mask`: a filter that has not been applied yet, or None.
+    - `ends`: for each original row, the end of its occurrence.
     """
 
     columns: dict[str, Column]
@@ -30,7 +31,7 @@ class BoundRows:
     ends: Ints | None = None
 
     def ended(self) -> Ints:
-        """Return the end of each row's occurrence."""
+        """Return the end of the occurrence for each remaining row."""
         assert self.ends is not None, "rules about occurrences know when they end"
         return self.ends if self.index is None else self.ends[self.index]
 
@@ -38,7 +39,7 @@ class BoundRows:
         self.mask = mask if self.mask is None else self.mask & mask
 
     def settle(self, live: Container[str]) -> None:
-        """Apply the mask. Columns of variables that are not `live` are dropped then."""
+        """Apply the mask. If it drops rows, also drop the columns of variables that are not in `live`."""
         if self.mask is None:
             return
         kept = np.flatnonzero(self.mask)
@@ -57,9 +58,10 @@ Step = Callable[[BoundRows], None]
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The variables that are still needed: the variables of conditions from index `since` on, and those in `kept`.
+    """The variables that are still needed. These are the variables of the conditions from index `since` on, and those
+    in `kept`.
 
-    `last`: the index of the last condition that uses each variable.
+    `last`: for each variable, the index of the last condition that uses it.
     """
 
     last: Mapping[str, int]
@@ -74,18 +76,19 @@ class Answering(Protocol):
     """Conditions that can be evaluated on rows."""
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
-        """Return the row of each answer, and a column for each variable that the conditions bind."""
+        """Return the row number of each answer, and a column for each variable that the conditions bind."""
 
     def holds(self, columns: Columns, rows: int) -> Mask:
-        """Return a mask of the rows with at least one answer."""
+        """Return a mask of the rows that have at least one answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument with a known value.
+    """An argument of a predicate that has a value.
 
-    `written`: its value as written. `fitted`: its value in the type of the relation's column, missing if the relation
-    cannot contain it. `written` is None if it is missing in the same rows as `fitted`.
+    - `written`: the value of the expression in the program. None if it is missing in the same rows as `fitted`.
+    - `fitted`: the value in the type of the relation's column. It is missing if the relation cannot contain the
+      value.
     """
 
     written: Evaluation | None
@@ -97,7 +100,8 @@ class Argument:
 
 
 def _bound(arguments: list[Argument], batch: BoundRows) -> tuple[list[Column], Mask | None]:
-    """Return the arguments' columns, and a mask of the rows whose values the relation can contain. None: all rows."""
+    """Return a column per argument, and a mask of the rows whose values the relation can contain. The mask None means
+    all rows."""
     columns: list[Column] = []
     fits: Mask | None = None
     for argument in arguments:
@@ -154,12 +158,15 @@ def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed
 
 
 def _seen(batch: BoundRows) -> dict[str, Column]:
-    """Return the columns of a batch, and the ends of its occurrences as `end()`."""
+    """Return the columns of a batch. If the ends of its occurrences are known, add them as the column `end()`."""
     return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
 
 
 def any_of(alternatives: Sequence[Answering], needed: Live) -> Step:
-    """Keep the rows for which an alternative holds. Each alternative is evaluated only if no earlier one holds."""
+    """Return a step that keeps the rows for which at least one alternative holds.
+
+    An alternative is evaluated only on the rows for which no earlier alternative holds.
+    """
 
     def run(batch: BoundRows) -> None:
         batch.settle(needed)
@@ -180,7 +187,7 @@ def union(
     needed: Live,
     live: Live,
 ) -> Step:
-    """Join the rows with the answers of all alternatives, in their order, without duplicates."""
+    """Return a step that joins the rows with the answers of all alternatives, in order and without duplicates."""
 
     def run(batch: BoundRows) -> None:
         batch.settle(needed)

@@ -1,4 +1,4 @@
-"""Conjunctions of conditions: put in binding order, then evaluated on whole columns."""
+"""Conjunctions of conditions. They are put in binding order, then evaluated on whole columns."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """A conjunction ready to run.
+    """A conjunction that is ready to run.
 
-    `binds`: the variables that it binds with their types, in order. `single`: a row never has more than one answer.
-    `optional`: which of `binds` may be missing.
+    - `order`: the conditions in binding order.
+    - `binds`: the variables that the conjunction binds, in order, with their types.
+    - `single`: True if a row never has more than one answer.
+    - `optional`: the variables of `binds` that may be missing.
     """
 
     order: tuple[Condition, ...]
@@ -49,13 +51,15 @@ class Conditions:
     _cache: list[tuple[Step, ...]] = field(default_factory=list, compare=False)
 
     def asks(self, name: str) -> bool:
-        """Return True if any of the conditions uses a variable."""
+        """Return True if at least one condition uses the variable `name`."""
         return any(name in names_of(condition) for condition in self.order)
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
-        """Return the row of each answer (ascending), and a column for each variable that the conditions bind.
+        """Return the row number of each answer in ascending order, and a column for each variable that the conditions
+        bind.
 
-        The answers of one row are distinct. The conditions, and the order of rows in relations, determine their order.
+        The answers for one row differ from each other. Their order depends only on the conditions and on the order of
+        rows in relations.
         """
         batch = _run(self._steps, columns, rows)
         batch.settle(self.binds)
@@ -63,7 +67,7 @@ class Conditions:
         return index, {name: batch.columns[name] for name in self.binds}
 
     def holds(self, columns: Columns, rows: int) -> Mask:
-        """Return a mask of the rows with at least one answer."""
+        """Return a mask of the rows that have at least one answer."""
         if not self._cache:
             self._cache.append(self._steps if self.single else self._tests())
         batch = _run(self._cache[0], columns, rows)
@@ -90,10 +94,10 @@ def compile_conditions(
     source: Source | None = None,
     optional: frozenset[str] | None = None,
 ) -> Conditions:
-    """Compile a conjunction over variables of these types. Raises CepError with all mistakes.
+    """Compile a conjunction. Raises CepError with all mistakes.
 
-    `types` also contains `start()`, `end()`, `duration()` where they are known. `optional`: the variables that may be
-    missing (None: all).
+    `types`: the types of the variables that are already bound, and of `start()`, `end()` and `duration()` where these
+    are known. `optional`: the variables that may be missing. None means all.
     """
     order = arrange(conditions, types, relations, source)
     builder = _Builder(order, types, relations, pool, source, optional)
@@ -106,7 +110,8 @@ def compile_conditions(
 
 
 class _Builder:
-    """Builder of the steps for ordered conditions. It tracks the types, and which variables may be missing."""
+    """Builder of the steps for conditions in binding order. It keeps track of types, and of variables that may be
+    missing."""
 
     def __init__(
         self,
@@ -129,8 +134,11 @@ class _Builder:
         self.steps: list[Step] = []
 
     def build(self, keep: bool) -> tuple[Step, ...]:
-        """Return the steps. `keep`: the values of all bound variables are needed, not only those that later conditions
-        use."""
+        """Return the steps.
+
+        `keep`: True if the caller needs the values of all bound variables. Otherwise a value is kept only while later
+        conditions use it.
+        """
         last = {name: place for place, condition in enumerate(self.order) for name in names_of(condition)}
         kept = self.binds if keep else ()
         for place, condition in enumerate(self.order):
@@ -145,8 +153,12 @@ class _Builder:
         return tuple(self.steps)
 
     def add(self, condition: Condition, needed: Live, live: Live, keep: bool) -> None:
-        """Add the step for a condition. `needed`: the variables that this or a later condition uses; `live`: the
-        variables that a later condition uses."""
+        """Add the step for a condition.
+
+        - `needed`: the variables that this condition or a later one uses.
+        - `live`: the variables that a later condition uses.
+        - `keep`: True if the caller needs the values of all bound variables.
+        """
         if isinstance(condition, Comparison):
             bound = binding(condition, self.types)
             if bound:
@@ -163,7 +175,7 @@ class _Builder:
             self.ask(condition, needed, live, keep)
 
     def either(self, condition: Disjunction, needed: Live, live: Live, keep: bool) -> None:
-        """Add the step for a disjunction. If it consists of tests it becomes one test, otherwise a step for all
+        """Add the step for a disjunction. A disjunction of tests becomes one test. Otherwise one step evaluates all
         alternatives."""
         fresh = binding(condition, self.types)
         leaves = list(each_condition([condition]))
@@ -303,7 +315,7 @@ class _Builder:
 
 
 def _table_of_numbers(predicate: Predicate) -> str:
-    """Return the end of a hint about a table that may contain numbers written as texts, such as `0042`."""
+    """Return the end of a hint about a table that may contain numbers as texts, such as `0042`."""
     if predicate.graph is not None or "(" in predicate.name:
         return ""
     return f"; `fact {predicate.name}(id: int, ..).` says which columns of a table are numbers"

@@ -1,4 +1,4 @@
-"""The interface of relations: find the rows with given values in some columns."""
+"""The interface of relations. A query finds the rows that have certain values in some columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 
 class Probe(Protocol):
-    """A query on a relation. It takes values for certain positions, and returns the values of other positions."""
+    """A query on a relation. It receives values for the bound positions, and returns values of the wanted positions."""
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -29,38 +29,41 @@ class Probe(Protocol):
 
     @property
     def timed(self) -> bool:
-        """True if each row is evaluated at its own time, `ends`."""
+        """True if the query finds for each row the answers that are valid at the row's own time, `ends`."""
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        """Return the row of each answer (ascending), and a column for each wanted position.
+        """Return the row number of each answer in ascending order, and a column for each wanted position.
 
-        `bound`: for each bound position in ascending order, a column of `rows` values, none missing. The answers of one
-        row are distinct, in an order that depends only on the relation.
+        `bound`: for each bound position in ascending order, a column of `rows` values, none of which is missing. The
+        answers for one row differ from each other. Their order depends only on the relation.
         """
 
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
-        """Return a mask of the rows with an answer."""
+        """Return a mask of the rows that have an answer."""
 
 
 class Relation(Arrangeable, Protocol):
-    """A static predicate: a table, or rules that are evaluated on call."""
+    """A static predicate: a table, or rules that are evaluated at each call."""
 
     @property
     def types(self) -> tuple[str | None, ...]:
-        """The type of each position. None: the type of the value with which it is called."""
+        """The type of each position. None means that the position has the type of the argument in the call."""
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
-        """Return a query. `bound`: the types of the bound positions; `wanted`: the positions to return (ascending).
+        """Return a query. `bound`: the types of the bound positions. `wanted`: the positions to return, in ascending
+        order.
 
-        If `types` has a type for a bound position, the values have that type. Other positions may have any value.
+        If `types` has a type for a bound position, the values at that position must have this type. Otherwise they may
+        have any type.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RelationInfo:
-    """Statistics of a relation in an engine.
+    """Statistics about a relation in an engine.
 
-    `by_difference`: a change of its source is applied as a difference; otherwise the relation is queried again.
+    `by_difference`: True if the engine applies a change of the relation's source as a difference. Otherwise it queries
+    the source again.
     """
 
     rows: int

@@ -1,1 +1,1 @@
-"""Expressions: type checking, and evaluation on whole columns."""
+"""Expressions: their type checking, and their evaluation on whole columns."""

@@ -11,7 +11,7 @@ PARAMETERS = {
     "percentile": "a number from 0 to 100, the percentage of values below the result",
     "ewma": "the time after which a value counts half",
 }
-"""The functions with a second argument, and its meaning."""
+"""Maps the functions that have a second argument to the meaning of this argument."""
 
 FOREIGN_AGGREGATES = {
     "average": "avg",
@@ -35,10 +35,10 @@ FOREIGN_AGGREGATES = {
 }
 
 HINT = "is an aggregate, which takes many events: `smoke(R, T) AGGREGATE M = {} OVER LAST 30 min BY R`"
-"""The hint for an aggregate in place of a value."""
+"""The hint for an aggregate function that is used as a value."""
 
 
 def example(name: str, value: str) -> str:
-    """Return an example call of a function, with its further arguments."""
+    """Return an example call of an aggregate function. `value`: the text of its first argument."""
     more = {"percentile": ", 95", "ewma": ", 5 min"}.get(name, "")
     return f"{name}({value}{more})"

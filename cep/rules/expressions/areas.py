@@ -1,4 +1,4 @@
-"""Areas in WKT, and a test for points in them. Longitudes wrap around; edges are straight lines in degrees."""
+"""Areas in WKT, and a test for points in an area. Longitudes wrap around. Edges are straight lines in degrees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FARTHEST = 720.0
 
 
 class WrongArea(ValueError):
-    """The reason why a text is not an area. `hint` shows a valid one."""
+    """The reason why a text is not an area. `hint`: an example of a valid text."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ _EXAMPLE = 'an area is like `"POLYGON((-74.3 40.5, -73.7 40.5, -73.7 40.9, -74.3
 
 
 def read(text: str) -> Shape:
-    """Return the shape of a WKT literal. Raises WrongArea."""
+    """Return the shape of a WKT literal. Raises WrongArea if the literal is not valid."""
     shapes, wrong = read_all([text])
     if wrong:
         raise wrong[0]
@@ -45,10 +45,10 @@ def read(text: str) -> Shape:
 
 
 def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
-    """Return the shapes of WKT literals, and the errors by the literal's index. A literal may begin with a coordinate
-    system.
+    """Return the shapes of WKT literals, and for each invalid literal its index and the error.
 
-    The longitudes of a shape increase from west to east and may exceed 180 degrees. A shape has no overlapping parts.
+    A literal may begin with a coordinate system. The longitudes of a shape increase from west to east and may exceed
+    180 degrees. The parts of a shape do not overlap.
     """
     parts = [_LITERAL.fullmatch(text) for text in texts]
     systems = [part[1] if part else None for part in parts]
@@ -113,7 +113,8 @@ def _invalid(shape: Shape) -> WrongArea | None:
 
 
 def _unwound(shape: Shape) -> Shape:
-    """Return the shape with edges that span more than 180 degrees replaced by edges in the other, shorter direction."""
+    """Return a shape in which no edge spans more than 180 degrees. Longer edges are replaced by edges in the opposite
+    direction."""
     if isinstance(shape, shapely.Point):
         return shape
     if isinstance(shape, shapely.LineString):
@@ -154,8 +155,8 @@ def _polygon(ring: Shape) -> Shape:
 
 
 def _crossing(points: Floats) -> NDArray[np.bool_]:
-    """Return a mask of the edges that cross the antimeridian. An edge of exactly 360 degrees is a parallel, not a
-    crossing."""
+    """Return a mask of the edges that cross the antimeridian. An edge of exactly 360 degrees follows a parallel and
+    does not cross it."""
     steps = np.abs(np.diff(points[:, 0]))
     return (steps > _HALF) & (steps < _ROUND)
 
@@ -163,8 +164,8 @@ def _crossing(points: Floats) -> NDArray[np.bool_]:
 def _goes_round(points: Floats) -> bool:
     """Return True if a ring goes once around the globe, for instance `0 60, 120 60, 240 60, 360 60, 0 60`.
 
-    Its closing segment is then not an edge. A ring that touches a pole, or changes between east and west, is an
-    ordinary area.
+    The closing segment of such a ring is not an edge. A ring that touches a pole, or changes its direction between east
+    and west, is an ordinary area.
     """
     steps = np.diff(points[:, 0])
     back, forth = steps[-1], steps[:-1]
@@ -173,7 +174,10 @@ def _goes_round(points: Floats) -> bool:
 
 
 def _continued(points: Floats) -> tuple[Floats, bool]:
-    """Unwrap longitudes beyond 180 degrees. Return also True if the last point then differs from the first."""
+    """Continue longitudes beyond 180 degrees, so that no edge crosses the antimeridian.
+
+    Return the points, and True if the last point then differs from the first.
+    """
     turns = np.cumsum(np.where(_crossing(points), -np.sign(np.diff(points[:, 0])), 0.0))
     moved = points.copy()
     moved[1:, 0] += _ROUND * turns
@@ -184,9 +188,10 @@ def _continued(points: Floats) -> tuple[Floats, bool]:
 
 
 def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Operand) -> NDArray[np.bool_]:
-    """Return a mask of the points that lie in their shape, `shapes[which]`, or on its edge.
+    """Return a mask of the points that lie in their area or on its edge. `which`: for each point, the index of its area
+    in `shapes`.
 
-    A pole lies in every shape that reaches its latitude, at any longitude.
+    A pole lies in every area that reaches the pole's latitude, at any longitude.
     """
     west, south, east, north = bounds[which].T
     longitude = np.where(np.abs(long) <= _HALF, long, np.remainder(long + _HALF, _ROUND) - _HALF)
@@ -204,7 +209,7 @@ def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Oper
 
 
 class Known:
-    """A cache of shapes by the code of their text. It is cleared if the pool forgets values or gets other areas."""
+    """A cache of shapes by the codes of their texts. It is cleared if the pool forgets values or gets other areas."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -217,7 +222,8 @@ class Known:
         self.bounds: Floats = np.full((1, 4), np.nan)
 
     def places(self, codes: Ints) -> Ints:
-        """Return the index of each code's shape in `shapes` and `bounds`, or 0 if it has none."""
+        """Return for each code the index of its shape in `shapes` and `bounds`. The index is 0 if the text is not an
+        area."""
         if self._of != (self._pool.generation, self._pool.areas):
             self._reset()
         if len(self._place) != self._pool.capacity:
@@ -247,7 +253,7 @@ class Known:
 
 
 def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
-    """Return the implementation of `inside(Lat, Long, Area)` for columns. The result is missing if the point or the
+    """Return a function of columns that computes `inside(Lat, Long, Area)`. The result is missing if the point or the
     area is.
 
     `type`: the type of the areas. Raises CepError if the knowledge contains an invalid geometry.

@@ -1,4 +1,4 @@
-"""Types of arithmetic: the result type of an operator, and conversion of operands to a common type."""
+"""Types of arithmetic: the result type of an operator, and the conversion of operands to a common type."""
 
 from __future__ import annotations
 

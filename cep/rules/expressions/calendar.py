@@ -1,7 +1,7 @@
-"""Calendar functions on whole columns: the hour, weekday, month etc. of times in a time zone.
+"""Calendar functions on whole columns: the hour, weekday or month of times in a time zone, for example.
 
-Days follow the proleptic Gregorian calendar, weeks ISO 8601. Times are int64 microseconds UTC, or MISSING. The date
-arithmetic follows H. Hinnant, "chrono-compatible low-level date algorithms" (2013).
+Days follow the proleptic Gregorian calendar, weeks follow ISO 8601. Times are int64 microseconds in UTC, or MISSING.
+The date arithmetic follows H. Hinnant, "chrono-compatible low-level date algorithms" (2013).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _REACH = 2**62
 
 
 def days_of(local: Ints) -> Ints:
-    """Return the number of days since 1970-01-01."""
+    """Return the number of days from 1970-01-01 to each local time."""
     days: Ints = np.floor_divide(local, DAY)
     return days
 
 
 def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return year, month and day of the month for days since 1970-01-01."""
+    """Return the year, the month and the day of the month. `days`: numbers of days since 1970-01-01."""
     shifted = days + 719_468  # days since 0000-03-01
     era: Ints = np.floor_divide(shifted, 146_097)
     of_era = shifted - era * 146_097
@@ -41,7 +41,7 @@ def civil(days: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def days_from_civil(year: Ints, month: Operand, day: Operand | int) -> Ints:
-    """Return days since 1970-01-01 for dates."""
+    """Return the number of days since 1970-01-01 for each date."""
     months = np.asarray(month, np.int64)
     shifted = year - (months <= 2)
     era: Ints = np.floor_divide(shifted, 400)
@@ -78,7 +78,7 @@ OF_LOCAL: dict[str, Callable[[Ints], Ints]] = {
     "week": _week,
     "local_time": lambda local: local % DAY,
 }
-"""Functions of local times."""
+"""Functions of local times, by name."""
 
 
 def _begin_of_week(local: Ints) -> Ints:
@@ -100,14 +100,14 @@ BEGIN: dict[str, Callable[[Ints], Ints]] = {
     "quarter": lambda local: _begin_of_months(local, 3),
     "year": lambda local: _begin_of_months(local, 12),
 }
-"""Functions that return the local time at which the current calendar unit began."""
+"""For each calendar unit, a function that returns the local time at which the current unit began."""
 _OF_A_DAY = ("second", "minute", "hour")
 
 
 def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
-    """Return the instant at which the current calendar unit began. `place`: the time zone, or None for UTC.
+    """Return the instants at which the current calendar unit began. `place`: the time zone, or None for UTC.
 
-    An hour that clocks show twice begins twice. A day without midnight begins right after the skipped time.
+    An hour that clocks show twice begins twice. A day without midnight begins right after the time that clocks skip.
     """
     if place is None:
         return BEGIN[unit](times)
@@ -120,10 +120,10 @@ def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
 
 
 def implementation(function: str, pool: Pool) -> Callable[..., Operand]:
-    """Return the implementation of a calendar function.
+    """Return a function of columns that computes a calendar function.
 
-    It takes columns of times and, optionally, of zones. `date_trunc` takes its unit first. The result for an unknown
-    zone is missing.
+    The function takes a column of times and, optionally, a column of time zones. `date_trunc` takes its unit first. The
+    result for an unknown zone is missing.
     """
     if function == "date_trunc":
 
@@ -145,7 +145,7 @@ def implementation(function: str, pool: Pool) -> Callable[..., Operand]:
 def _by_zone(
     compute: Callable[[Ints, Zone | None], Ints], times: Operand, zones: Operand | None, pool: Pool
 ) -> NDArray[np.int64]:
-    """Compute the results for times in their zones, one zone at a time."""
+    """Call `compute` once per time zone, on the times in this zone. Return all results."""
     if zones is not None and np.ndim(zones):
         times = np.broadcast_to(np.asarray(times, np.int64), np.shape(zones))
         result = np.full(len(times), MISSING, np.int64)
@@ -165,14 +165,14 @@ def _by_zone(
 
 
 def unknown_zone(name: str) -> tuple[str, str] | None:
-    """Return the error for an unknown zone and a hint, or None if the name is valid."""
+    """Return the message and the hint for an unknown time zone, or None if the zone exists."""
     if name in names():
         return None
     return f"there is no time zone `{name}`", zone_hint(name)
 
 
 def unknown_unit(name: str) -> tuple[str, str] | None:
-    """Return the error for an unknown unit of `date_trunc` and a hint, or None if the unit is valid."""
+    """Return the message and the hint for an unknown unit of `date_trunc`, or None if the unit exists."""
     if name in BEGIN:
         return None
     units = "the units are " + ", ".join(f'`"{unit}"`' for unit in BEGIN)

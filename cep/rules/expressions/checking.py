@@ -1,4 +1,4 @@
-"""Type checking of expressions in conditions and heads, when a program is read."""
+"""Type checking of expressions in conditions and heads. It runs when a program is read."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ OF_THE_PATTERN = {"start": "time", "end": "time", "duration": "duration"}
 
 
 def literal_value(constant: Constant) -> Literal:
-    """Return the value of a constant in the representation of its type."""
+    """Return the value of a constant in the Python type that stands for the constant's type."""
     if constant.type == "float":
         return float(constant.value) + 0.0
     return constant.value
 
 
 def check(expression: Expression, types: Mapping[str, str], source: Source | None = None) -> Typed:
-    """Return the expression with types and coercions. `types`: the types of its variables. Raises CepError.
+    """Return an expression with types and coercions. Raises CepError if the types do not fit together.
 
-    `types` may contain `start()`, `end()` and `duration()` where the pattern's interval is known.
+    `types`: the types of the variables, and of `start()`, `end()` and `duration()` if the pattern's interval is known.
     """
     return _Checker(types, source).expression(expression)
 
 
 def check_comparison(comparison: Comparison, types: Mapping[str, str], source: Source | None = None) -> TypedCall:
-    """Return a comparison whose sides have the same type. Raises CepError."""
+    """Return a comparison whose sides have the same type. Raises CepError if the sides cannot be compared."""
     return _Checker(types, source).comparison(comparison)
 
 
 def variables(expression: Expression) -> list[Variable]:
-    """Return the variables of an expression, with their spans, except `_`."""
+    """Return the variables of an expression except `_`, with their spans."""
     if isinstance(expression, Variable):
         return [] if expression.name == "_" else [expression]
     if isinstance(expression, Call):
@@ -82,7 +82,7 @@ def variables(expression: Expression) -> list[Variable]:
 
 
 def called(expression: Expression) -> Iterator[Call]:
-    """Yield the calls in an expression, including operators, the outermost first."""
+    """Yield the calls in an expression, the outermost first. An operator counts as a call."""
     if isinstance(expression, Call):
         yield expression
         for argument in expression.arguments:
@@ -90,7 +90,7 @@ def called(expression: Expression) -> Iterator[Call]:
 
 
 def unknown_function(call: Call, source: Source | None) -> CepError | None:
-    """Return the error for a call of an unknown function, or None."""
+    """Return the error for a call of an unknown function, or None if the function exists."""
     name = call.function
     if name in FUNCTIONS or name in ("start", "end") or not name[0].isalpha():
         return None
@@ -146,7 +146,7 @@ class _Checker:
                 return fold(self.function(expression, typed))
 
     def test(self, expression: Expression) -> Typed:
-        """Check an expression in the place of a condition."""
+        """Check an expression that is used as a condition."""
         if isinstance(expression, Call) and expression.function not in (*COMPARISONS, "or", "and", "not", *FUNCTIONS):
             raise self.error(
                 f"`{expression.function}` is not a test that can be used here", expression.span,
@@ -362,7 +362,8 @@ class _Checker:
         return TypedCall(operator, (sides[0], sides[1]), "bool")
 
     def within_reach(self, expression: Expression, typed: Typed, type: str) -> None:
-        """Refuse a number that is too large for a time or duration. When converted, it would become a missing value."""
+        """Refuse a constant number that is too large for a time or duration. The conversion would turn it into a
+        missing value."""
         if type not in TICKS or not isinstance(typed, TypedConstant) or typed.type not in ("int", "float"):
             return
         if abs(float(typed.value)) * 1_000_000 > FARTHEST:
@@ -370,14 +371,14 @@ class _Checker:
             raise self.error(refused.message, expression.span, refused.hint)
 
     def kind(self, expression: Expression, typed: Typed) -> str:
-        """Describe an expression for messages: `the float `Wind``."""
+        """Describe an expression by its type for messages: `the float `Wind``."""
         if isinstance(expression, Call):
             return a(typed.type)
         return f"the {typed.type} `{shown(expression)}`" if typed.type != "any" else f"`{shown(expression)}`"
 
 
 def fold(typed: Typed) -> Typed:
-    """Evaluate a call of constants. Return it unchanged if the result is missing."""
+    """Evaluate a call whose arguments are all constants. Return the call unchanged if its result is missing."""
     if not isinstance(typed, TypedCall) or not all(isinstance(argument, TypedConstant) for argument in typed.arguments):
         return typed
     value = constant_value(typed)

@@ -1,4 +1,4 @@
-"""Hints for comparisons of types that cannot be compared."""
+"""Hints for comparisons whose sides have types that cannot be compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 
 
 def shown(expression: Expression) -> str:
-    """Return a variable or a constant as written, and `...` for other expressions."""
+    """Return the text of a variable or a constant, and `...` for other expressions."""
     match expression:
         case Variable(name):
             return name
@@ -24,7 +24,8 @@ def shown(expression: Expression) -> str:
 
 
 def comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
-    """Suggest what to write when two sides of these types cannot be compared."""
+    """Return a hint for a comparison whose sides cannot be compared, or None. `left`, `right`: the types of the
+    sides."""
     for side, other in ((comparison.left, right), (comparison.right, left)):
         if isinstance(side, Constant) and other == "duration" and is_clock(str(side.value)):
             return f'a time of day is `time("{side.value}")`'

@@ -13,24 +13,24 @@ from cep.rules.expressions.typed import Typed, TypedConstant
 from cep.rules.expressions.units import mistakes as unit_mistakes
 
 ArgumentMistake = tuple[int, str, str | None, str]
-"""A mistake: the index of the argument, the message, the hint, and the error code."""
+"""A mistake in a constant argument: the index of the argument, the message, the hint, and the error code."""
 
 ZONED = frozenset(
     ("hour", "minute", "second", "day", "weekday", "month", "year", "day_of_year", "week", "date_trunc", "local_time")
 )
-"""The functions of times whose last argument may be a zone."""
+"""The functions of times whose last argument may be a time zone."""
 WRITTEN = {
     "date_trunc": {0: '`date_trunc("hour", T)`'},
     "extract": {1: '`extract(S, "pump-([0-9]+)", 1)`', 2: '`extract(S, "pump-([0-9]+)", 1)`'},
     "format": {0: '`format("{} at {:.1f}", S, T)`'},
 }
-"""Arguments that must be constants, with an example."""
+"""For each function, the positions of arguments that must be constants, each with an example."""
 _REGEX = 'a regular expression like `"^K[A-Z]+"`; look-around and back references are not supported'
 _SAMPLES = {"int": 1, "float": 1.0}
 
 
 def constant_mistakes(name: str, arguments: tuple[Typed, ...]) -> Iterator[ArgumentMistake]:
-    """Yield the errors in constants among the arguments of a function."""
+    """Yield the mistakes in the constant arguments of a function. `name`: the function."""
     values = [argument.value if isinstance(argument, TypedConstant) else None for argument in arguments]
     for place, example in WRITTEN.get(name, {}).items():
         if place < len(arguments) and values[place] is None:

@@ -1,4 +1,4 @@
-"""Compilation of typed expressions to functions of columns, with few numpy calls per operation."""
+"""Compilation of typed expressions to functions of columns. Each operation needs few numpy calls."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from cep.rules.expressions.units import conversion
 from cep.rules.expressions.variant import Mixed
 
 Columns = Mapping[str, Column]
-"""Columns by variable."""
+"""Maps variables to their columns."""
 Evaluation = Callable[[Columns, int], Column]
 
 
 def compile_expression(typed: Typed, pool: Pool, optional: Set[str] | None = None) -> Evaluation:
-    """Compile an expression to a function of (columns by variable, number of rows).
+    """Compile an expression to a function. The function takes the columns of the variables and the number of rows.
 
-    `optional`: the variables that may be missing (None: all); other variables must not be. The result has the
-    representation of the expression's type. It may be one of the input columns itself.
+    `optional`: the variables that may be missing. None means all. All other variables must have a value in each row.
+    The result has the representation of the expression's type. It may be one of the input columns.
     """
     return _sized(_Compiler(pool, optional).column(typed), typed)
 
@@ -56,14 +56,15 @@ def compile_test(
 ) -> Callable[[Columns, int], NDArray[np.bool_]]:
     """Compile an expression of type bool to a function that returns a mask.
 
-    If a value is missing the mask is False, also with `negated`.
+    `negated`: True if the mask must be True where the expression is false. If a value is missing, the mask is False in
+    both cases.
     """
     assert typed.type == "bool", "a test is true or false"
     return _sized(_Compiler(pool, optional).test(typed, negated), typed)
 
 
 def constant_value(typed: Typed) -> Literal | None:
-    """Return the value of an expression without variables, or None if it is missing."""
+    """Return the value of an expression that has no variables, or None if the value is missing."""
     pool = Pool()
     result = compile_expression(typed, pool)({}, 1)[0]
     if typed.type == "float":
@@ -76,7 +77,8 @@ def constant_value(typed: Typed) -> Literal | None:
 
 
 def may_miss(typed: Typed, optional: Set[str] | None) -> bool:
-    """Return True if the value may be missing. `optional`: the variables that may be missing (None: all)."""
+    """Return True if the value of an expression may be missing. `optional`: the variables that may be missing. None
+    means all."""
     match typed:
         case TypedConstant():
             return False
@@ -92,7 +94,7 @@ def may_miss(typed: Typed, optional: Set[str] | None) -> bool:
 
 
 def missing(column: Operand, type: str) -> Operand:
-    """Return a mask of the missing values in a column of this type."""
+    """Return a mask of the missing values in a column. `type`: the type of the column."""
     return np.isnan(column) if type == "float" else np.equal(column, MISSING)
 
 
@@ -114,7 +116,7 @@ def _sized(evaluate: Callable[[Columns], Operand], typed: Typed) -> Evaluation:
 
 
 class _Compiler:
-    """Compiler of expressions to functions of the columns. Constants become numpy scalars."""
+    """Compiler of expressions to functions of columns. Constants become numpy scalars."""
 
     def __init__(self, pool: Pool, optional: Set[str] | None) -> None:
         self.pool = pool
@@ -187,7 +189,7 @@ class _Compiler:
         return _applied(implementation, nodes)
 
     def chosen(self, typed: TypedCall) -> Callable[[Columns], Operand]:
-        """Compile `if` or `coalesce`, which choose between columns of the same type in each row."""
+        """Compile `if` or `coalesce`. For each row they choose one of several columns of the same type."""
         values, type = typed.arguments, typed.type
         if typed.function == "if":
             holds = self.test(values[0], False)
@@ -205,7 +207,7 @@ class _Compiler:
         return first
 
     def opened(self, typed: Typed) -> Callable[[Columns], Mixed]:
-        """Compile an expression of type any to a function that returns its values as `Mixed`."""
+        """Compile an expression of type any to a function that returns `Mixed` values."""
         pool = self.pool
         if not isinstance(typed, TypedCall):
             codes = self.column(typed)
@@ -295,7 +297,7 @@ OF_MIXED: dict[str, Callable[[Mixed], Operand]] = {
     "seconds": variant.to_ticks,
     **{name: variant.by_kind(name) for name in ("floor", "ceil", "round", "sign")},
 }
-"""Functions of values of unknown type whose result type is known."""
+"""Functions that take values of unknown type, but whose result type is known."""
 
 
 def _varies(typed: Typed) -> bool:

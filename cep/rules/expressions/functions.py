@@ -1,4 +1,5 @@
-"""The built-in functions of expressions: their signatures, and the numeric ones for whole columns."""
+"""The built-in functions of expressions: their signatures, and implementations of the numeric ones for whole
+columns."""
 
 from __future__ import annotations
 
@@ -13,16 +14,20 @@ from cep.core.values import MISSING
 from cep.rules.expressions.geodesy import distance
 
 Operand = Any
-"""A column, or a numpy scalar in place of a column, in the representation of its type."""
+"""A column, or a numpy scalar that stands for a column of equal values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The signature of a function. `takes`: a kind per parameter, with `?` if it is optional and `*` if it can repeat.
+    """The signature of a built-in function.
 
-    `gives`: the result type, or `same` for the type of the first argument. Kinds: float (any number, as a float),
-    number (int or float), size (number or duration), ordered (number, time or duration, all of one type), int, string,
-    time, area (WKT or an IRI), unit (an IRI of QUDT), test (a condition), value (anything).
+    - `takes`: the kind of each parameter. A `?` means optional, and a `*` means that it can be repeated.
+    - `gives`: the result type. `same` means the type of the first argument.
+    - `says`: what the function returns, for users.
+
+    The kinds are float (any number, as a float), number (int or float), size (number or duration), ordered (number,
+    time or duration, all of one type), int, string, time, area (WKT or an IRI), unit (an IRI of QUDT), test (a
+    condition) and value (anything).
     """
 
     takes: tuple[str, ...]
@@ -95,7 +100,7 @@ FUNCTIONS: dict[str, Function] = {
 }  # fmt: skip
 
 TESTS = frozenset(name for name, function in FUNCTIONS.items() if function.gives == "bool")
-"""The functions that may be conditions, also after `not`."""
+"""The functions that may be used as conditions, also after `not`."""
 
 
 # --- integers: missing is MISSING, beyond 64 bits becomes missing -----------------------------------------------------
@@ -136,7 +141,7 @@ def mod_int(a: Operand, b: Operand) -> Operand:
 
 
 def power_int(a: Operand, b: Operand) -> Operand:
-    """Return `a ** b`, where `b` is a single exponent >= 0."""
+    """Return `a ** b`. `b`: a single exponent that is not negative."""
     exponent = int(b)
     result: Operand = _int(np.ones_like(a), absent(a))
     while exponent:
@@ -161,7 +166,8 @@ def sign_int(a: Operand) -> Operand:
 
 
 def round_int_to(a: Operand, digits: Operand) -> Operand:
-    """Round ints to a negative number of decimal digits, half to even. Other numbers of digits change nothing."""
+    """Round ints to a negative number of decimal digits, half to even. If `digits` is not negative, ints stay
+    unchanged."""
     unit = np.where(np.less(digits, 0) & np.greater(digits, -19), 10 ** np.clip(np.negative(digits), 0, 18), 1)
     half, rest = unit // 2, np.remainder(a, unit)
     down = np.subtract(a, rest)
@@ -198,27 +204,27 @@ def to_float(column: Operand) -> Operand:
 
 
 def exact_float(column: Operand) -> Operand:
-    """Convert ints to equal floats. The result is missing if no float is equal."""
+    """Convert ints to equal floats. The result is missing if no float equals the int."""
     floats = to_float(column)
     fits = np.abs(floats) < 2.0**63
     return np.where(fits & np.equal(np.where(fits, floats, 0.0).astype(np.int64), column), floats, np.nan)
 
 
 def to_int(column: Operand) -> Operand:
-    """Convert floats with whole values to ints. The result is missing beyond 64 bits."""
+    """Convert floats that have whole values to ints. The result is missing if it does not fit into 64 bits."""
     fits = np.abs(column) < 2.0**63
     return _int(np.where(fits, column, 0.0).astype(np.int64), ~fits)
 
 
 def whole_float(column: Operand) -> Operand:
-    """Convert floats to ints. The result is missing for values that are not whole."""
+    """Convert floats to ints. The result is missing if the float is not whole."""
     return np.where(np.trunc(column) == column, to_int(column), MISSING)
 
 
 def rounded_exactly(approximate: Operand, exact: Callable[..., int], *operands: Operand) -> Operand:
-    """Round to integers, half to even. `exact` decides where float errors could change the result.
+    """Round to integers, half to even. `exact` calculates the results that errors of floats could change.
 
-    `approximate`: the floats to round. `operands`: the columns from which `exact` calculates a row's exact result.
+    `approximate`: the floats to round. `operands`: the columns whose values `exact` takes, row by row.
     """
     result = to_int(np.rint(approximate))
     size = np.abs(approximate)
@@ -233,7 +239,7 @@ def rounded_exactly(approximate: Operand, exact: Callable[..., int], *operands: 
 
 
 def ticks_of_seconds(column: Operand) -> Operand:
-    """Convert seconds to microseconds, rounded half to even. A float means its shortest decimal representation."""
+    """Convert seconds to microseconds, rounded half to even. A float stands for its shortest decimal representation."""
     if column.dtype == np.int64:
         return multiply_int(column, np.int64(1_000_000))
     return rounded_exactly(column * 1e6, lambda number: round(Fraction(repr(number)) * 1_000_000), column)
@@ -264,7 +270,7 @@ def shrink(ticks: Operand, by: Operand) -> Operand:
 
 
 def round_to(column: Operand, digits: Operand) -> Operand:
-    """Round floats to decimal digits as Python does: the exact value of the float decides a tie."""
+    """Round floats to decimal digits. As in Python, the exact value of the float decides a tie."""
     scale = 10.0 ** np.clip(digits, -400, 400)
     scaled = column * scale
     result = np.asarray(np.rint(scaled) / scale)
@@ -290,7 +296,7 @@ INT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "seconds": ticks_of_seconds,
     "exact_float": exact_float,
 }  # fmt: skip
-"""Implementations for ints and, where the types permit, times and durations."""
+"""Implementations of functions for ints. Some of them also apply to times and durations."""
 
 FLOAT_COLUMNS: dict[str, Callable[..., Operand]] = {
     "+": _finite(np.add), "-": _finite(np.subtract), "*": _finite(np.multiply), "/": divide_float,

@@ -1,4 +1,7 @@
-"""Distances on the WGS84 ellipsoid. Comparisons use the chord through the earth where it suffices, otherwise pyproj."""
+"""Distances on the WGS84 ellipsoid.
+
+Comparisons use the length of the chord through the earth where it decides the result. Otherwise they use pyproj.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from cep.rules.expressions.functions import Operand
 
 LatLong = tuple[float, float]
-"""Latitude and longitude in degrees."""
+"""A latitude and a longitude in degrees."""
 
 EQUATORIAL_RADIUS = 6378137.0
 FLATTENING = 1 / 298.257223563
@@ -25,13 +28,13 @@ TIGHTEST_RADIUS = EQUATORIAL_RADIUS * (1 - ECCENTRICITY2)
 
 FARTHEST_BOUNDED = 17_500_000.0
 SLACK, RELATIVE_SLACK = 1e-3, 1e-9
-"""Absolute (metres) and relative tolerance. They far exceed the rounding errors of a chord, and still decide most
-pairs."""
+"""The absolute tolerance in metres, and the relative tolerance. Both far exceed the rounding errors of a chord, and
+still decide most pairs of points."""
 
 
 @cache
 def geod() -> Geod:
-    """Return the ellipsoid. This loads pyproj at the first use, so programs without distances start faster."""
+    """Return the ellipsoid. It loads pyproj at the first call, so that programs without distances start faster."""
     from pyproj import Geod
 
     return Geod(ellps="WGS84")
@@ -40,7 +43,7 @@ def geod() -> Geod:
 def distance(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
     """Return the geodesic distances in metres between points in degrees, accurate to some nanometres.
 
-    NaN if a value is NaN or a latitude is beyond 90 degrees. Longitudes count modulo 360.
+    The distance is NaN if a value is NaN or a latitude is beyond 90 degrees. Longitudes count modulo 360.
     """
     lat1, long1, lat2, long2 = np.broadcast_arrays(lat1, long1, lat2, long2)
     return geod().inv(long1, lat1, long2, lat2, return_back_azimuth=False)[2]
@@ -49,7 +52,7 @@ def distance(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Op
 def compare(operator: str, points: Sequence[Operand], limit: Operand) -> Operand:
     """Compare `distance(*points)` with `limit` by `<`, `<=`, `>` or `>=`. The result is False if a distance is NaN.
 
-    The exact distance is only calculated for the few pairs in a thousand that the chord does not decide.
+    The exact distance is calculated only for the few pairs in a thousand that the chord does not decide.
     """
     lat1, long1, lat2, long2 = points
     square = chord_squared(lat1, long1, lat2, long2)
@@ -67,13 +70,13 @@ _ORDERS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_
 
 
 def certainly_beyond(limit: Operand) -> Operand:
-    """Return the chord length beyond which points are certainly farther apart than `limit`, as a chord is the shortest
-    line."""
+    """Return a chord length. Points whose chord is longer are certainly farther apart than `limit`, as a chord is the
+    shortest line."""
     return np.maximum(limit, 0.0) * (1 + RELATIVE_SLACK) + SLACK
 
 
 def certainly_within(limit: Operand) -> Operand:
-    """Return the chord length below which points are certainly less than `limit` apart.
+    """Return a chord length. Points whose chord is shorter are certainly less than `limit` apart.
 
     A curve of length s whose curvature is at most 1/r has a chord of at least 2 r sin(s / 2 r), for s up to half the
     circle (Schur's theorem). Geodesics longer than that half, 19,903 km, are at most 101 km longer, so their chord
@@ -84,7 +87,7 @@ def certainly_within(limit: Operand) -> Operand:
 
 
 def chord_squared(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
-    """Return the squared chord length in square metres. NaN if there is no distance."""
+    """Return the squared chord length in square metres, or NaN where points have no distance."""
     apart = np.subtract(long1, long2)
     if not np.less(np.abs(apart), 1000.0).all():
         apart = np.remainder(long1, 360.0) - np.remainder(long2, 360.0)
@@ -95,7 +98,7 @@ def chord_squared(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) 
 
 
 def _meridian(lat: Operand) -> tuple[Operand, Operand]:
-    """Return the distances of a latitude from the earth's axis and from the plane of the equator."""
+    """Return the distance of each latitude from the earth's axis, and from the plane of the equator."""
     angle = np.radians(np.where(np.abs(lat) <= 90.0, lat, np.nan))
     sine = np.sin(angle)
     bend = EQUATORIAL_RADIUS / np.sqrt(1 - ECCENTRICITY2 * sine * sine)
@@ -103,7 +106,8 @@ def _meridian(lat: Operand) -> tuple[Operand, Operand]:
 
 
 def cartesian(lat: Operand, long: Operand) -> Operand:
-    """Return points on the ellipsoid in metres from the earth's centre, shape (n, 3). NaN beyond 90 degrees."""
+    """Return points on the ellipsoid in metres from the earth's centre, with shape (n, 3). They are NaN beyond 90
+    degrees."""
     axis, height = _meridian(lat)
     angle = np.radians(np.remainder(long, 360.0))
     return np.stack([axis * np.cos(angle), axis * np.sin(angle), height], axis=-1)

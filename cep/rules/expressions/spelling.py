@@ -13,11 +13,11 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+)", re.ASCII)
 CLOCK = re.compile(
     r"[ \t]+([0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)", re.ASCII
 )
-"""A time of day after a date and blanks; the group excludes the blanks."""
+"""Matches blanks and a time of day after a date. The group contains the time of day."""
 
 
 def respelling(value: Value, wanted: str) -> str | None:
-    """Return a hint that writes the constant in the wanted type, or None if the intention is unclear."""
+    """Return a hint that shows how to write a constant in the type `wanted`, or None if the intention is unclear."""
     meant = _respelt(value, wanted)
     return meant and f"write `{meant}`" + (", without quotes" if isinstance(value, str) else "")
 
@@ -39,7 +39,7 @@ def _respelt(value: Value, wanted: str) -> str | None:
 
 
 def joined(day: str, clock: str) -> str:
-    """Join a date and a time of day to one time."""
+    """Join the text of a date and the text of a time of day to the text of one time."""
     return f"{day}T{clock if clock[1:2].isdigit() else '0' + clock}"
 
 

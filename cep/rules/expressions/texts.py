@@ -1,4 +1,4 @@
-"""The built-in functions of texts and values of unknown type. They run once per distinct value of a column."""
+"""The built-in functions of texts and of values of unknown type. They run once per distinct value of a column."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from cep.rules.expressions.functions import Operand, absent
 
 
 def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
-    """Return the distinct rows of `columns`, and for each row its index among them.
+    """Return the distinct rows of `columns`, and for each row its index among the distinct rows.
 
-    `codes`: all columns hold codes of the pool.
+    `codes`: True if all columns contain codes of the pool.
     """
     first = columns[0]
     top = int(first.max(initial=0)) + 1
@@ -42,7 +42,7 @@ def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
 
 
 class Memo:
-    """A cache of a function's results by code, until the pool forgets values."""
+    """A cache of a function's results by code. It is cleared when the pool forgets values."""
 
     __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
 
@@ -79,10 +79,11 @@ _UNKNOWN = MISSING + 1  # a result that equals this word is computed again each 
 
 
 def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
-    """Return a function for columns of these types, from a function of single values.
+    """Turn a function of single values into a function of columns. `types`, `gives`: the types of its arguments and
+    result.
 
-    The function may return None for no result. The result is missing if an argument is. Arguments that are not columns
-    are constants of the expression.
+    The result is missing if an argument is missing, or the function returns None. An argument that is not a column is a
+    constant of the expression.
     """
     memos: list[Memo] = []
 
@@ -130,7 +131,8 @@ def _column(values: list[Any], gives: str, pool: Pool) -> Operand:
 
 
 def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
-    """Return the implementation of `matches`, with the linear-time regular expressions of Rust."""
+    """Return a function of columns that computes `matches`. It uses Rust's regular expressions, which take linear
+    time."""
     memos: dict[int, Memo] = {}
 
     def match(texts: Operand, pattern: str) -> Operand:
@@ -155,10 +157,10 @@ def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
 
 
 def extracting(pool: Pool) -> Callable[..., Operand]:
-    """Return the implementation of `extract`: the match of a group.
+    """Return a function of columns that computes `extract`, the match of a group.
 
-    Without a group number it is the first group, or the whole match if there is no group. The expression and the number
-    are constants.
+    Without a group number it extracts the first group, or the whole match if the expression has no group. The
+    expression and the number are constants.
     """
     memos: dict[tuple[int, int], Memo] = {}
 
@@ -183,7 +185,7 @@ def groups_of(pattern: str) -> int:
 
 
 def regex_error(pattern: str) -> str | None:
-    """Return the error in a regular expression; None if it is valid."""
+    """Return the error in a regular expression, or None if it is valid."""
     try:
         pl.Series([""]).str.contains(pattern)
     except pl.exceptions.ComputeError as error:
@@ -198,7 +200,7 @@ def substring(text: str, first: int, length: int | None = None) -> str:
 
 
 def split(text: str, separator: str, place: int) -> str | None:
-    """Return one part of a split text. `place` counts from 1, or from -1 backwards."""
+    """Split a text and return one part. `place`: the number of the part, from 1, or from -1 backwards."""
     parts = text.split(separator) if separator else []
     index = place - 1 if place > 0 else place + len(parts)
     return parts[index] if place and 0 <= index < len(parts) else None
@@ -252,7 +254,7 @@ def string_of_duration(ticks: int) -> str:
 
 
 def iri_of(*values: Any) -> Iri | None:
-    """Concatenate values to an IRI. The first one must be a text."""
+    """Concatenate values to an IRI. Return None unless the first value is a text."""
     return Iri("".join(map(string_of, values))) if isinstance(values[0], str) else None
 
 
@@ -262,12 +264,15 @@ TEXT_VALUES: dict[str, Callable[..., Any]] = {
     "replace": lambda text, part, by: text.replace(part, by) if part else text, "substring": substring,
     "split": split, "time": time_of_day, "int": int_of, "float": float_of, "string": string_of, "iri": iri_of,
 }  # fmt: skip
-"""Functions of single values: texts, and values of unknown type."""
+"""Functions of single values that are texts or have an unknown type, by name."""
 
 
 def text_implementation(function: str, types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
-    """Return the implementation of a function whose first argument is a text or has an unknown type, or whose result is
-    a text."""
+    """Return a function of columns for a built-in function that takes or returns texts, or takes values of unknown
+    type.
+
+    `types`, `gives`: the types of its arguments and result.
+    """
     kind = types[0]
     if function == "matches":
         return matching(pool)
@@ -289,12 +294,12 @@ TEXTS_OF: dict[str, Callable[[int], str | None]] = {
     "duration": string_of_duration,
     "bool": string_of_bool,
 }
-"""Functions that convert a value to text, for types whose values are stored as plain numbers: times, durations and
-bools."""
+"""Functions that convert times, durations and bools to texts, by type. Columns of these types contain plain numbers."""
 
 
 def _formatted(types: tuple[str, ...]) -> Callable[..., str | None]:
-    """Return the implementation of `format`: the template formats numbers; other values are converted to text."""
+    """Return a function that computes `format`. The template formats numbers, and all other values become texts
+    first."""
     texts: list[Callable[[Any], str | None] | None] = [
         None if type in ("int", "float") else TEXTS_OF.get(type, string_of) for type in types[1:]
     ]

@@ -1,4 +1,4 @@
-"""Typed expressions: every variable is a column of one type, and every coercion is a call."""
+"""Typed expressions. Every variable is a column of one type, and every coercion is a call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ NUMBERS = ("int", "float", "any")
 TICKS = ("time", "duration")
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The comparison operator for exchanged sides."""
+"""Maps each comparison operator to the operator for exchanged sides."""
 
 Literal = int | float | str | bool | Iri
 
 
 @dataclass(frozen=True, slots=True)
 class TypedVariable:
-    """A column. `start()`, `end()` and `duration()` are variables with these names."""
+    """A variable, whose values are a column. `start()`, `end()` and `duration()` are variables that have these
+    names."""
 
     name: str
     type: str
@@ -26,7 +27,7 @@ class TypedVariable:
 
 @dataclass(frozen=True, slots=True)
 class TypedConstant:
-    """A value in the representation of its type: a float for float, microseconds for time and duration."""
+    """A constant in the Python type of its type: a float for float, and whole microseconds for time and duration."""
 
     value: Literal
     type: str
@@ -36,14 +37,14 @@ class TypedConstant:
 class TypedCall:
     """A call of a function whose arguments have exactly the types that it takes.
 
-    Comparisons and `or and not` are functions that return bool. Besides the functions of the language there are
-    conversions:
+    Comparisons and `or and not` are functions that return bool. There are also functions for conversions, which the
+    language does not have:
 
     - `to_float` from int or any, and `to_any`
     - `seconds` from a number to a time or duration
-    - `as_string as_iri as_bool as_int` from any; missing for another type
-    - `exact_int` from float; missing if not whole
-    - `exact_float` from int or any; missing if no float is equal
+    - `as_string as_iri as_bool as_int` from any, where values of another type become missing
+    - `exact_int` from float, where values that are not whole become missing
+    - `exact_float` from int or any, where values that no float equals become missing
     """
 
     function: str
@@ -62,7 +63,7 @@ def a(type: str) -> str:
 
 
 def common_type(left: str, right: str) -> str | None:
-    """Return the type in which two types are compared, or None if they cannot be."""
+    """Return the type to which two types are converted for a comparison, or None if they cannot be compared."""
     if left == right:
         return left
     types = {left, right}
@@ -75,14 +76,15 @@ def common_type(left: str, right: str) -> str | None:
 
 
 def grown(old: str | None, new: str) -> str:
-    """Return the type of a column that contains both: int and float give float, other mixtures give any."""
+    """Return the type of a column that contains values of both types. Int and float give float, and other mixtures give
+    any."""
     if old is None or old == new:
         return new
     return "float" if {old, new} == {"int", "float"} else "any"
 
 
 def coerced(typed: Typed, type: str) -> Typed | None:
-    """Return `typed` converted to `type`, or None if that is impossible."""
+    """Convert an expression to a type. Return None if that is impossible."""
     if typed.type == type:
         return typed
     if type == "any":
@@ -97,7 +99,7 @@ def coerced(typed: Typed, type: str) -> Typed | None:
 
 
 def to_float(typed: Typed) -> Typed:
-    """Convert a number to float. A constant integer that no float equals is converted when the program runs."""
+    """Convert a number to float. A constant integer that no float equals is converted only when the program runs."""
     if typed.type == "float":
         return typed
     if isinstance(typed, TypedConstant) and not isinstance(typed.value, str | bool):
@@ -120,7 +122,7 @@ def to_any(typed: Typed) -> Typed:
 
 
 def typed_seconds(typed: Typed, type: str) -> Typed:
-    """Convert seconds to a time or duration. Constants are converted exactly, rounded half to even."""
+    """Convert seconds to a time or duration. A constant is converted exactly and rounded half to even."""
     if isinstance(typed, TypedConstant) and not isinstance(typed.value, str | bool):
         ticks = round(Fraction(repr(typed.value)) * 1_000_000)
         if abs(ticks) < 2**63:
@@ -129,9 +131,9 @@ def typed_seconds(typed: Typed, type: str) -> Typed:
 
 
 def fitted(typed: Typed, type: str) -> Typed | None:
-    """Return `typed` as the equal value of `type`, for a join with a column of that type. None: impossible.
+    """Convert an expression to the type of a column with which it is joined. Return None if that is impossible.
 
-    The result is missing where no value of that type is equal.
+    The result is missing where no value of the column's type equals the value.
     """
     if typed.type == "any" and type in ("string", "iri", "bool", "int"):
         return TypedCall(f"as_{type}", (typed,), type)

@@ -26,7 +26,8 @@ UNIT_IRIS = f"units are those of QUDT, `unit:MI` with `PREFIX unit: <{QUDT}>`"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit. In the SI unit of its kind, a value is (value + offset) * multiplier, times pi if `of_pi`."""
+    """A unit of measurement. In the SI unit of its `kind`, a value is (value + offset) * multiplier, times pi if
+    `of_pi`."""
 
     kind: str
     multiplier: Fraction
@@ -123,13 +124,13 @@ UNITS: dict[str, Unit] = {
     "DEG_F": Unit("Temperature", Fraction(5, 9), Fraction("459.67")),
     "DEG_R": Unit("Temperature", Fraction(5, 9)),
 }
-"""Units by their name in QUDT's namespace. The multipliers are the exact values of the definitions."""
+"""Maps names in QUDT's namespace to units. The multipliers are exact, as the units are defined."""
 
 Factors = tuple[float, float, float, float]
 
 
 def unit_of(iri: str) -> Unit | None:
-    """Return the unit that an IRI names, or None if it is unknown."""
+    """Return the unit that an IRI names, or None if there is no such unit."""
     return UNITS.get(iri.removeprefix(QUDT)) if iri.startswith(QUDT) else None
 
 
@@ -139,7 +140,10 @@ def shown(iri: str) -> str:
 
 
 def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str, str]]:
-    """Yield the errors of a conversion between two units as (argument, message, hint). None: a unit is not constant."""
+    """Yield the mistakes in a conversion between two units: the index of the argument, the message and the hint.
+
+    `source`, `target`: the IRIs of the units. None if a unit is not constant.
+    """
     for place, iri in ((1, source), (2, target)):
         if iri is not None and unit_of(iri) is None:
             meant = nearest_unit(iri)
@@ -153,12 +157,12 @@ def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str,
 
 
 def spaced(kind: str) -> str:
-    """Return a kind of quantity for messages: `MassPerArea` becomes `mass per area`."""
+    """Return the name of a kind of quantity for messages: `MassPerArea` becomes `mass per area`."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", kind).lower()
 
 
 def nearest_unit(iri: str) -> str | None:
-    """Return the unit that was probably meant, or None."""
+    """Return the name of the unit that the author probably meant, or None."""
     written = iri.replace("#", "/").rsplit("/", 1)[-1]
     meant = alike(_USUAL.get(written.casefold(), written), UNITS)
     return meant and f"unit:{meant}"
@@ -177,10 +181,10 @@ _USUAL = {
 
 @cache
 def factors(source: str, target: str) -> Factors | None:
-    """Return the factors p, q, r, t of a conversion between two units (IRIs): (x * p + q) / r * t. None: not
-    convertible.
+    """Return the factors p, q, r, t of a conversion (x * p + q) / r * t. Return None if units cannot be converted.
 
-    p, q and r are whole and r is positive, so a result that is a whole number is exact. t is 1 or a power of pi.
+    `source`, `target`: the IRIs of the two units. p, q and r are whole and r is positive, so a result that is a whole
+    number is exact. t is 1 or a power of pi.
     """
     a, b = unit_of(source), unit_of(target)
     if a is None or b is None or a.kind != b.kind:
@@ -192,7 +196,10 @@ def factors(source: str, target: str) -> Factors | None:
 
 
 def conversion(pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
-    """Return `value_in(X, From, To)` for columns. The result is missing if a unit is unknown or the kinds differ."""
+    """Return a function of columns that computes `value_in(X, From, To)`.
+
+    The result is missing if a unit is unknown or the units measure different quantities.
+    """
 
     def of_codes(source: int, target: int) -> Factors:
         scale = factors(str(pool.value(source)), str(pool.value(target)))

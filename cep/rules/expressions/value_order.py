@@ -1,6 +1,7 @@
-"""The total order of values. Missing values come first.
+"""The total order of values.
 
-Numbers and times are ordered by size, then booleans, then strings and IRIs by their characters.
+Missing values come first. Then come numbers and times by size, then booleans, then strings and IRIs by their
+characters.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from cep.core.values import FLOAT, INT, Ints, Pool
 
 
 def rank(column: Column, type: str, pool: Pool) -> pl.Series:
-    """Return numbers that sort like the values. Equal values have equal numbers."""
+    """Return for each value of a column a number. The numbers sort like the values, and equal values have equal
+    numbers."""
     if type not in CODED:
         # A missing float is NaN, which would sort last.
         return pl.Series(np.where(np.isnan(column), -np.inf, column + 0.0) if type == "float" else column)
@@ -51,7 +53,7 @@ def rank(column: Column, type: str, pool: Pool) -> pl.Series:
 
 
 def sorting(columns: Sequence[Column], types: Sequence[str], rows: int, pool: Pool) -> Ints:
-    """Return the row numbers in the order of the values: by the first column, then the second, and so on."""
+    """Return row numbers that sort the rows by their values, by the first column, then the second, and so on."""
     if not columns:
         return np.arange(rows, dtype=np.int64)
     frame = pl.DataFrame([rank(c, t, pool).alias(f"{i}") for i, (c, t) in enumerate(zip(columns, types))])
@@ -60,7 +62,7 @@ def sorting(columns: Sequence[Column], types: Sequence[str], rows: int, pool: Po
 
 
 def sort_key(types: Sequence[str], pool: Pool) -> Callable[[Ints], tuple[Any, ...]]:
-    """Return a function that maps a row of 64-bit words to a key. The keys sort like `sorting`."""
+    """Return a function that turns a row of 64-bit words into a sort key. The keys sort in the order of `sorting`."""
 
     def key(row: Ints) -> tuple[Any, ...]:
         return tuple(_coded(row[i : i + 1], pool) if t in CODED else _plain(row[i], t) for i, t in enumerate(types))

@@ -1,4 +1,4 @@
-"""Arithmetic and comparisons of columns whose values have different types."""
+"""Arithmetic and comparisons of columns that contain values of several types."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ from cep.rules.expressions.functions import (
 
 
 class Mixed(NamedTuple):
-    """A column of type `any`, split by kind: ints in `integer` (else MISSING), all numbers in `number` (else NaN).
+    """A column of type `any`, split by the types of its values.
 
-    `code`: the codes of the values, or None if all are numbers from arithmetic.
+    - `integer`: the values that are ints. Other values are MISSING.
+    - `number`: the values that are numbers, as floats. Other values are NaN.
+    - `code`: the codes of all values, or None if all values are numbers that arithmetic has calculated.
     """
 
     integer: Operand
@@ -38,7 +40,7 @@ def opened(codes: Operand, pool: Pool) -> Mixed:
 
 
 def from_typed(column: Operand, type: str, pool: Pool) -> Mixed:
-    """Convert a typed column. Times and durations become numbers of seconds."""
+    """Convert a column of a known type. Times and durations become numbers of seconds."""
     if type in ("string", "iri"):
         return Mixed(np.int64(MISSING), np.float64(np.nan), column)
     if type == "bool":
@@ -70,10 +72,10 @@ def boxed(mixed: Mixed, pool: Pool) -> Ints:
 
 
 def arithmetic(function: str) -> Callable[..., Mixed]:
-    """Return the implementation of `+ - * // mod neg abs min max`.
+    """Return a function of columns that computes one of `+ - * // mod neg abs min max`.
 
-    The result is an int for ints, otherwise a float, and missing for other values. `min` and `max` return one of the
-    two.
+    The result of ints is an int, and the result of other numbers a float. It is missing if a value is not a number.
+    `min` and `max` return one of their arguments.
     """
     if function in ("min", "max"):
         return extreme("<=" if function == "min" else ">=")
@@ -91,7 +93,7 @@ def arithmetic(function: str) -> Callable[..., Mixed]:
 
 
 def extreme(order: str) -> Callable[[Mixed, Mixed], Mixed]:
-    """Return a function that chooses the first of two numbers in this order."""
+    """Return a function that returns one of two numbers. `order`: `<=` for the smaller number, `>=` for the greater."""
 
     def apply(a: Mixed, b: Mixed) -> Mixed:
         first = in_order(order, a, b)
@@ -103,7 +105,7 @@ def extreme(order: str) -> Callable[[Mixed, Mixed], Mixed]:
 
 
 def power(column: Mixed, exponent: Operand) -> Mixed:
-    """Raise values to a whole power >= 0."""
+    """Raise values to a power. `exponent`: a whole number that is not negative."""
     ints = INT_COLUMNS["**"](column.integer, exponent)
     floats = _number(FLOAT_COLUMNS["**"](column.number, np.float64(exponent)))
     whole = ~absent(column.integer)
@@ -118,7 +120,8 @@ def rounded(column: Mixed, digits: Operand) -> Mixed:
 
 
 def by_kind(function: str) -> Callable[[Mixed], Operand]:
-    """Return the implementation of `floor ceil round sign`, whose results are ints for ints and floats."""
+    """Return a function of columns that computes one of `floor ceil round sign`. Results are ints for both ints and
+    floats."""
     of_int, of_float = INT_COLUMNS[function], FLOAT_COLUMNS[function]
     return lambda column: np.where(absent(column.integer), of_float(column.number), of_int(column.integer))
 
@@ -134,7 +137,7 @@ def present(column: Mixed) -> Operand:
 
 
 def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
-    """Return a mask of the rows where the comparison holds.
+    """Return a mask of the rows in which a comparison holds.
 
     Values of different types are unequal, and neither is less than the other.
     """
@@ -155,7 +158,7 @@ def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
 
 
 def in_order(operator: str, a: Mixed, b: Mixed) -> Operand:
-    """Return a mask of the rows where both are numbers and the order comparison holds, exactly."""
+    """Return a mask of the rows in which both values are numbers and the comparison `operator` holds. It is exact."""
     left, other = ~absent(a.integer), ~absent(b.integer)
     holds: Operand = np.where(
         left & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number)
@@ -177,7 +180,8 @@ ORDERS: dict[str, Callable[[Operand, Operand], Operand]] = {
 
 
 def compare_texts(operator: str, a: Ints, b: Ints, pool: Pool) -> Operand:
-    """Compare codes of texts by `<`, `<=`, `>` or `>=`, in the order of Unicode code points."""
+    """Compare texts by `<`, `<=`, `>` or `>=`, in the order of Unicode code points. `a`, `b`: the codes of the
+    texts."""
     left, right = pool.decode(np.atleast_1d(a), "string"), pool.decode(np.atleast_1d(b), "string")
     return ORDERS_OF_TEXTS[operator](left, right).fill_null(False).to_numpy()
 

@@ -1,1 +1,1 @@
-"""Static rules: computed into tables, or evaluated on call."""
+"""Static rules. They are computed into tables, or evaluated at each call."""

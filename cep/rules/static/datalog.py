@@ -1,6 +1,6 @@
 """Evaluation of static rules, stratum by stratum.
 
-Most predicates become tables by semi-naive evaluation. For all other predicates, the rules run at each call.
+Most predicates become tables, by semi-naive evaluation. The rules of all other predicates run at each call.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from cep.rules.terms import Expression, Predicate, StaticRule, Variable, normal_
 MAX_ROUNDS = 100_000
 MAX_ROWS = 50_000_000
 MOST_FORMS = 256
-"""The maximum number of rules into which one rule with alternatives is expanded."""
+"""The maximum number of rules to which a rule that has alternatives is expanded."""
 DEEPEST = 50
-"""The maximum depth of calls between predicates."""
+"""The maximum depth of predicates that call each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statics:
-    """All static predicates.
+    """All static predicates of a program.
 
-    `types`: the type of each position, or None if the predicate accepts any. Whoever keeps this object must also keep
-    the pool's codes in these tables alive.
+    `types`: for each predicate, the type of each position. None means any type. The owner of this object must tell the
+    pool which codes the tables contain, so that the pool does not forget them.
     """
 
     relations: Mapping[str, Relation]
@@ -58,7 +58,7 @@ class Statics:
         }
 
     def frame(self, name: str, pool: Pool) -> pl.DataFrame:
-        """Return the rows of a table."""
+        """Return the rows of a predicate that is a table."""
         relation = self.relations[name]
         assert isinstance(relation, MaterializedRelation), f"`{name}` is called, it has no rows"
         return relation.frame(pool)
@@ -77,10 +77,14 @@ def close(
 ) -> Statics:
     """Compute the least model of rules, facts and tables, with stratified negation. Raises CepError with all mistakes.
 
-    Each column of a table is an argument; nulls are missing. Rules and facts derive no rows with missing values.
-    `types`: column types of tables that polars cannot represent (`iri`). `known`: existing relations, whose names no
-    rule, fact or table uses. `declared`: the declarations that facts and tables must match. `max_rounds` limits
-    recursive rules that create new values, `max_rows` the size of each group of recursive rules.
+    Each column of a table is an argument. Nulls are missing values, and rules and facts derive no rows that have
+    missing values.
+
+    - `types`: the types of table columns that polars cannot represent (`iri`).
+    - `known`: existing relations. No rule, fact or table may have the name of one of them.
+    - `declared`: the declarations that facts and tables must match.
+    - `max_rounds`: the maximum number of rounds of recursive rules that create new values.
+    - `max_rows`: the maximum number of rows that a group of recursive rules derives.
     """
     return Closing(rules, tables, pool, source, types or {}, known or {}, declared or {}, max_rounds, max_rows).run()
 
@@ -196,7 +200,11 @@ class Closing:
             Fixpoint(self, stored, rules, recursive).run()
 
     def stands_alone(self, rule: StaticRule, recursive: bool) -> bool:
-        """Return True if the body alone binds the head. Raises CepError if it cannot run even with the head bound."""
+        """Return True if the body of a rule binds all variables of the head.
+
+        Raises CepError if the body cannot run even when the head's variables are bound, or if a recursive rule does not
+        bind them.
+        """
         head = [variable for argument in rule.arguments for variable in _all_variables(argument)]
         try:
             known = order_of(rule, enter(rule.arguments, ()), self.relations, self.source)[1]
@@ -233,7 +241,8 @@ class Closing:
     # --- types and rows of facts
 
     def typed_tables(self, names: Sequence[str], rules: Sequence[StaticRule]) -> dict[str, MaterializedRelation]:
-        """Return empty tables with the types that facts, tables and rules imply. They are inferred by a fixpoint."""
+        """Return an empty table for each predicate. A fixpoint infers the types of the columns from facts, tables and
+        rules."""
         types: dict[str, list[str | None]] = {name: [None] * self.arity[name] for name in names}
         for name in names:
             if name in self.declared:
@@ -257,8 +266,8 @@ class Closing:
                 row[:] = [type or "any" for type in row]
 
     def grow_types(self, types: Mapping[str, list[str | None]], rules: Sequence[StaticRule]) -> list[CepError]:
-        """Widen the types until they hold all values that the rules derive. Return the remaining errors of the
-        rules."""
+        """Widen the types until they include all values that the rules derive. Return the errors of the rules that
+        remain."""
         errors: dict[int, list[CepError]] = {}
         tables = {name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()}
         relations = ChainMap[str, Relation](dict(tables), self.relations)
@@ -304,7 +313,7 @@ class Closing:
         return [type_of(dtype) for dtype in self.tables[name].dtypes] if name in self.tables else ()
 
     def load(self, stored: MaterializedRelation) -> None:
-        """Add the facts, then the rows of the input table."""
+        """Add the facts of a predicate to its table, then the rows of its input table."""
         facts = self.facts.get(stored.name, [])
         columns: list[Column] = []
         for i, type in enumerate(stored.types):

@@ -1,5 +1,7 @@
-"""The least fixpoint of recursive static rules by semi-naive evaluation: each round uses the rows of the previous
-one."""
+"""The least fixpoint of recursive static rules, by semi-naive evaluation.
+
+Each round uses only the rows that are new since the previous round.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,17 @@ if TYPE_CHECKING:
 
 
 _NewRows = dict[str, tuple[int, int]]
-"""The new rows of each predicate's table, as a half-open range of indices."""
+"""Maps each predicate to the range of its table's new rows, as start and stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A rule prepared for evaluation: once (`delta` is None), or on the new rows of one recursive predicate in its
-    body.
+    """A rule, prepared for evaluation on the new rows of one recursive predicate in its body.
 
-    `names`: the variable of each column of these rows. `conditions`: the rest of the body.
+    - `delta`: this predicate. If it is None, the rule is evaluated only once.
+    - `names`: maps the columns of the new rows to variables.
+    - `types`: the types of these variables.
+    - `conditions`: the other conditions of the body.
     """
 
     delta: str | None
@@ -40,7 +44,7 @@ class _Entry:
 
 
 def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Iterator[_Entry]:
-    """Yield one entry for each recursive predicate in the rule's body, or a single entry if the body has none."""
+    """Yield one entry for each recursive predicate in the rule's body. If the body has none, yield a single entry."""
     once = True
     for i, condition in enumerate(rule.conditions):
         if isinstance(condition, Predicate) and not condition.negated and condition.name in tables:
@@ -64,8 +68,10 @@ class _Variant:
 
 
 class Fixpoint:
-    """The evaluation of one group of predicates. Each round joins the new rows with all rows, until no new ones
-    result."""
+    """The evaluation of a group of predicates that depend on each other.
+
+    Each round joins the new rows with all rows, until a round derives no new row.
+    """
 
     def __init__(
         self,
@@ -103,7 +109,7 @@ class Fixpoint:
         done = dict.fromkeys(self.tables, 0)
 
         def since(grown: Iterable[str]) -> _NewRows:
-            """Return the rows of these tables that no round has used yet."""
+            """Return the rows that no round has used yet. `grown`: the tables to look at."""
             spans = {name: (done[name], self.tables[name].count) for name in grown}
             new = {name: (start, stop) for name, (start, stop) in spans.items() if stop > start}
             done.update((name, stop) for name, (_, stop) in new.items())
@@ -145,7 +151,7 @@ class Fixpoint:
 
 
 def _makes_values(rule: StaticRule) -> bool:
-    """Return True if a rule contains a function: only such a rule can derive new values forever."""
+    """Return True if a rule contains a function. Only such a rule can derive new values for ever."""
     sides = list(rule.arguments)
     for condition in each_condition(rule.conditions):
         sides += condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)

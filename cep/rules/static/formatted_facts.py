@@ -1,4 +1,7 @@
-"""Conversion of times and durations in tables of facts: from a pattern, counts of a unit, or local time in a zone."""
+"""Conversion of times and durations in tables of facts.
+
+The format is a pattern, a number of units, or local time in a time zone.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from cep.core.time_pattern import of_clock, of_day, of_pattern, padded
 from cep.core.zones import zone
 
 _SIZES = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""Nanoseconds per unit."""
+"""Maps units to nanoseconds."""
 
 
 def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | None:
-    """Convert a column to datetimes in microseconds. Times of day and durations become durations.
+    """Convert a column to datetimes or durations in microseconds. Times of day become durations.
 
-    A value in another format becomes null. Return None if the format does not apply to the column.
+    A value that does not have the format becomes null. Return None if the format does not apply to the column.
     """
     clock = format.pattern is not None and of_day(format.pattern)
     wanted = pl.Datetime("us") if type == "time" and not clock else pl.Duration("us")
@@ -45,14 +48,14 @@ def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | N
 
 
 def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
-    """Convert local times in a zone to instants. Times that clocks skip become null."""
+    """Convert local times in a time zone to instants. Times that clocks skip become null."""
     assert format.zone is not None, "it is named"
     utc_ticks, exists = zone(format.zone).utc(ticks.fill_null(0).to_numpy(), format.later)
     return pl.Series(ticks.name, utc_ticks).set(pl.Series(~exists) | ticks.is_null(), None)
 
 
 def number_texts(numbers: pl.Series) -> pl.Series:
-    """Convert numbers to texts. Floats with whole values get no decimal point, since pandas stores ints with gaps as
+    """Convert numbers to texts. A float that is whole gets no decimal point, since pandas stores ints with gaps as
     floats."""
     if numbers.dtype.is_integer():
         return numbers.cast(pl.String)
@@ -62,7 +65,8 @@ def number_texts(numbers: pl.Series) -> pl.Series:
 
 
 def _read(texts: pl.Series, format: TimeFormat) -> pl.Series:
-    """Parse each distinct text once. An invalid text becomes null. Numbers may lack leading zeros."""
+    """Parse each distinct text once, into microseconds. An invalid text becomes null. Numbers may lack leading
+    zeros."""
     known: dict[str, int | None] = {}
     for text in texts.drop_nulls().unique():
         try:

@@ -1,9 +1,11 @@
-"""Incremental maintenance of static rules: after a change of the input tables, only affected rows are derived again.
+"""Incremental maintenance of static rules. After the input tables change, only affected rows are derived again.
 
-A rule that is not recursive runs on the changed rows of each table that it uses. On removed rows it sees the old state
-of the other tables, on added rows the new state. Its results may have appeared or disappeared, so the engine checks
-which are derivable now (delete and rederive, Gupta, Mumick, Subrahmanian 1993). Recursive predicates, predicates with
-facts and rules, and predicates that call others are computed anew when one of their inputs changes.
+A rule that is not recursive runs on the changed rows of each table that it uses. For removed rows, it reads the
+previous rows of the other tables. For added rows, it reads their current rows. Each result may have appeared or
+disappeared, so the engine checks whether it can be derived now (delete and rederive, Gupta, Mumick, Subrahmanian 1993).
+
+Some predicates are computed anew when one of their inputs changes: recursive predicates, predicates that have both
+facts and rules, and predicates that call others.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Predicate, StaticRule, without_alternatives
 
 Edit = tuple[CountedColumns, CountedColumns]
-"""The rows removed from a table, and the rows added."""
+"""The rows that are removed from a table, and the rows that are added to it."""
 
 
 class Maintained:
-    """The tables that static rules derive from other tables, which may change."""
+    """The tables that static rules derive from input tables whose rows may change."""
 
     def __init__(
         self,
@@ -50,8 +52,8 @@ class Maintained:
     ) -> None:
         """Compute all tables. Raises CepError if the rules do not terminate.
 
-        `known_relations`: the relations that the rules use besides their own predicates. `tables`: the relations among
-        them whose rows may change.
+        `known_relations`: the relations that the rules use in addition to their own predicates. `tables`: those of them
+        whose rows may change.
         """
         rules = [alternative for rule in rules for alternative in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source
@@ -83,9 +85,9 @@ class Maintained:
         return tuple(column[order] for column in columns), table.count
 
     def change(self, edits: Mapping[str, Edit]) -> dict[str, Edit]:
-        """Apply edits to the input tables. Return the resulting edits of the derived predicates.
+        """Edit the input tables. Return the edits of the derived predicates that follow.
 
-        Raises CepError if the rules do not terminate. The object must not be used afterwards.
+        Raises CepError if the rules do not terminate. The object must not be used after this error.
         """
         for name, (gone, new) in edits.items():
             self.tables[name].edit(gone, new, self.pool)
@@ -98,7 +100,7 @@ class Maintained:
         return differences
 
     def _needs(self, group: Stratum) -> list[MaterializedRelation]:
-        """Return the tables that rules of a group use, including those used by predicates they call."""
+        """Return the tables that the rules of a group use, directly or through predicates that they call."""
         needed: dict[str, MaterializedRelation] = {}
         seen, queue = set(group.names), list(group.names)
         for name in queue:
@@ -124,7 +126,7 @@ class Maintained:
             single.change(self.pool)
 
     def _anew(self, group: Stratum) -> None:
-        """Compute a group of predicates anew, and apply the difference."""
+        """Compute a group of predicates anew, and edit its tables where the result differs."""
         names = set(group.names)
         others = {name: relation for name, relation in self.relations.items() if name not in names}
         closed = close(
@@ -140,7 +142,7 @@ class Maintained:
                 table.edit(*edit_between(table, closed_relation.all()), self.pool)
 
     def _entered(self, name: str) -> _Single | None:
-        """Return the rules of a predicate, prepared for incremental evaluation, or None if that is impossible."""
+        """Return the rules of a predicate, prepared for incremental evaluation. Return None if that is impossible."""
         facts = any(rule.name == name and not rule.conditions for rule in self.rules)
         called = any(
             not isinstance(self.relations.get(predicate.name), MaterializedRelation | TableWithConstants)
@@ -156,7 +158,7 @@ class Maintained:
 
 
 def edit_between(table: MaterializedRelation, rows: CountedColumns) -> Edit:
-    """Return the rows to remove and to add so that a table has these rows."""
+    """Return the edit that turns the rows of a table into `rows`."""
     other = MaterializedRelation(table.name, table.types)
     other.add(*rows)
     every, again = table.all(), table.repeated()
@@ -181,7 +183,13 @@ def _table(relation: Relation | None) -> MaterializedRelation | None:
 
 @dataclass(frozen=True, slots=True)
 class _EditEntry:
-    """A rule that is joined with the changed rows of a table. `names`: the variable of each column."""
+    """A rule, prepared for evaluation on the changed rows of one table that it uses.
+
+    - `negated`: True if the rule negates the table.
+    - `names`: maps the columns of the table to variables.
+    - `former`, `former_head`: the other conditions and the head, for rows that are removed.
+    - `now`, `head`: the other conditions and the head, for rows that are added.
+    """
 
     table: MaterializedRelation
     negated: bool
@@ -193,11 +201,12 @@ class _EditEntry:
 
 
 class _Wider(Exception):
-    """The error for a rule that would derive values outside its table's types."""
+    """The error for a rule that would derive values which do not have the types of its table."""
 
 
 class _Single:
-    """The rules of one predicate, for incremental evaluation. Raises CepError if that is impossible."""
+    """The rules of one predicate, prepared for incremental evaluation. Raises CepError or `_Wider` if that is
+    impossible."""
 
     def __init__(self, of: Maintained, name: str) -> None:
         self.table = of.derived[name]
@@ -240,7 +249,7 @@ class _Single:
         return _EditEntry(table, condition.negated, names, former, now, heads[1], heads[0])
 
     def change(self, pool: Pool) -> None:
-        """Apply the consequences of changes in the tables that the rules use."""
+        """Edit the predicate's table after the tables that its rules use have changed."""
         touched = MaterializedRelation(self.table.name, self.table.types)
         for entry in self.entries:
             if entry.table.changed:

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from cep.rules.static.row_edits import Edits
 
 ALWAYS, NEVER = -(2**63), 2**63 - 1
-"""Bounds of validity for rows that have always held, or hold for ever."""
+"""The beginning of validity for rows that have always been valid, and the end for rows that stay valid for ever."""
 CountedColumns = tuple[Sequence[Column], int]
-"""Columns and their number of rows."""
+"""Columns, and the number of their rows."""
 TableRows = tuple["KeySet", Ints | None, "Edits | None"]
-"""The contents of a table: rows, ends of their validity, and edits."""
+"""The contents of a table: its rows, the ends of their validity, and its edits."""
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
-    """Return columns as a matrix of 64-bit words. Equal values have equal words, and all missing values the same
-    word."""
+    """Return columns as a matrix of 64-bit words, one row per row. Equal values have equal words, as have all missing
+    values."""
     matrix: Ints = np.zeros((rows, max(1, len(columns))), dtype=np.int64)
     for i, column in enumerate(columns):
         if column.dtype == np.float64:
@@ -38,7 +38,7 @@ def words(columns: Sequence[Column], rows: int) -> Ints:
 
 
 def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
-    """Return the rows without missing values, and their number: a predicate does not hold for a missing value."""
+    """Return the rows that have no missing value, and their number. A predicate does not hold for a missing value."""
     is_present = np.ones(rows, dtype=np.bool_)
     for column in columns:
         is_present &= (column == column) if column.dtype == np.float64 else (column != MISSING)
@@ -48,11 +48,13 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
 
 
 class MaterializedRelation:
-    """Rows in insertion order. Rows may be added while a query runs; they do not change its answers.
+    """A table of distinct rows in insertion order. If rows are added while a query runs, the query's answers stay the
+    same.
 
-    In a `timed` table each row has a period of validity, and a query finds the rows that are valid at the end of an
-    occurrence. An edited table can also lose rows, and returns answers in the order of values
-    (`cep.rules.static.row_edits`).
+    In a `timed` table each row has a period of validity. A query then finds the rows that are valid at the end of an
+    occurrence.
+
+    An edited table can also lose rows. Its answers are in the order of values (`cep.rules.static.row_edits`).
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
@@ -78,14 +80,14 @@ class MaterializedRelation:
         return True
 
     def add(self, columns: Sequence[Column], rows: int) -> int:
-        """Add rows. Return the number of new rows."""
+        """Add rows. Return the number of rows that the table did not contain."""
         assert self._edits is None, "rows come to a table that is edited by `edit`"
         before = self.count
         self._rows.insert(words(columns, rows))
         return self.count - before
 
     def replace(self, columns: Sequence[Column], rows: int) -> None:
-        """Replace all rows. Existing queries use the new rows."""
+        """Replace all rows. Existing queries then find the new rows."""
         from cep.core.hashtable import KeySet
 
         self._rows, self._until, self._edits = KeySet(max(1, self.arity)), None, None
@@ -94,9 +96,9 @@ class MaterializedRelation:
             index.reset(self._rows)
 
     def replace_timed(self, columns: Sequence[Column], since: Ints, until: Ints) -> None:
-        """Replace all rows. Each row holds for occurrences that end at or after `since` and before `until`.
+        """Replace all rows. A row is valid for occurrences that end at or after `since` and before `until`.
 
-        Equal rows must begin at different times.
+        Equal rows must have different values of `since`.
         """
         from cep.core.hashtable import KeySet
 
@@ -108,11 +110,11 @@ class MaterializedRelation:
             index.reset(self._rows, until)
 
     def rows(self) -> TableRows:
-        """Return the contents, for `take_on`."""
+        """Return the contents of the table, which `take_on` can restore."""
         return self._rows, self._until, self._edits
 
     def take_on(self, rows: TableRows) -> None:
-        """Restore contents that `rows` returned, if they have not been modified since."""
+        """Restore the contents that `rows` returned. They must not have been changed in the meantime."""
         self._rows, self._until, self._edits = rows
         for index in self._indexes.values():
             index.reset(*rows)
@@ -124,7 +126,7 @@ class MaterializedRelation:
     def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool) -> None:
         """Remove rows and add others. The cost depends on the number of rows in the edit.
 
-        Removed rows must be present. A row that was added several times stays until it has been removed as often.
+        The removed rows must be present. A row that was added several times stays until it has been removed as often.
         """
         self._edited(pool).apply(words(*gone), words(*new))
 
@@ -139,7 +141,8 @@ class MaterializedRelation:
         return self._edits
 
     def settle(self) -> None:
-        """Forget what the last edits changed (`PreviousTable`). If many rows are removed, reclaim their space."""
+        """Forget the previous rows, which a `PreviousTable` shows. If many rows have been removed, reclaim their
+        space."""
         if self._edits is not None and self._edits.settle():
             pool, times, rows = self._edits.pool, self._edits.times(), self._edits.present()
             self.replace(*self._taken(rows))
@@ -148,23 +151,23 @@ class MaterializedRelation:
 
     @property
     def changed(self) -> bool:
-        """True if rows were added or removed since `settle`."""
+        """True if rows were added or removed since the last `settle`."""
         return self._edits is not None and bool(self._edits.flipped)
 
     def difference(self) -> tuple[CountedColumns, CountedColumns]:
-        """Return the rows that were removed, and those that were added, since `settle`."""
+        """Return the rows that were removed since the last `settle`, and the rows that were added since then."""
         assert self._edits is not None, "it was edited"
         gone, new = self._edits.difference()
         return self._taken(gone), self._taken(new)
 
     def repeated(self) -> CountedColumns:
-        """Return the additional copies of rows that were added more than once."""
+        """Return the additional copies of rows that were added several times."""
         if self._edits is None:
             return self._taken(self._rows.rows[:0])
         return self._taken(np.repeat(self._edits.present(), self._edits.times() - 1, axis=0))
 
     def has(self, columns: Sequence[Column], rows: int) -> NDArray[np.bool_]:
-        """Return a mask of these rows that are in the table."""
+        """Return a mask of the rows in `columns` that the table contains."""
         ids = self._rows.find(words(columns, rows))
         is_held: NDArray[np.bool_] = ids >= 0
         if self._edits is not None:
@@ -179,7 +182,7 @@ class MaterializedRelation:
         return self._until is not None
 
     def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
-        """Return the values of a column in rows `start` up to `stop`."""
+        """Return the values of a column, from row `start` to before row `stop`."""
         rows: Ints = self._rows.rows if self._edits is None else self._edits.present()
         return self._column(rows[start:stop, position], position)
 
@@ -188,8 +191,8 @@ class MaterializedRelation:
         return column.view(np.float64) if self.types[position] == "float" else column
 
     def codes(self) -> list[Ints]:
-        """Return the columns that contain codes of the pool, including removed rows whose space is not reclaimed
-        yet."""
+        """Return the columns that contain codes of the pool. They include removed rows whose space has not been
+        reclaimed yet."""
         return [np.ascontiguousarray(self._rows.rows[:, i]) for i, type in enumerate(self.types) if type in CODED]
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...], former: bool = False) -> TableProbe:
@@ -199,12 +202,12 @@ class MaterializedRelation:
         return TableProbe(self, self._indexes[way], wanted, former)
 
     def frame(self, pool: Pool) -> pl.DataFrame:
-        """Return the rows as values, in columns `arg1`, `arg2`, ..."""
+        """Return the rows as a data frame that has the columns `arg1`, `arg2`, and so on."""
         return pl.DataFrame([series_of(self.column(i), t, pool).alias(f"arg{i + 1}") for i, t in enumerate(self.types)])
 
 
 class TableProbe:
-    """A query on a table with a fixed set of bound columns."""
+    """A query on a table. Its bound columns are fixed."""
 
     __slots__ = ("_former", "_index", "_stored", "_wanted", "single", "types")
 
@@ -231,7 +234,7 @@ class TableProbe:
 
 
 class _Index:
-    """An index from the bound columns to the wanted columns of distinct rows. It is updated at each query."""
+    """An index that finds the wanted columns of distinct rows by their bound columns. Each query updates it first."""
 
     def __init__(
         self,
@@ -248,7 +251,7 @@ class _Index:
         self.reset(table, until, edits)
 
     def reset(self, table: KeySet, until: Ints | None = None, edits: Edits | None = None) -> None:
-        """Clear the index and use another table."""
+        """Clear the index, and use it for another table."""
         from cep.core.chains import Chains
         from cep.core.hashtable import KeySet
 
@@ -281,7 +284,8 @@ class _Index:
     def answers(
         self, bound: Sequence[Column], rows: int, ends: Ints | None = None, former: bool = False
     ) -> tuple[Ints, Ints]:
-        """Return the row of each answer, and a matrix of the words of the wanted positions."""
+        """Return the row number of each answer, and a matrix of words that contains the wanted columns of the
+        answers."""
         self.keep_up()
         if self.edits is not None:
             return self._edited(bound, rows, self.edits, former)
@@ -310,7 +314,7 @@ class _Index:
         return matched
 
     def _edited(self, bound: Sequence[Column], rows: int, edits: Edits, former: bool) -> tuple[Ints, Ints]:
-        """Return the answers in the order of values. `former`: the answers before the last edits."""
+        """Return the answers in the order of values. `former`: True for the answers before the last edits."""
         if self.bound:
             index, matches = self.chains.expand(self.groups.find(words(bound, rows)))
             valid = np.flatnonzero(edits.there(matches, former))
@@ -323,7 +327,7 @@ class _Index:
         return self._parts(index, matches)
 
     def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
-        """Return the answers that are valid at the rows' `ends`."""
+        """Return the answers that are valid at the time `ends` of their row."""
         assert ends is not None, "a table of answers with times is asked with times"
         every = self.table.rows
         if self.bound:
@@ -335,7 +339,7 @@ class _Index:
         return self._parts(index[kept], matches[kept])
 
     def _parts(self, index: Ints, matches: Ints) -> tuple[Ints, Ints]:
-        """Return the wanted columns of some rows, without duplicates per query row."""
+        """Return the wanted columns of the rows `matches`. Each query row gets an answer only once."""
         from cep.core.hashtable import KeySet
 
         parts = self.table.rows[matches][:, list(self.wanted)]
@@ -347,12 +351,12 @@ class _Index:
 
 @cache
 def _ticks() -> dict[str, pl.DataType]:
-    """Return the polars types for times and durations, which are in microseconds."""
+    """Return the polars types for times and durations in microseconds."""
     return {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}
 
 
 def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
-    """Return a column as a polars series of values."""
+    """Convert a column to a polars series of values."""
     if type in CODED:
         return pool.decode(column, type)
     if type == "float":
@@ -363,7 +367,7 @@ def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
 
 
 def type_of(dtype: pl.DataType) -> str | None:
-    """Return our type for a polars type, or None for a column without values."""
+    """Return our type for a polars type, or None if a column of this type contains only nulls."""
     if dtype == pl.Null:
         return None
     if dtype == pl.Boolean:
@@ -380,8 +384,10 @@ def type_of(dtype: pl.DataType) -> str | None:
 
 
 def column_of(series: pl.Series, type: str, pool: Pool) -> Column:
-    """Convert a polars series to a column of `type`. The type of the series must fit into it: int fits into float, and
-    every type into any."""
+    """Convert a polars series to a column. `type`: the type of the column, which must include the values of the series.
+
+    Ints fit into float, and all values fit into any.
+    """
     if type in CODED:
         return pool.encode(series, type)
     if type == "float":

@@ -1,4 +1,5 @@
-"""Warnings about variables of a graph pattern with values of several types. A text and a number cannot be compared."""
+"""Warnings about variables of a graph pattern whose values have several types. A text and a number cannot be
+compared."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ _NAMES = {INT: "int", FLOAT: "float", BOOL: "bool", STRING: "string", IRI: "iri"
 def mingled(
     graph: Graph, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool, source: Source
 ) -> list[Warning]:
-    """Warn of each variable that has numbers or booleans beside values of another type.
+    """Warn of each variable that has numbers or booleans as well as values of another type.
 
-    The warning counts the values of each type. As an example, it shows a value of the rarest type and the answer to
-    which it belongs.
+    The warning counts the values of each type. As an example, it shows a value of the rarest type and the answer that
+    contains it.
     """
     warnings = []
     for i, (type, column) in enumerate(zip(types, columns)):
@@ -42,8 +43,8 @@ def mingled(
 
 
 def _beside(graph: Graph, place: int, row: int, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool) -> str:
-    """Return a text that identifies an answer, or an empty text. It shows the first other variable with an IRI or a
-    text."""
+    """Return a text that identifies an answer: the first other variable whose value is an IRI or a text. It may be
+    empty."""
     for name, type, column in zip(graph.variables, types, columns):
         if name != graph.variables[place] and type in ("iri", "string"):
             return f", where `?{name}` is {_shown(column[row : row + 1], pool)}"

@@ -1,7 +1,7 @@
-"""Edits of a table whose rows are kept in the order of values. The cost depends on the size of the edit.
+"""Edits of a table whose rows are kept in the order of their values. The cost depends on the size of the edit.
 
-A removed row stays in the table's hash index and is skipped. Each row has a label; labels sort like the values. A new
-row gets a label between the labels of its neighbours.
+A removed row stays in the table's hash index, and queries skip it. Each row has a label. Labels sort like the values: a
+new row gets a label between the labels of its neighbours.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _GONE = 1024  # removed rows that may remain, in addition to one per present row
 
 
 class Edits:
-    """The edits of `table`, whose rows are all present at first.
+    """The edits of a table. At first, all rows of `table` are present.
 
-    `labels`: the label of each row. `flipped`: the rows that were added or removed since `settle`.
+    `labels`: the label of each row. `flipped`: the numbers of the rows that were added or removed since the last
+    `settle`.
     """
 
     def __init__(self, table: KeySet, types: Sequence[str], pool: Pool) -> None:
@@ -49,7 +50,7 @@ class Edits:
         self._present: Ints | None = None
 
     def apply(self, gone: Ints, new: Ints) -> None:
-        """Remove the rows `gone`, and add the rows `new`. Rows are words."""
+        """Remove the rows `gone`, and add the rows `new`. Both are matrices of words."""
         self._present = None
         before = self.table.count
         arrived, fresh = self.table.insert(new)
@@ -72,7 +73,7 @@ class Edits:
         self.flipped ^= set(touched[was != now].tolist())
 
     def _place(self, rows: list[int]) -> None:
-        """Insert new rows into the order, and give them labels."""
+        """Insert new rows into the order, and give them labels. `rows`: their numbers."""
         key, every = sort_key(self.types, self.pool), self.table.rows
         self.labels = np.concatenate([self.labels, np.zeros(len(rows), dtype=np.int64)])
         for row in rows:
@@ -90,40 +91,46 @@ class Edits:
                 self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
 
     def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:
-        """Return a mask of the present rows. `former`: of the rows present at the last `settle`."""
+        """Return a mask of the rows that are present. `former`: True for the rows that were present at the last
+        `settle`."""
         is_present: NDArray[np.bool_] = self._times[rows] > 0
         if former and self.flipped:
             is_present ^= np.isin(rows, list(self.flipped))
         return is_present
 
     def ordered(self, former: bool = False) -> Ints:
-        """Return the present rows in the order of values. `former`: the rows present at the last `settle`."""
+        """Return the numbers of the present rows, in the order of their values.
+
+        `former`: True for the rows that were present at the last `settle`.
+        """
         present_rows: Ints = self._order[self.there(self._order, former)]
         return present_rows
 
     def present(self) -> Ints:
-        """Return the present rows as words, in the order of values."""
+        """Return the present rows as words, in the order of their values."""
         if self._present is None:
             self._present = self.table.rows[self.ordered()]
         return self._present
 
     def difference(self) -> tuple[Ints, Ints]:
-        """Return the removed and the added rows since `settle`, as words."""
+        """Return the rows that were removed since the last `settle`, and the rows that were added since then, as
+        words."""
         rows: Ints = np.array(sorted(self.flipped), dtype=np.int64)
         rows = rows[np.argsort(self.labels[rows], kind="stable")]
         now = self.there(rows)
         return self.table.rows[rows[~now]], self.table.rows[rows[now]]
 
     def settle(self) -> bool:
-        """Forget the changes. Return True if the table should be rebuilt, because most rows have been removed."""
+        """Forget which rows have changed. Return True if most rows have been removed, so that the table should be
+        rebuilt."""
         self.flipped = set()
         many = self.table.count > 2 * self.count + _GONE
         return many
 
     def times(self) -> Ints:
-        """Return how often each present row was added, in the order of their values."""
+        """Return how many copies of each present row there are, in the order of values."""
         return self._times[self.ordered()]
 
     def begin(self, times: Ints) -> None:
-        """Set how often each row was added. All rows must be present; `times` is in the order of values."""
+        """Set how many copies of each row there are. All rows must be present. `times` is in the order of values."""
         self._times[self._order] = times

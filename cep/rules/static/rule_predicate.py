@@ -1,5 +1,5 @@
-"""Static predicates that are not tables. Their rules run on the arguments of each call, for instance `hot(T) :- T >
-30.`"""
+"""Static predicates that are not tables, for instance `hot(T) :- T > 30.` Their rules run on the arguments of each
+call."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ from cep.rules.terms import Comparison, Condition, Expression, Predicate, Static
 
 @dataclass(frozen=True, slots=True)
 class GivenArguments:
-    """The arguments of a call: the variable of each given position, and additional conditions."""
+    """The arguments of a call that have values.
+
+    `names`: maps the positions of these arguments to variables. `conditions`: additional conditions on the variables.
+    """
 
     names: dict[int, str]
     conditions: tuple[Condition, ...]
 
 
 def enter(arguments: Sequence[Expression], bound_places: Sequence[int]) -> GivenArguments:
-    """Bind arguments to given positions. A variable takes the value; any other argument must be equal to it."""
+    """Bind the arguments of a rule's head to the values in a call. `bound_places`: the positions that have values.
+
+    An argument that is a variable takes the value. Any other argument must equal the value.
+    """
     names: dict[int, str] = {}
     seen: set[str] = set()
     conditions: list[Condition] = []
@@ -48,7 +54,7 @@ def enter(arguments: Sequence[Expression], bound_places: Sequence[int]) -> Given
 
 
 class RulePredicate:
-    """The rules of one predicate, none recursive. Each call determines the types."""
+    """The rules of one predicate that is not recursive. Each call determines the types of its arguments."""
 
     def __init__(
         self,
@@ -123,8 +129,10 @@ class RulePredicate:
 def order_of(
     rule: StaticRule, entry: GivenArguments, relations: Mapping[str, Relation], source: Source | None
 ) -> tuple[tuple[Condition, ...], set[str]]:
-    """Return a rule's conditions in binding order for a call with these arguments, and all variables bound after
-    them."""
+    """Return the conditions of a rule in binding order, and all variables that are bound after the last condition.
+
+    `entry`: the arguments of the call.
+    """
     known = set(entry.names.values())
     order = arrange(entry.conditions + rule.conditions, known, relations, source)
     for condition in order:
@@ -133,7 +141,8 @@ def order_of(
 
 
 def fit_head(typed: Typed, type: str) -> Typed:
-    """Convert a head argument to its column's type, which is wide enough for it."""
+    """Convert an argument of a rule's head to the type of its column. The type must include all values of the
+    argument."""
     assert typed.type == type or type == "any" or common_type(typed.type, type) == type, "a column holds all its values"
     fit = coerced(typed, type)
     assert fit is not None, "a column holds all its values"
@@ -149,7 +158,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The compiled rules of a call."""
+    """The compiled rules for calls of a predicate whose arguments have certain types."""
 
     rules: list[_Rule]
     types: tuple[str, ...]

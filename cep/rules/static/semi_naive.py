@@ -1,4 +1,5 @@
-"""Semi-naive evaluation: rules run in rounds, each on the results of the previous one (Bancilhon 1986)."""
+"""Semi-naive evaluation. Rules run in rounds, and each round uses the results of the previous round (Bancilhon
+1986)."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ New = TypeVar("New")
 
 
 def rounds(new: New, follows: Callable[[New], New]) -> Iterator[New]:
-    """Yield the new facts of each round, `new` first, until a round derives nothing new.
+    """Yield the new facts of each round, beginning with `new`, until a round derives none.
 
-    `follows` evaluates the rules on the new facts and all known facts, adds the results, and returns the new results.
+    `follows`: a function that evaluates the rules on the new facts and all known facts, and adds the results to the
+    known facts. It returns the results that are new.
     """
     while new:
         yield new

@@ -1,4 +1,4 @@
-"""Stratification of static predicates: evaluation order, and cycles through `not`."""
+"""Stratification of static predicates: their evaluation order, and cycles through `not`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from cep.rules.terms import Predicate, StaticRule
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """A group of predicates that depend on each other (`recursive`), or a single one that does not depend on itself."""
+    """A group of predicates that depend on each other (`recursive`), or a single predicate that does not depend on
+    itself."""
 
     names: tuple[str, ...]
     recursive: bool
@@ -22,9 +23,10 @@ Cycle = Sequence[tuple[str, Predicate]]
 
 
 def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> tuple[list[Stratum], list[Cycle]]:
-    """Return the groups, each after the groups on which it depends, and one cycle for each `not` inside a group.
+    """Return the groups of predicates in evaluation order, and one cycle for each `not` inside a group.
 
-    A cycle is a list of predicates, each with the condition by which it depends on the next.
+    Each group comes after the groups on which it depends. A cycle is a list of predicates, each with the condition that
+    refers to the next predicate.
     """
     known = set(names)
     needs: dict[str, list[Predicate]] = {
@@ -50,7 +52,8 @@ def strata(names: Sequence[str], rules: Mapping[str, Sequence[StaticRule]]) -> t
 
 
 def _path(start: str, goal: str, needs: Needs, inside: set[str]) -> list[tuple[str, Predicate]]:
-    """Return a shortest path of dependencies from one predicate to another inside a group."""
+    """Return a shortest path of dependencies from the predicate `start` to the predicate `goal`. `inside`: the group of
+    both."""
     if start == goal:
         return []
     reached_from: dict[str, tuple[str, Predicate]] = {}

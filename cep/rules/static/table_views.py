@@ -1,4 +1,4 @@
-"""Views of tables: the state before the last edits, and tables with additional constant columns."""
+"""Views of tables: a table as it was before the last edits, and a table that has additional constant columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.rules.static.materialized import MaterializedRelation, TableProbe
 
 
 class PreviousTable:
-    """A table in its state at the last `settle`."""
+    """A table as it was at its last `settle`."""
 
     def __init__(self, table: MaterializedRelation) -> None:
         self.table = table
@@ -27,13 +27,13 @@ class PreviousTable:
 
 
 class TableWithConstants:
-    """A table with additional columns that are not stored, because each has a single value.
+    """A table that has additional columns, each of which contains a single value. These columns are not stored.
 
-    A query binds these columns only to that value.
+    A query may bind such a column only to the column's value.
     """
 
     def __init__(self, table: MaterializedRelation | PreviousTable, fixed: Sequence[str | None]) -> None:
-        """Create a view. `fixed`: for each position, the type of the constant, or None for a stored column."""
+        """Create a view. `fixed`: for each position, the type of the constant, or None if the column is stored."""
         self.table = table
         self.fixed = fixed
         self.name = table.name

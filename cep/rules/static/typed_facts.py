@@ -1,7 +1,7 @@
 """Declared facts, `fact opening(shop: string, from: time, until: time).`, and the check of facts and tables.
 
-An attribute of type `time` contains either points in time, or times of day as durations since midnight. The facts
-determine which.
+An attribute of type `time` contains either points in time, or times of day as durations since midnight. The facts and
+the table decide which.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from cep.rules.terms import Constant, Expression, StaticRule
 
 @dataclass(frozen=True, slots=True)
 class FactAttribute:
-    """An attribute, `from: time? FORMAT "%d.%m.%Y"`. `format`: how a table writes it. It is not part of the attribute's
-    identity."""
+    """An attribute, `from: time? FORMAT "%d.%m.%Y"`.
+
+    `format`: the format of its times in a table. It does not count for equality.
+    """
 
     name: str
     type: str
@@ -40,8 +42,10 @@ class FactAttribute:
 
 @dataclass(frozen=True, slots=True)
 class FactDeclaration:
-    """A declaration, `fact name(attributes) FORMAT csv(...).` `records`: the format of a table. Declarations that
-    differ only in it are equal."""
+    """A declaration, `fact name(attributes) FORMAT csv(...).`
+
+    `records`: the format of the table. It does not count for equality.
+    """
 
     name: str
     attributes: tuple[FactAttribute, ...]
@@ -53,9 +57,11 @@ class FactDeclaration:
 
 
 class DeclaredFacts:
-    """The facts and the table of one declared predicate, checked against the declaration.
+    """The facts and the table of one declared predicate. Both are checked against the declaration.
 
-    `types`: the types of the columns. `table`: the converted table. `errors`: the mismatches.
+    - `types`: the types of the columns.
+    - `table`: the table after its columns are converted, or None.
+    - `errors`: the errors for values that do not match the declaration.
     """
 
     def __init__(
@@ -84,7 +90,7 @@ class DeclaredFacts:
         self.errors.append(CepError(message, self.source, span, hint, "type"))
 
     def mismatch(self, place: int, type: str, argument: Expression) -> CepError:
-        """Return the error for an argument of another type."""
+        """Return the error for an argument that does not have the declared type. `type`: the type of the argument."""
         attribute = self.declaration.attributes[place]
         name = f"`{attribute.name}` of `{self.declaration.name}`"
         message = f"{name} is declared {a(attribute.type)}, but here it is {a(type)}"
@@ -96,13 +102,13 @@ class DeclaredFacts:
         return CepError(message, self.source, argument.span, hint, "type")
 
     def made(self, rule: StaticRule, typed: Sequence[Typed]) -> None:
-        """Raise CepError if a rule derives a type that the declaration does not permit."""
+        """Check the types of the values that a rule derives. Raises CepError if the declaration does not permit one."""
         for place, (argument, typed_argument) in enumerate(zip(rule.arguments, typed)):
             if coerced(typed_argument, self.types[place]) is None:
                 raise self.mismatch(place, typed_argument.type, argument)
 
     def _resolve(self, i: int, arguments: Sequence[Expression], columns: Sequence[pl.Series]) -> None:
-        """Decide between points in time and times of day for a column. Report a mixture."""
+        """Decide whether column `i` contains points in time or times of day. Report an error if it contains both."""
         kinds = {columns[i].dtype == pl.Duration} if columns and columns[i].len() else set[bool]()
         for argument in arguments:
             type = self._type(argument)
@@ -138,7 +144,8 @@ class DeclaredFacts:
     # --- tables ---
 
     def _named(self, table: pl.DataFrame) -> pl.DataFrame | None:
-        """Select the columns with the attributes' names, or else all columns in order. Return None after a mistake."""
+        """Select the columns that have the names of the attributes, or else all columns in order. Return None after a
+        mistake."""
         names = [attribute.name for attribute in self.declaration.attributes]
         if (columns := by_name(names, table.columns)) is not None:
             return table.select(columns)
@@ -168,7 +175,7 @@ class DeclaredFacts:
         return None
 
     def _converted(self, place: int) -> pl.Series:
-        """Convert a column of the table to its declared type, and report values that do not fit."""
+        """Convert a column of the table to its declared type. Report values that do not fit."""
         assert self.table is not None, "there is a table"
         series, attribute = self.table.to_series(place), self.declaration.attributes[place]
         what = f"the table of `{self.declaration.name}`"
@@ -198,7 +205,7 @@ class DeclaredFacts:
 
 
 def by_name(names: Sequence[str], columns: Sequence[str]) -> list[str] | None:
-    """Return the columns with these names, ignoring case. None: a name is absent or ambiguous."""
+    """Return the columns that have certain names, ignoring case. Return None if a name is absent or ambiguous."""
     if set(names) <= set(columns):
         return list(names)
     matches = [[column for column in columns if _same(name, column)] for name in names]
@@ -223,7 +230,7 @@ _WRITTEN = {
 def converted(series: pl.Series, type: str, format: TimeFormat | None = None) -> pl.Series | None:
     """Convert a column of a table to a type. A value that does not fit becomes null. Return None if no value can fit.
 
-    `format`: the format of times.
+    `format`: the format of times and durations, or None.
     """
     if format is not None and (formatted := of_format(series, type, format)) is not None:
         return formatted
@@ -277,7 +284,7 @@ def _dtypes() -> Mapping[str, pl.DataType]:
 
 
 def _read(texts: pl.Series, reader: Callable[[str], int]) -> pl.Series:
-    """Parse each distinct text once. An invalid text becomes null."""
+    """Parse each distinct text once, by `reader`. An invalid text becomes null."""
     known = dict(_each(texts.drop_nulls().unique(), reader))
     return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
 
