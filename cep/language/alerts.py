@@ -52,8 +52,8 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 class Alerting:
     """An alert, the rules that derive its occurrences, and the schema of these occurrences.
 
-    `ends`: for an alert on a fluent, the schema of the event `Alert.ends`. `key`: maps each variable of the alert's key
-    to its column.
+    `ends`: for an alert on a fluent, the schema of the event `Alert.ends`. `key`: for each variable of the alert's key,
+    its column.
     """
 
     alert: Alert
@@ -290,8 +290,8 @@ def _binds(condition: Condition) -> bool:
 class _AlertReader:
     """A reader of the variables that an alert uses.
 
-    `known`: maps each variable that the event or a condition binds to its column. `used`: maps each variable that the
-    alert uses to the place of its first use.
+    `known`: the column of each variable that the event or a condition binds. `used`: the span of the first use of each
+    variable.
     """
 
     def __init__(self, statement: AlertStatement, known: Mapping[str, str], source: Source) -> None:

@@ -81,7 +81,7 @@ class Late(Protocol):
 class Fluents:
     """The fluents of a program.
 
-    - `declared`: maps the name of each fluent to its declaration.
+    - `declared`: the declaration of each fluent.
     - `errors`: the mistakes in statements about fluents.
     - `flawed`: the ids of the statements that have mistakes.
     """

@@ -33,7 +33,7 @@ from cep.rules.terms import (
 class KnowledgePatterns:
     """The queries of a program to the background knowledge.
 
-    - `asked`: maps each predicate that this class creates to its query.
+    - `asked`: the query of each predicate that this class creates.
     - `rules`: the static rules of the program.
     - `own`: the names of predicates that the program defines or declares.
     """

@@ -30,7 +30,7 @@ from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 from cep.rules.terms import Call, Comparison, Constant, Predicate, StaticRule
 
 Types = Mapping[str, Sequence[str]]
-"""Maps each event to the types of its attributes."""
+"""The attribute types of each event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Together:
     - `others`: the statements of all dialects except LARS.
     - `lars`: the LARS program, or None.
     - `untyped`: the events that LARS reads and other rules derive, but no file declares.
-    - `needs`: maps each derived event or fluent to the names that its rules use.
+    - `needs`: for each derived event or fluent, the names that its rules use.
     """
 
     source: Source

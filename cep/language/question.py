@@ -37,12 +37,12 @@ class AskedEvent:
 
 
 _AT_TICK = re.compile(r"(?P<name>[^\s(]+)\s*(?P<arguments>\(.*\))?\s+at\b\s*(?P<rest>.*)", re.DOTALL)
-"""Matches an atom at a tick: `used(EWR) at 3`, `used at`, or `used at(EWR, 3)`, the form in which programs write their
-output."""
+"""A pattern that matches an atom at a tick: `used(EWR) at 3`, `used at`, or `used at(EWR, 3)`, the form in which
+programs write their output."""
 _PARTS = re.compile(r"(?P<name>[^(]+)\((?P<arguments>.*)\)(?P<value>\s*=\s*)?(?(value)(?P<of>.+))", re.DOTALL)
-"""Matches the name, the arguments and the value of `location(P) = X`."""
+"""A pattern that matches the name, the arguments and the value of `location(P) = X`."""
 _ARGUMENT = re.compile(r'(?:"(?:[^"\\]|\\.)*(?:"|\\?$)|[^",])+')
-"""Matches one argument. A string whose quote is not closed extends to the end of the text."""
+"""A pattern that matches one argument. A string whose quote is not closed extends to the end of the text."""
 _NAMED = re.compile(r"\s*(?P<name>[^\W\d]\w*\s*:\s)?\s*(?P<value>.*?)\s*", re.DOTALL)
 
 

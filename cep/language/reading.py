@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cep.language.link import Together
 
 SUFFIXES = {".dmtl": "datalogmtl", ".prolog": "rtec", ".rtec": "rtec", ".lars": "lars", ".laser": "laser"}
-"""Maps file suffixes to dialects. All other files are in our own language."""
+"""The dialect of each file suffix. All other files are in our own language."""
 OWN = ".cep"
 """The suffix of files in our own language."""
 LARS = ("lars", "laser", "lars/n", "laser/n")
@@ -121,7 +121,7 @@ def converted(text: str, name: str = "<program>", dialect: str | None = None, ti
 def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | None = None) -> str:
     """Return a program in its usual layout. Raises CepError if it has mistakes or is in another dialect.
 
-    `beside`: maps the names of files that may declare the program's parameters to their texts.
+    `beside`: the texts of files that may declare the program's parameters, by file name.
     """
     language = dialect_of(name)
     if language is not None:
@@ -140,7 +140,7 @@ def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | No
 def parameters_with(source: Source, beside: Mapping[str, str]) -> Parameters:
     """Return the parameters that a program in several files declares. Statements that have mistakes are ignored.
 
-    `source`: one file. `beside`: maps the names of all files, or of all other files, to their texts.
+    `source`: one file. `beside`: the texts of the other files, by file name. It may also contain `source`.
     """
     parameters = Parameters()
     for file, text in {**beside, source.name: source.text}.items():
@@ -164,7 +164,7 @@ def together(
 
     - `text`: the joined texts of the files.
     - `parameters`: the parameters of the program.
-    - `recovery`: collects mistakes. It already contains the mistakes in PARAM statements.
+    - `recovery`: a collector of mistakes. It already contains the mistakes in PARAM statements.
     """
     from cep.language.link import Together
 
@@ -226,7 +226,7 @@ def read(
     - `tick`: the length of a tick of a dialect, in microseconds. None means a second.
     - `answer_sets`: the options of the answer set solver, for LARS.
     - `parameters`: the parameters of the program.
-    - `recovery`: collects mistakes. It already contains the mistakes in PARAM statements.
+    - `recovery`: a collector of mistakes. It already contains the mistakes in PARAM statements.
     """
     language = dialect_of(name, dialect)
     if answer_sets is not None and language not in LARS:

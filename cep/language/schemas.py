@@ -17,7 +17,7 @@ from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")
 _TIMES = {"senml": "t", "influx": "time", "prometheus": "time"}
-"""Maps record formats to the time column of events that declare none."""
+"""For some record formats, the time column of events that declare none."""
 
 _ZEEK_MISSING = ("-", "(empty)")
 """The texts that Zeek writes for an unset value and for an empty set."""
@@ -27,7 +27,7 @@ class Schemas:
     """The schemas of a program's events.
 
     - `types`: the attribute types of undeclared input events, as far as they are known.
-    - `found`: maps the name of each event to its schema.
+    - `found`: the schema of each event.
     - `errors`: the mistakes in declarations and heads.
     - `flawed`: the ids of the rules whose heads have mistakes.
     """

@@ -91,7 +91,7 @@ def of_the_rule(graph: str) -> dict[str, int]:
 
 
 def with_terms(graph: str, terms: Mapping[str, str]) -> str:
-    """Replace variables in a graph pattern by terms. `terms`: maps variables to SPARQL terms."""
+    """Replace variables in a graph pattern by terms. `terms`: the SPARQL term for each variable."""
     return "".join(
         terms.get(piece.text[1:], piece.text) if piece.kind == "variable" else piece.text for piece in pieces(graph)
     )
@@ -100,7 +100,7 @@ def with_terms(graph: str, terms: Mapping[str, str]) -> str:
 def on_one_line(graph: str, names: Mapping[str, str] | None = None, longest: int = 0) -> str:
     """Return a graph pattern on one line, without comments.
 
-    `names`: maps variables to their new names. `longest`: the maximum number of characters, or 0 for no limit.
+    `names`: the new names of variables. `longest`: the maximum number of characters, or 0 for no limit.
     """
     parts: list[str] = []
     for piece in pieces(graph):

@@ -11,7 +11,7 @@ OPERATORS = {
     "CNOT": "takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
     "UNLESS": "needs a time limit: `smoke(R) UNLESS alarm(R) WITHIN 10 s`",
 }
-"""Maps words between two patterns to an explanation or an example."""
+"""For each word between two patterns, an explanation or an example."""
 BINARY_OPERATORS = tuple(word for word in OPERATORS if word != "UNLESS")
 """The operators between two patterns that need no further clause."""
 POSTFIXES = {
@@ -20,7 +20,7 @@ POSTFIXES = {
     "POLICY": "`(smoke(R) SEQ heat(R)) POLICY recent`",
     "AGGREGATE": "`smoke(R, T) AGGREGATE A = avg(T) OVER LAST 5 EVENTS BY R`",
 }
-"""Maps words after a pattern to an example."""
+"""For each word after a pattern, an example."""
 
 # Words that cannot name events, predicates, variables or constants.
 RESERVED = frozenset((*OPERATORS, *POSTFIXES, "NOT", "TIMES", "OVER"))

@@ -22,7 +22,7 @@ from cep.rules.terms import AggregateResult, Condition, Constant, Expression, Po
 from cep.rules.window_forms import Over, over
 
 WORDS = {BEGINS: "BEGIN OF ", BEGINNING: "BEGIN OF ", BEFORE: "BEGIN OF ", ENDS: "END OF ", ENDING: "END OF "}
-"""Maps kinds of change of a fluent to the words that are written before the fluent in a pattern."""
+"""For each kind of change of a fluent, the words before the fluent in a pattern."""
 
 # Precedences of patterns, the lowest first.
 POSTFIXED, JOINED, REPEATED = range(3)

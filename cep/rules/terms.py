@@ -155,8 +155,8 @@ Condition = Comparison | Predicate | Disjunction
 class PolicyChoice:
     """A consumption policy: `unrestricted`, `recent` or `chronological`.
 
-    `tie`: decides ties between occurrences: `longest`, `shortest`, or `by` a variable. None means longest for recent,
-    and shortest for chronological.
+    `tie`: the choice between occurrences that tie: `longest`, `shortest`, or `by` a variable. None means longest for
+    recent, and shortest for chronological.
     """
 
     name: str

@@ -27,7 +27,7 @@ CHOICES = {
         "Geo", "Met", "Safety", "Security", "Rescue", "Fire", "Health", "Env", "Transport", "Infra", "CBRNE", "Other",
     ),
 }  # fmt: skip
-"""Maps clauses to the values that the Common Alerting Protocol 1.2 (OASIS) permits."""
+"""For each clause, the values that the Common Alerting Protocol 1.2 (OASIS) permits."""
 
 _PLURALS = {"SEVERITY": "severities", "URGENCY": "urgencies", "CERTAINTY": "certainties", "CATEGORY": "categories"}
 _FOREIGN = {
@@ -63,12 +63,12 @@ _DURATIONS = {
     "KEEP": ("the time after `KEEP` must be longer than 0", "10 min"),
     "REPEAT": ("the time after `REPEAT` must be longer than 0", "4 h"),
 }
-"""Maps clauses to the message for a duration of 0, and to an example."""
+"""For each clause, the message for a duration of 0, and an example."""
 
 
 @dataclass(slots=True)
 class _Clauses:
-    """The clauses that have been read so far. `spans`: maps each clause to the span of its first word."""
+    """The clauses that have been read so far. `spans`: for each clause, the span of its first word."""
 
     spans: dict[str, Span] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()

@@ -288,7 +288,7 @@ class AlertStatement:
     - `radius`: the radius in metres.
     - `area`: a text in WKT.
     - `inhibitor`: an alert, or a fluent and its arguments.
-    - `clauses`: maps each clause to the span of its first word.
+    - `clauses`: for each clause, the span of its first word.
     """
 
     name: str

@@ -9,7 +9,7 @@ from cep.language.syntax.terms import unit_after_number
 from cep.rules.terms import NamedNumber
 
 _ONE = {"second": "1 s", "minute": "1 min", "hour": "1 h", "day": "1 d"}
-"""Maps units that are written as words to a duration to write instead."""
+"""For units that are written as words, the duration to write instead."""
 
 
 def duration(cursor: Cursor) -> int:

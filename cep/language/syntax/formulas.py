@@ -241,7 +241,7 @@ _BEHIND: Mapping[str, Callable[[Cursor, Token, Token, Formula], Formula]] = {
     "AGGREGATE": _aggregate,
     "WITHIN": _event_within,
 }
-"""Maps the first word of each clause after a formula to the function that reads the clause."""
+"""For the first word of each clause after a formula, the function that reads the clause."""
 
 
 # --- how far an operator reaches ---

@@ -172,7 +172,7 @@ CALENDAR_UNITS = {
     **dict.fromkeys(("week", "weeks", "w"), _weeks),
     **dict.fromkeys(("month", "months", "year", "years"), _months),
 }
-"""Maps calendar units to functions. Each function returns the hint for a number followed by that unit."""
+"""For each calendar unit, a function that returns the hint for a number followed by that unit."""
 
 
 def token_name(token: Token) -> str:
@@ -207,7 +207,8 @@ def broken(token: Token) -> tuple[str, str] | None:
 def unknown(word: str, choices: tuple[str, ...], all_of_them: str, foreign: dict[str, str] | None = None) -> str:
     """Return the hint for a word that is not in `choices`.
 
-    `all_of_them`: a sentence that lists the choices. `foreign`: maps words of other systems to the choices they mean.
+    `all_of_them`: a sentence that lists the choices. `foreign`: for words of other systems, the choice that each one
+    means.
     """
     meant = (foreign or {}).get(word.lower()) or nearest(word, choices)
     return f"did you mean `{meant}`? {all_of_them}" if meant else all_of_them

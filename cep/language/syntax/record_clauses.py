@@ -29,7 +29,7 @@ RECORD_FORMATS: Mapping[str, tuple[str, ...]] = {
     "influx": ("measurement", "precision"),
     "prometheus": ("metric",),
 }
-"""Maps each record format to its options. CSV needs at least one of them."""
+"""The options of each record format. CSV needs at least one of them."""
 
 _FORMAT = '`FORMAT "%d.%m.%Y %H:%M"`, `FORMAT epoch ms`'
 _CSV = '`FORMAT csv(separator: ";", decimal: ",", comment: "#")`'

@@ -11,7 +11,7 @@ PARAMETERS = {
     "percentile": "a number from 0 to 100, the percentage of values below the result",
     "ewma": "the time after which a value counts half",
 }
-"""Maps the functions that have a second argument to the meaning of this argument."""
+"""For each function that has a second argument, the meaning of this argument."""
 
 FOREIGN_AGGREGATES = {
     "average": "avg",

@@ -38,7 +38,7 @@ from cep.rules.expressions.units import conversion
 from cep.rules.expressions.variant import Mixed
 
 Columns = Mapping[str, Column]
-"""Maps variables to their columns."""
+"""The column of each variable."""
 Evaluation = Callable[[Columns, int], Column]
 
 

@@ -13,7 +13,7 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+)", re.ASCII)
 CLOCK = re.compile(
     r"[ \t]+([0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)", re.ASCII
 )
-"""Matches blanks and a time of day after a date. The group contains the time of day."""
+"""A pattern that matches blanks and a time of day after a date. The group contains the time of day."""
 
 
 def respelling(value: Value, wanted: str) -> str | None:

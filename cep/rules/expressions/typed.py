@@ -11,7 +11,7 @@ NUMBERS = ("int", "float", "any")
 TICKS = ("time", "duration")
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Maps each comparison operator to the operator for exchanged sides."""
+"""For each comparison operator, the operator to use if its sides are exchanged."""
 
 Literal = int | float | str | bool | Iri
 

@@ -124,7 +124,7 @@ UNITS: dict[str, Unit] = {
     "DEG_F": Unit("Temperature", Fraction(5, 9), Fraction("459.67")),
     "DEG_R": Unit("Temperature", Fraction(5, 9)),
 }
-"""Maps names in QUDT's namespace to units. The multipliers are exact, as the units are defined."""
+"""Units, by their names in QUDT's namespace. The multipliers are exact, as the units are defined."""
 
 Factors = tuple[float, float, float, float]
 

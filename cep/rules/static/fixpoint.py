@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _NewRows = dict[str, tuple[int, int]]
-"""Maps each predicate to the range of its table's new rows, as start and stop."""
+"""For each predicate, the range of its table's new rows, as start and stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Entry:
     """A rule, prepared for evaluation on the new rows of one recursive predicate in its body.
 
     - `delta`: this predicate. If it is None, the rule is evaluated only once.
-    - `names`: maps the columns of the new rows to variables.
+    - `names`: the variable of each column of the new rows.
     - `types`: the types of these variables.
     - `conditions`: the other conditions of the body.
     """

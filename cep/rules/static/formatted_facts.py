@@ -15,7 +15,7 @@ from cep.core.time_pattern import of_clock, of_day, of_pattern, padded
 from cep.core.zones import zone
 
 _SIZES = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""Maps units to nanoseconds."""
+"""The length of each unit in nanoseconds."""
 
 
 def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | None:

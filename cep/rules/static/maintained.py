@@ -186,7 +186,7 @@ class _EditEntry:
     """A rule, prepared for evaluation on the changed rows of one table that it uses.
 
     - `negated`: True if the rule negates the table.
-    - `names`: maps the columns of the table to variables.
+    - `names`: the variable of each column of the table.
     - `former`, `former_head`: the other conditions and the head, for rows that are removed.
     - `now`, `head`: the other conditions and the head, for rows that are added.
     """

@@ -26,7 +26,8 @@ from cep.rules.terms import Comparison, Condition, Expression, Predicate, Static
 class GivenArguments:
     """The arguments of a call that have values.
 
-    `names`: maps the positions of these arguments to variables. `conditions`: additional conditions on the variables.
+    `names`: for the position of each of these arguments, a variable. `conditions`: additional conditions on the
+    variables.
     """
 
     names: dict[int, str]

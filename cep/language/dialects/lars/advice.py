@@ -16,7 +16,7 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Call, Comparison, Expression, Graph, Variable, expression_variables
 
 COMPARED = {"leq": "<=", "lt": "<", "geq": ">=", "gt": ">", "eq": "=", "neq": "!="}
-"""Maps the comparison predicates of older files to the operators that replace them."""
+"""The operator that replaces each comparison predicate of older files."""
 CALCULATED = {"plus": "+", "minus": "-", "times": "*", "sum": "+"}
 
 

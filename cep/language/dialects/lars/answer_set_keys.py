@@ -15,14 +15,14 @@ from cep.rules.answer_set_rules import AnswerSetKeys
 from cep.rules.terms import Variable
 
 Places = Mapping[str, int]
-"""Maps each derived predicate to the number of its key column."""
+"""The number of the key column of each derived predicate."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRule:
     """A rule that is reduced to its head and its literals over derived predicates.
 
-    `inputs`: maps the number of each input relation that the rule reads to the variables of the relation. `denied`: the
+    `inputs`: the variables of each input relation that the rule reads, by the number of the relation. `denied`: the
     numbers of the relations that the rule negates.
     """
 

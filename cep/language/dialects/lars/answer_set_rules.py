@@ -101,7 +101,7 @@ def _reached(name: str, asks: dict[str, set[str]]) -> set[str]:
 
 @dataclass
 class _Writer:
-    """Writer of the solver's program. `numbers`: maps each predicate that the solver derives to its number."""
+    """Writer of the solver's program. `numbers`: the number of each predicate that the solver derives."""
 
     program: LarsProgram
     numbers: dict[str, int]

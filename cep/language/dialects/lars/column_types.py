@@ -13,7 +13,7 @@ from cep.rules.static.typed_facts import FactDeclaration
 from cep.rules.terms import Comparison, Constant, Expression, Variable, expression_variables
 
 Types = dict[str, tuple[str | None, ...]]
-"""Maps each predicate to the types of its arguments. None: the type is unknown."""
+"""For each predicate, the types of its arguments. None means that a type is unknown."""
 
 
 def column_types(

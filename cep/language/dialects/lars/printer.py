@@ -26,7 +26,7 @@ from cep.rules.terms import DIVIDED, Comparison, Expression, Graph
 
 _BEFORE_REMAINDER = re.compile(r".*[\w)]", re.ASCII | re.DOTALL)
 _AFTER_REMAINDER = re.compile(r"\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)(?: [-+*/%^]|\Z)", re.ASCII)
-"""Matches the text after a `%` that is the remainder operator. Any other `%` begins a comment."""
+"""A pattern that matches the text after a `%` that is the remainder operator. Any other `%` begins a comment."""
 NOTATION = Notation(
     {DIVIDED: "/", "//": "/", "mod": "%", "**": "^"},
     frozenset(("TRUE", "FALSE", "NOT")),

@@ -82,8 +82,8 @@ def statements(
 ) -> LarsProgram:
     """Read the declarations and rules of a program, in either notation. Raises CepError with all mistakes.
 
-    `rule`: reads one rule. `skip`: moves past a rule that has a mistake; it also receives the index of the rule's first
-    token.
+    `rule`: a function that reads one rule. `skip`: a function that moves past a rule that has a mistake. It also
+    receives the index of the rule's first token.
     """
     errors = Mistakes()
     rules: list[LarsRule] = []

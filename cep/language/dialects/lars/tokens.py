@@ -27,7 +27,7 @@ UNITS = {
     "h": 3_600 * SECOND,
     "d": 86_400 * SECOND,
 }
-"""Maps the units of Ticker and our own units to microseconds."""
+"""The length of each unit in microseconds, for units of Ticker and our own units."""
 
 _BREAKS = r"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*:"
@@ -54,7 +54,8 @@ _REMAINDER = re.compile(
     r"%[ \t]*(?:\(|(?:[0-9]+(?:\.[0-9]+)?|[A-Z_]\w*)[ \t]*(?:[-+*/%^,.)<>=!\[:]|(?:not[ \t]+)?in[ \t]*\[|$))",
     re.MULTILINE,
 )
-"""Matches a `%` and the text after it, if the `%` is the remainder operator. Any other `%` begins a comment."""
+"""A pattern that matches a `%` and the text after it, if the `%` is the remainder operator. Any other `%` begins a
+comment."""
 _COMMENT = re.compile(rf"[%#][^{_BREAKS}]*+")
 _HEAD = r"at\s+[-A-Z0-9_]|at\s*\((?!\s*(?:\)|[^\W\d]\w*\s*:(?!-)))"  # `event at T :- ...` is a rule, not a declaration
 _DECLARATION = re.compile(

@@ -25,7 +25,7 @@ FORMS = {
     "relative_complement_all": "relative_complement_all(I1, [I2], I)", "complement_all": "complement_all([I1], I)",
     "intDurGreater": "intDurGreater(I1, 10, I)", "intDurLess": "intDurLess(I1, 10, I)",
 }  # fmt: skip
-"""Maps each condition of RTEC to an example."""
+"""An example of each condition of RTEC."""
 EDGES = {"start": "BEGIN", "end": "END"}
 _CONVERTED = "`cep convert` prints the description in our own language, and there"
 _COUNTED = f"{_CONVERTED} `count(M, N) WHILE voted(V, M) = aye AGGREGATE N = count() BY M.` counts what holds"
@@ -51,7 +51,7 @@ FOREIGN = {
     "@<": "use `<` for numbers, `\\=` for all other values",
     "@>": "use `>` for numbers, `\\=` for all other values",
 }
-"""Maps unsupported predicates of Prolog and RTEC to advice on what to write instead."""
+"""For each unsupported predicate of Prolog and RTEC, advice on what to write instead."""
 ALLEN = "before", "meets", "starts", "finishes", "during", "overlaps", "equal"
 """Relations between intervals, in conditions such as `during(I1, I2, union, I)`."""
 

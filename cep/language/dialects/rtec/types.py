@@ -19,7 +19,7 @@ FUNCTIONS = {
     "abs": "abs", "min": "min", "max": "max", "sqrt": "sqrt", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos",
     "atan2": "atan2", "floor": "floor", "round": "round",
 }  # fmt: skip
-"""Maps Prolog's arithmetic functions to our names for them."""
+"""Our names for Prolog's arithmetic functions."""
 
 
 class Types:
