@@ -251,7 +251,7 @@ class SlidingAggregate(DeclaredState, Untimed):
         self.kinds = np.array(spec.kinds, np.int64)
         self.limit = spec.events or UNLIMITED
         self.least = self.limit if self.limit <= SHORT else LEAST_SIZE
-        self.distinct = spec.kinds.count(partial_aggregates.DISTINCT)
+        self.distinct = spec.kinds.count(partial_aggregates.DISTINCT) if self.limit > SHORT else 0
         results = len(spec.kinds)
         self._become(
             {
@@ -394,7 +394,7 @@ class SlidingAggregate(DeclaredState, Untimed):
         tallies, tallied = np.empty((roomy(values, 16), 3), np.int64), np.zeros(COUNTS, np.int64)
         tallied[ROWS] = total
         windows = Windows(rings, partials, identities, groups, tally_index, tallies, tallied)
-        rebuild(windows, fronts, self.kinds)
+        rebuild(windows, fronts, self.kinds, self.limit)
         self.keys = Keys.of(state["keys"], number)
         self.rings, self.partials, self.identities, self.groups, self.tally_index, self.tallies, self.counts = windows
         self.watched = max(1024, 3 * max(total, int(tallied[TALLIES])))

@@ -162,6 +162,26 @@ def around_ring(ring, size, place):  # type: ignore[no-untyped-def]
     return ring + (place if place < size else place - size)
 
 
+@inside
+def entered(windows, slot, count, group, cell, value, limit):  # type: ignore[no-untyped-def]
+    """Return 1 if none of the `count` rows of a group has this value, which enters, else 0. Short windows are searched,
+    others have tallies."""
+    if limit > SHORT:
+        return 1 if tally(windows, group, value, 1) == 1 else 0
+    groups = windows.groups
+    ring, size, oldest = groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_OLDEST]
+    return absent(windows.rings, ring, size, oldest, count, cell, value)
+
+
+@inside
+def absent(rings, ring, size, place, count, cell, value):  # type: ignore[no-untyped-def]
+    """Return 1 if none of `count` rows of a ring, from a place on, has this value, else 0."""
+    for later in range(place, place + count):
+        if rings[around_ring(ring, size, later), cell] == value:
+            return 0
+    return 1
+
+
 @bare
 def fold(windows, slot, kinds):  # type: ignore[no-untyped-def]
     """Make all rows of a group its front, and empty the back."""
@@ -266,8 +286,8 @@ def least(windows, ring, size, place, parts, back, begin):  # type: ignore[no-un
 
 
 @inside
-def append(windows, kinds, results, slot, row, parts, back, start):  # type: ignore[no-untyped-def]
-    """Add a row to the back of its group, which had `back` rows. Return the group's parts.
+def append(windows, kinds, results, slot, row, count, parts, back, start, limit):  # type: ignore[no-untyped-def]
+    """Add a row to the back of its group, which had `count` rows, `back` of them there. Return the group's parts.
 
     `start`: the least start of the back, with the row's. It is stored unless starts ascend.
     """
@@ -285,7 +305,8 @@ def append(windows, kinds, results, slot, row, parts, back, start):  # type: ign
             n, x, y = groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2]
             groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2] = add(kind, n, x, y, value)
         elif lift(kind, value) == 1:
-            groups[slot, cell] += tally(windows, np.int64(slot) * results + k, value, 1) == 1
+            group = np.int64(slot) * results + k
+            groups[slot, cell] += entered(windows, slot, count, group, VALUES + k, value, limit)
     return parts
 
 
@@ -332,7 +353,9 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
             for k in range(results):
                 kind, cell, value = kinds[k], G_BACK + 3 * k, rings[head, VALUES + k]
                 if kind == DISTINCT:
-                    if lift(kind, value) == 1:
+                    if lift(kind, value) == 1 and limit <= SHORT:
+                        groups[slot, cell] -= absent(rings, ring, size, oldest + 1, count - 1, VALUES + k, value)
+                    elif lift(kind, value) == 1:
                         groups[slot, cell] -= tally(windows, np.int64(slot) * results + k, value, -1) == 0
                 elif parts < FRONT:
                     m, x, y = groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2]
@@ -365,7 +388,7 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
             rings[row, VALUES + k] = values[k, i]
         if lineage:
             windows.names[row, 0] = table[IDENTITY, i]
-        parts = append(windows, kinds, results, slot, row, parts, back, start)
+        parts = append(windows, kinds, results, slot, row, count, parts, back, start, limit)
         count += 1
         groups[slot, G_COUNT], groups[slot, G_PARTS] = count, parts
         if sliding.superseded[i]:
@@ -413,7 +436,8 @@ def slide(entering, events, duration, kinds, windows, keys, sliding, done, out):
 
     Returns both numbers. If there is no room for another row in the rings, or for its edges, it stops early, and
     `counts` have what it needs. `groups` must have room for all slots, `outputs` for a result per occurrence. `tallies`
-    must have room for a value per occurrence and DISTINCT aggregate, and their index for twice as many.
+    must have room for a value per occurrence and DISTINCT aggregate, and their index for twice as many, unless windows
+    are short.
     """
     if kinds.shape[0] == 1:  # compiled by itself, without loops over results
         return process(entering, events, duration, kinds, 1, windows, keys, sliding, done, out)
@@ -421,10 +445,10 @@ def slide(entering, events, duration, kinds, windows, keys, sliding, done, out):
 
 
 @bare
-def rebuild(windows, fronts, kinds):  # type: ignore[no-untyped-def]
+def rebuild(windows, fronts, kinds, limit):  # type: ignore[no-untyped-def]
     """Compute the parts and the aggregates of groups from their rows, of which `fronts` are in the front.
 
-    Rings begin at their first place. `tallies` have no values, but room for all.
+    Rings begin at their first place, and windows have at most `limit` rows. `tallies` have no values, but room for all.
     """
     rings, groups, results = windows.rings, windows.groups, kinds.shape[0]
     for slot in range(fronts.shape[0]):
@@ -432,13 +456,15 @@ def rebuild(windows, fronts, kinds):  # type: ignore[no-untyped-def]
         groups[slot, G_COUNT], groups[slot, G_PARTS] = fronts[slot], SUBTRACTS
         if fronts[slot] > 0:
             fold(windows, slot, kinds)
-        for row in range(ring, ring + fronts[slot]):
+        for place in range(fronts[slot]):
             for k in range(results):
-                if kinds[k] == DISTINCT and lift(DISTINCT, rings[row, VALUES + k]) == 1:
-                    groups[slot, G_BACK + 3 * k] += tally(windows, slot * results + k, rings[row, VALUES + k], 1) == 1
+                value = rings[ring + place, VALUES + k]
+                if kinds[k] == DISTINCT and lift(DISTINCT, value) == 1:
+                    group, cell = slot * results + k, VALUES + k
+                    groups[slot, G_BACK + 3 * k] += entered(windows, slot, place, group, cell, value, limit)
         parts = groups[slot, G_PARTS]
         for place in range(fronts[slot], count):
             row, back = ring + place, place - fronts[slot]
             start, parts = least(windows, ring, size, place, parts, back, rings[row, BEGIN])
-            parts = append(windows, kinds, results, slot, row, parts, back, start)
+            parts = append(windows, kinds, results, slot, row, place, parts, back, start, limit)
         groups[slot, G_COUNT], groups[slot, G_PARTS] = count, parts
