@@ -61,11 +61,11 @@ def passing_own(table, tests):  # type: ignore[no-untyped-def]
 
     `tests`: the tests of each member, which have the same number of tests.
     """
-    n = table.shape[1]
+    n, last = table.shape[1], table.shape[0] - 1
     index = np.empty(n + 1, np.int64)
     passed = 0
     for i in range(n):
-        member, passes = table[-1, i], True
+        member, passes = table[last, i], True
         for t in range(tests.shape[1]):
             bits = table[tests[member, t, 0], i]
             key = bits ^ ((bits >> 63) & tests[member, t, 1])
