@@ -1,6 +1,7 @@
-"""The values of `--output-mode`, which decide how the answers of fluents are written."""
+"""The values of `--output-mode`, which decides how the answers of fluents are written."""
 
 ALL, NEW, CHANGES, INTERVALS = "all", "new", "changes", "intervals"
 MODES = (CHANGES, ALL, NEW, INTERVALS)
 SIGNAL, CHANGE = "signal", "change"
-"""Values of `--output-every`: write answers at ticks with input (SIGNAL), or at ticks with a change (CHANGE)."""
+"""Values of `--output-every`. SIGNAL: write answers at ticks that have input. CHANGE: write them at ticks at which an
+answer changes."""

@@ -1,4 +1,4 @@
-"""Turn changes of fluents into the answers of LARS programs: at each tick, the rows that hold or newly hold."""
+"""Turn changes of fluents into the answers of LARS programs: at each tick, the rows that hold or begin to hold."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ _SINCE, _UNTIL, _TURN = "@since", "@until", "@turn"
 
 
 class AnswerRows:
-    """A converter from changes of fluents to rows of answers. Events pass through unchanged.
+    """A converter from changes of fluents to rows of answers. Rows of events stay unchanged.
 
-    `schemas`: the schemas of the fluents and events. `mode`: ALL or NEW. `every`: when to write answers; None: at every
-    tick. `tick`: the length of a tick in microseconds. `outputs`: the schemas of the answers, which are instants.
-    Raises CepError if `every` is invalid.
+    - `schemas`: the schemas of the fluents and events.
+    - `mode`: ALL or NEW.
+    - `every`: when to write answers, as `--output-every` says; None: at every tick.
+    - `tick`: the length of a tick in microseconds.
+    - `outputs`: the schemas of the answers, which are instants.
+
+    Raises CepError if `every` is not valid.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], mode: str, every: str | None, tick: int) -> None:
@@ -54,7 +58,11 @@ class AnswerRows:
             self._signals = np.union1d(self._signals, ticks)
 
     def take(self, changes: Frames, watermark: int, late: int) -> dict[str, pl.DataFrame]:
-        """Return the answers up to a watermark. `late`: the delay in microseconds after which changes become known."""
+        """Return the answers up to a watermark.
+
+        - `changes`: the changes of fluents, and the rows of events, since the last call.
+        - `late`: the delay in microseconds after which the changes become known.
+        """
         events = {name: table for name, table in changes.items() if name not in self.schemas}
         if self._first is None:
             return events
@@ -72,7 +80,7 @@ class AnswerRows:
         return tables
 
     def _times(self, after: int, until: int, changes: Frames) -> Ints:
-        """Return the times at which answers are written."""
+        """Return the times from `after` to `until` at which answers are written."""
         if self.every == SIGNAL:
             return self._signals[(self._signals >= after) & (self._signals <= until)]
         if self.every == CHANGE:
@@ -83,7 +91,8 @@ class AnswerRows:
         return np.arange(first, until + 1, self._width)
 
     def _rows(self, name: str, changes: pl.DataFrame | None, instants: Ints) -> pl.DataFrame | None:
-        """Return the rows of a fluent that hold, or begin to hold, at these times."""
+        """Return the answers of a fluent at the times `instants`: the rows that hold then or, for NEW, begin to
+        hold."""
         names = [attribute.name for attribute in self.schemas[name].attributes]
         held = self._open.get(name)
         if changes is not None:
@@ -115,7 +124,8 @@ class AnswerRows:
 
 
 def _turn(names: Iterable[str]) -> pl.Expr:
-    """Return an expression that counts, for each row, the earlier rows with equal values."""
+    """Return an expression that numbers equal rows: for each row, the number of earlier rows that have the same
+    values."""
     names = list(names)
     numbers = pl.int_range(pl.len())
     return (numbers.over(names) if names else numbers).alias(_TURN)

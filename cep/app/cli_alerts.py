@@ -1,4 +1,4 @@
-"""The commands `cep alerts ...`, with which people handle the alerts of a server from a terminal."""
+"""The commands `cep alerts ...`. People use them to handle the alerts of a server from a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cep.core.suggest import did_you_mean
 from cep.rules.alert import SEVERITIES
 
 WIDTH = 80
-"""The number of characters that a line of a table may have."""
+"""The greatest number of characters in a line of a table."""
 
 _FIRST = 8  # characters of an id that are shown
 _MOST = 10_000  # alerts that a server lists at a time
@@ -57,7 +57,7 @@ Expressions = Annotated[tuple[str, ...], Argument(metavar="MATCHER", help='As `s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The connection to a server, with the token of a person."""
+    """A connection to a server, with the user's token."""
 
     PANEL: ClassVar = "Server"
 
@@ -70,7 +70,8 @@ class Connection:
     token_file: TokenFile = None
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request and return the server's answer. Raises CepError if the server cannot be reached or refuses."""
+        """Send a request, and return the server's answer. Raises CepError if the server cannot be reached or refuses
+        the request."""
         address = self.server or os.environ.get("CEP_SERVER") or "http://127.0.0.1:8000"
         answer = ask(address, path, token_of(self.token_file), body, option="--server ", method=method)
         try:
@@ -79,7 +80,8 @@ class Connection:
             raise CepError(f"{address}: {error}", hint="say where `cep serve` runs with `--server URL`") from None
 
     def alert(self, begin: str) -> str:
-        """Return the id of the alert whose id begins with `begin`. Raises CepError if there is none, or several."""
+        """Return the id of the alert whose id begins with `begin`. Raises CepError if no alert matches, or several
+        do."""
         if len(begin) == 32:
             return begin
         for states in (("pending", "firing", "kept"), ("resolved", "withdrawn")):
@@ -99,7 +101,8 @@ class Connection:
         return closed[::-1]
 
     def silence(self, begin: str) -> str:
-        """Return the id of the silence whose id begins with `begin`. Raises CepError if there is none, or several."""
+        """Return the id of the silence whose id begins with `begin`. Raises CepError if no silence matches, or several
+        do."""
         if len(begin) == 36:
             return begin
         ids = [silence["id"] for silence in self.ask("GET", "silences") if silence["id"].startswith(begin.lower())]
@@ -456,8 +459,10 @@ def verdicts(options: VerdictsOptions) -> None:
 
 
 def label_end(alert: dict[str, Any]) -> str:
-    """Return the end of a closed alert for a label: the time at which it ended, else the watermark when it was
-    closed."""
+    """Return the end of the label for a closed alert.
+
+    This is the time at which the alert ended. If it has not ended, it is the watermark at which it was closed.
+    """
     return str(alert["over"] or max(alert["end"], alert["closed"]))
 
 
@@ -479,14 +484,14 @@ def _one(what: str, begin: str, ids: Sequence[str]) -> str:
 
 
 def _one_of(what: str, word: str, words: Sequence[str]) -> None:
-    """Raise CepError if a word is not one of these."""
+    """Raise CepError if a word is not one of `words`. `what`: the kind of word, for the message."""
     if word not in words:
         hint = did_you_mean(word, words) or f"it is one of {', '.join(words)}"
         raise refuse(f"`{plain(word)}` is not a {what}", hint)
 
 
 def _time(text: str, option: str) -> datetime:
-    """Return a time of an option; without an offset it is in UTC."""
+    """Parse the time in an option's value. A time without an offset is in UTC."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -495,7 +500,7 @@ def _time(text: str, option: str) -> datetime:
 
 
 def _minutes(span: str) -> str:
-    """Replace the unit `m`, which amtool and routes use for minutes, by `min`."""
+    """Replace the unit `m` by `min`. In amtool and in routes, `m` means minutes."""
     return re.sub(r"(?<=\d)(\s*)m$", r"\1min", span.strip())
 
 
@@ -527,7 +532,7 @@ def _said(alert: dict[str, Any], what: str) -> None:
 
 
 def _state(alert: dict[str, Any]) -> str:
-    """Return the state of an alert. If receivers are not notified of it, return the reason instead."""
+    """Return the state of an alert. If receivers are not notified of the alert, return the reason instead."""
     if alert["state"] in ("firing", "kept"):
         for word in ("inhibited", "silenced"):
             if alert[word]:
@@ -554,8 +559,8 @@ def _alerts(alerts: Sequence[dict[str, Any]], nothing: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> str:
-    """Format a table that is WIDTH characters wide. The last column is cut; earlier columns only if they are very
-    long."""
+    """Format a table that is WIDTH characters wide, by cutting the last column. Earlier columns are cut only if they
+    are very long."""
     if not rows:
         return nothing
     texts = [[plain(cell) for cell in row] for row in rows]

@@ -21,7 +21,7 @@ from cep.core.errors import CepError, CepErrors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedKnowledge(KnowledgeOptions):
-    """Options for the knowledge, and for the shapes that it must conform to."""
+    """Options for the knowledge, and for the shapes to which it must conform."""
 
     shapes: Annotated[
         tuple[Path, ...],

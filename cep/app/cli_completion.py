@@ -68,7 +68,7 @@ def completion(options: CompletionOptions) -> None:
 
 
 def answering() -> None:
-    """Let typer answer if the shell has asked for completions."""
+    """Let typer print the completions, if a shell has started this process to get them."""
     if ASKED in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 

@@ -105,12 +105,12 @@ class ExplainOptions:
 
     @property
     def rules(self) -> tuple[Path, ...]:
-        """The files of the program: all arguments except the event."""
+        """The files of the program: all arguments except the event to explain."""
         return tuple(map(Path, self.arguments if self.event is None else self.arguments[:-1]))
 
     @property
     def event(self) -> str | None:
-        """The event to explain: the last argument after a file, unless --not names one."""
+        """The event to explain, which is the last argument. None if --not names the event."""
         from cep.language.reading import OWN, SUFFIXES
 
         *before, last = self.arguments
@@ -119,11 +119,11 @@ class ExplainOptions:
 
     @property
     def event_text(self) -> str:
-        """Return the event to explain, from the argument or from --not."""
+        """Return the event to explain, either from the argument or from --not."""
         return self.event or self.question.absent or ""
 
     def check(self) -> None:
-        """Raise CepError if an option is missing, or cannot be combined with another."""
+        """Raise CepError if an option is missing, or cannot be combined with another option."""
         from cep.language.reading import OWN, SUFFIXES
 
         absent = self.question.absent
@@ -164,7 +164,8 @@ def explain(options: ExplainOptions) -> int:
 
 
 def _explained(options: ExplainOptions, folder: Path) -> int:
-    """Answer the question, and return the exit status. `folder`: a place for records downloaded from a server."""
+    """Answer the question, and return the exit status. `folder`: a folder for records that are downloaded from a
+    server."""
     from cep.app.durations import duration, revise_duration
     from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
     from cep.app.served_history import downloaded
@@ -211,7 +212,7 @@ def _explained(options: ExplainOptions, folder: Path) -> int:
 
 
 def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOptions) -> int:
-    """Explain an event. `asked` is None if the options name its `@id`."""
+    """Explain why an event was derived. `asked`: the event, or None if the options name its `@id`."""
     from cep.connectors.why import revised
     from cep.connectors.why.lines import tree
     from cep.connectors.why.prov import provenance
@@ -252,7 +253,7 @@ def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOpti
 
 
 def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, back: int | None) -> int:
-    """Explain why an event was not derived. Return 1 if it was."""
+    """Explain why an event was not derived. Return 1 if it was derived after all."""
     from cep.connectors.why import revised
     from cep.connectors.why.lines import refusals, withdrawn
 
@@ -266,7 +267,7 @@ def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, ba
 
 
 def _gone(gone: Sequence[dict[str, Any]], options: ExplainOptions) -> int:
-    """Report what became of withdrawn events."""
+    """Report when and why events were withdrawn."""
     from cep.connectors.why.lines import withdrawn
 
     if options.answer.format == "prov":

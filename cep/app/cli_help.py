@@ -1,4 +1,4 @@
-"""The layout of a command's help: options in sections, each in the order of declaration."""
+"""The layout of a command's help: options in sections, and within a section in the order of declaration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cep.app.late_imports import import_late
 
 INPUT, OUTPUT, KNOWLEDGE, RULES = "Input", "Output", "Knowledge", "Rules"
 WATCHING, SPARK, OTHER = "Monitoring", "Spark", "Options"
-"""Titles of sections that several commands share. The `rich_help_panel` of an option names its section; the default is
+"""The titles of sections that several commands share. An option names its section by `rich_help_panel`. The default is
 `Options`."""
 
 
 class _WithoutPydantic:
-    """A command that converts texts, paths and defaults itself. typer imports pydantic for it, which takes a tenth of a
-    second."""
+    """A command that converts texts, paths and defaults itself. typer would import pydantic to do this, which takes a
+    tenth of a second."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -29,7 +29,7 @@ class _WithoutPydantic:
 
 
 def _conversion(param: Any) -> Callable[[Any, Any], Any]:
-    """Return the function that converts the value of a parameter, and calls its callback."""
+    """Return a function that converts the value of a parameter, and then calls the parameter's callback."""
     by_typer, annotation = param.process_value, param.type_descriptor.annotation
     repeated = get_origin(annotation) is list
     kind = get_args(annotation)[0] if repeated else annotation
@@ -48,10 +48,10 @@ def _conversion(param: Any) -> Callable[[Any, Any], Any]:
 
 
 class Sectioned(_WithoutPydantic, TyperCommand):
-    """A command whose help has sections, in the order of their first options, with the default section last.
+    """A command whose help has sections. They are in the order of their first options, with the default section last.
 
-    Before it runs, `cep.app.conflicts` checks that no output would overwrite an input. The command's context stores the
-    guard that checks later outputs.
+    Before the command runs, `cep.app.conflicts` checks that no output would overwrite an input. The command's context
+    stores the guard that checks later outputs.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -70,7 +70,7 @@ class Sectioned(_WithoutPydantic, TyperCommand):
         return super().invoke(ctx)
 
     def reads(self) -> Iterable[tuple[str, str]]:
-        """Return further inputs that no option names, as pairs (name in messages, path)."""
+        """Return the inputs that no option names, as pairs (name in messages, path)."""
         return ()
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -92,7 +92,7 @@ class Sectioned(_WithoutPydantic, TyperCommand):
 
 
 class Commands(_WithoutPydantic, TyperGroup):
-    """A group of commands, with its own message for unknown names."""
+    """A group of commands that has its own message for unknown names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         from cep.app.usage_errors import own_words
@@ -108,7 +108,7 @@ class Commands(_WithoutPydantic, TyperGroup):
 
 
 class WithoutRecords(Sectioned):
-    """A command that reads programs. It loads the packages for records only if there are tables of facts."""
+    """A command that reads programs. It loads the packages for records only if tables of facts are used."""
 
     def invoke(self, ctx: Any) -> Any:
         import_late("polars", "pyarrow")

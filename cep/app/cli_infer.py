@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cep.connectors.infer.sample import RecordSample
 
 WIDTH = 80
-"""The width of a line up to which a note is written behind its attribute."""
+"""The greatest width of a line that has both an attribute and a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def infer(options: InferOptions) -> None:
 
 
 def _from_input(options: InferOptions) -> None:
-    """Infer from standard input. It is copied to a file first so that it can be read twice."""
+    """Infer from standard input. The input is copied to a file first, so that it can be read twice."""
     from cep.core.errors import CepError
 
     with TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def _print(file: Path, options: InferOptions) -> None:
 
 
 def _seen(inferred: Inferred, sample: RecordSample) -> str:
-    """Describe the sample, e.g. `from 2 records, 3 events` if the events are elements of a list in each record."""
+    """Describe the sample, for example `from 2 records, 3 events` if a record contains a list of events."""
     from cep.connectors.records.paths import EACH, path, source_of
 
     count = sample.count if sample.records is None else sample.records
@@ -161,9 +161,9 @@ def _written(inferred: Inferred, sample: RecordSample) -> str:
 
 
 def _wide(lengths: Sequence[tuple[int, int]]) -> int:
-    """Return the column at which notes begin, given pairs of lengths (attribute, note).
+    """Return the column at which notes begin. `lengths`: the length of each attribute and of its note.
 
-    It is the greatest column at which the notes of all shorter attributes fit on the line.
+    This is the greatest column at which the notes of all shorter attributes fit on the line.
     """
     for wide in sorted({text for text, _ in lengths}, reverse=True):
         if all(8 + wide + note <= WIDTH for text, note in lengths if note and text <= wide):

@@ -1,4 +1,5 @@
-"""The commands `cep knowledge ...`: count, query and verify knowledge, explain a triple, fetch Things of a service."""
+"""The commands `cep knowledge ...`: count, query and verify knowledge, explain a triple, fetch the Things of a
+service."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 """The number of classes and properties that `stats` lists."""
 SUBJECTS = 500
-"""The default size of the sample of `verify`. owlrl needs seconds for as many subjects."""
+"""The default number of subjects in the sample of `verify`. owlrl needs seconds for this many subjects."""
 
 knowing = typer.Typer(
     cls=Commands,

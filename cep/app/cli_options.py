@@ -1,4 +1,4 @@
-"""Groups of options that several commands share, so that each has the same name, meaning and help text everywhere.
+"""Groups of options that several commands share, so that an option has the same name, meaning and help text everywhere.
 
 See `cep.app.command_line`.
 """
@@ -140,7 +140,8 @@ class InputOptions:
 
     @property
     def as_they_stand(self) -> Self:
-        """Return the options, with a lateness of 0 if none is given, so that files are read in their own order."""
+        """Return the options with a lateness of 0, unless they set a lateness. Files are then read in their own
+        order."""
         return self if self.lateness is not None else replace(self, lateness="0")
 
     @property
@@ -184,7 +185,7 @@ class PlaceOptions:
 
     @property
     def on_spark(self) -> bool:
-        """Return True if the program runs on Spark. Raises CepError if `--on` names something else."""
+        """Return True if the program runs on Spark. Raises CepError if `--on` has another value."""
         if self.on not in (None, "spark"):
             raise refuse(
                 f"--on: `{self.on}` is not a place to run programs",
@@ -212,7 +213,7 @@ class KnowledgeOptions:
 
     @property
     def predicates(self) -> tuple[str, ...]:
-        """Return the static predicates that have tables of facts. Raises CepError if a table has no predicate."""
+        """Return the static predicates that have tables of facts. Raises CepError if a table names no predicate."""
         return tuple(name_and_file(fact, "--facts")[0] for fact in self.facts)
 
 
@@ -234,7 +235,7 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
 
     @property
     def service(self) -> str | None:
-        """Return the address of the first service whose Things are knowledge, or None."""
+        """Return the address of the first service whose Things are part of the knowledge, or None."""
         from cep.knowledge.load import is_service
 
         return next((name.partition("?")[0] for name in self.files if is_service(name)), None)
@@ -301,8 +302,10 @@ class DialectOptions:
 
     @property
     def dialect(self) -> str | None:
-        """Return the dialect, with the suffix `/n` if a window of n ticks has n ticks, not n + 1. Raises CepError if
-        `--window` is invalid."""
+        """Return the dialect. It has the suffix `/n` if a window of n ticks contains n ticks instead of n + 1.
+
+        Raises CepError if `--window` is not valid.
+        """
         if self.window not in (None, "n+1", "n"):
             hint = "use `--window n`, or `--window n+1` (the default)"
             raise refuse(f"--window: `{self.window}` is not a valid way to count", hint)
@@ -310,7 +313,8 @@ class DialectOptions:
 
     @property
     def answer_sets(self) -> tuple[int | None, int | None]:
-        """Return `models` and `solve_limit` for the compiler. Raises CepError if one of them is invalid."""
+        """Return the options `models` and `solve_limit` of the compiler. Raises CepError if one of them is not
+        valid."""
         models = {None: None, "1": 1, "all": 0}
         if self.models not in models:
             raise refuse(f"--models: `{self.models}` is neither 1 nor all", "use `--models 1` or `--models all`")
@@ -321,7 +325,7 @@ class DialectOptions:
 
     @property
     def ticks(self) -> int | None:
-        """Return the microseconds of a tick, or None. Raises CepError if `--tick` is invalid."""
+        """Return the length of a tick in microseconds, or None. Raises CepError if `--tick` is not valid."""
         ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
             raise refuse("--tick, --clock: a tick must be longer than 0", "`--tick 1ms`")
@@ -348,7 +352,7 @@ class ParameterOptions:
 
     @property
     def values(self) -> dict[str, object]:
-        """Return the values by parameter name. Raises CepError if one cannot be read."""
+        """Return the values of parameters, by name. Raises CepError if a value cannot be read."""
         parsed = {} if self.params is None else _values_in(Path(self.params))
         said: set[str] = set()
         for text in self.param:
@@ -402,5 +406,5 @@ class EvaluationOptions:
 
     @property
     def engine(self) -> EngineOptions:
-        """Return engine options, which commands extend."""
+        """Return the engine's options that these options set. Commands add further ones."""
         return EngineOptions(max_derivations=self.max_derivations)

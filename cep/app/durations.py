@@ -1,4 +1,4 @@
-"""Parsers for option values: durations, times, `name=file`, and names of events."""
+"""Parsers of option values: durations, times, `name=file`, and names of events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ISO = re.compile(
 
 
 def duration(text: str, option: str) -> int:
-    """Return the microseconds of a duration: `10min`, `10 min`, `PT10M`, `2 h`, or `30` (seconds).
+    """Parse a duration, and return it in microseconds: `10min`, `10 min`, `PT10M`, `2 h`, or `30` (seconds).
 
     The result is exact. Raises CepError if the text is not a duration.
     """
@@ -39,14 +39,15 @@ def duration(text: str, option: str) -> int:
 
 
 def _with_known_unit(written: str) -> str | None:
-    """Return a hint if the unit of a duration is spelled as in other languages, else None."""
+    """Return a hint if the unit of a duration is spelled as in other languages. Otherwise return None."""
     number = _PLAIN.fullmatch(written.lower())
     unit = number and FOREIGN_UNITS.get(number[2])
     return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None
 
 
 def instant(text: str, option: str, unit: Fraction | None) -> int:
-    """Return the microseconds of a time: `2013-02-09T03:00`, or a bare number in `unit` (see `read_instant`)."""
+    """Parse a time, and return it in microseconds: `2013-02-09T03:00`, or a bare number in `unit` (see
+    `read_instant`)."""
     try:
         return read_instant(text, unit)
     except CepError as error:
@@ -54,8 +55,10 @@ def instant(text: str, option: str, unit: Fraction | None) -> int:
 
 
 def idle_seconds(idle: str, stored: bool) -> float:
-    """Return the seconds of silence after which time follows the clock. Raises CepError if the input is `stored` in
-    files, which are never silent."""
+    """Return the seconds of silence after which time follows the clock.
+
+    `stored`: True if the input is files. Raises CepError then, because files are never silent.
+    """
     if stored:
         raise refuse(
             "--idle: the input is files, and --idle is for live input",
@@ -65,8 +68,10 @@ def idle_seconds(idle: str, stored: bool) -> float:
 
 
 def ahead_limits(text: str) -> AheadLimits:
-    """Return how far records may be ahead of the clock, as `--ahead` says. Raises CepError for anything but a duration
-    or `never`."""
+    """Parse the value of `--ahead`: how far records may be ahead of the clock.
+
+    Raises CepError unless the value is a duration or `never`.
+    """
     if text.strip() == "never":
         return AheadLimits(None, None)
     try:
@@ -93,7 +98,7 @@ def refuse(message: str, hint: str | None = None) -> CepError:
 
 
 def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Schema]:
-    """Return the events that `--only` names, or all if it names none."""
+    """Return the schemas of the events that `--only` names, or all schemas if it names none."""
     for name in names:
         if name not in known:
             derived = ", ".join(f"`{name}`" for name in known) or "nothing"
@@ -103,7 +108,7 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
 
 
 def revise_duration(text: str) -> int:
-    """Return the microseconds of `--revise`. Raises CepError if it is not a duration or is zero."""
+    """Return the duration of `--revise` in microseconds. Raises CepError if it is not a duration or is zero."""
     microseconds = duration(text, "--revise")
     if microseconds == 0:
         hint = "leave --revise out, or say how late records may come: `--revise 6h`"

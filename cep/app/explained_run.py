@@ -1,4 +1,4 @@
-"""Run a program over files and keep all intermediate results, so that its answers can be explained."""
+"""Run a program over files and keep all intermediate results, so that its results can be explained."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ ALWAYS = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecords:
-    """Files of records for a run.
+    """The files of records that a run reads.
 
-    `as_they_stand`: do not sort the files by time. `updates`: files of changes of the knowledge. `names`: the original
-    names of files that are copies.
+    - `as_they_stand`: True if the files are not sorted by time.
+    - `updates`: the files with changes of the knowledge.
+    - `names`: the original names of files that are copies.
     """
 
     inputs: Sequence[str]
@@ -50,20 +51,20 @@ class StoredRecords:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, schemas: Mapping[str, Schema], changes: bool) -> Iterator[Batch]:
-        """Return the records of the files. `changes`: records may withdraw or correct others."""
+        """Return the records of the files. `changes`: True if records may withdraw or correct earlier records."""
         schemas = with_changes(schemas) if changes else schemas
         records: Iterator[Batch] = (read if self.as_they_stand else replay)(self.inputs, schemas, format=self.format)
         return records
 
     def times(self, schemas: Mapping[str, Schema], interrupt: Interrupt) -> str | None:
-        """Return the format in which the records write times, or None if no file shows a format."""
+        """Return the format in which the records write times. Returns None if no file shows it."""
         sources = find(self.inputs, schemas, self.format)
         return interrupt.next(form(sources, schemas) for _ in range(1))
 
     def run(self, engine: Engine, take: Take) -> tuple[RunStats, str | None]:
-        """Run an engine over all records, and pass its results to `take`.
+        """Run an engine over all records, and pass the results to `take`.
 
-        Returns the counts, and the first dead letter with its position and reason.
+        Returns the statistics of the run, and a text about the first dead letter (its position and reason) or None.
         """
         batches, interrupt, stats = self.batches(engine.inputs, engine.revises), Interrupt(), RunStats()
         if engine.revises:
@@ -75,10 +76,10 @@ class StoredRecords:
         return stats, named_place(dead_letters.first_told, self.names)
 
     def explained(self, engine: Engine, first: Engine | None, asked: str | None = None) -> Explainer:
-        """Run an engine over all records, and return an explainer of its results. The engine must keep its rows.
+        """Run an engine over all records, and return an explainer of its results. The engine must remember its rows.
 
-        `first`: a revising engine that reads the input first, if the input contains corrections. `asked`: the event
-        whose changes are recorded; None: all events.
+        - `first`: if the input contains corrections, a revising engine that reads it before.
+        - `asked`: the event whose changes are recorded; None: all events.
         """
         origins, interrupt = Origins(names=self.names), Interrupt()
         batches = origins.noted(self.batches(engine.inputs, first is not None))
@@ -105,7 +106,7 @@ class StoredRecords:
 
 
 def knowing(explainer: Explainer, known: Knowledge | None, files: Sequence[str]) -> Explainer:
-    """Return the explainer with the knowledge, from which it explains answers to graph patterns."""
+    """Add the knowledge to an explainer, so that it can explain answers to graph patterns."""
     if known is None:
         return explainer
     from cep.knowledge.provenance import Provenance
@@ -115,7 +116,7 @@ def knowing(explainer: Explainer, known: Knowledge | None, files: Sequence[str])
 
 
 def is_corrected(engine: Engine) -> bool:
-    """Return True if an input has a KEY, so that later records may replace earlier ones."""
+    """Return True if an input event has a KEY, so that later records may replace earlier records."""
     return any(schema.key is not None for schema in engine.inputs.values())
 
 
@@ -125,7 +126,7 @@ def _stop(interrupt: Interrupt) -> None:
 
 
 def _pieces(revisions: InputRevisions, batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Split batches so that each record that changes an earlier one is alone in its batch."""
+    """Split batches so that each record that changes an earlier record has a batch of its own."""
     for batch in batches:
         for tables in revisions.pieces(batch.tables):
             yield replace(batch, tables=tables, dead=[])

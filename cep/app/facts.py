@@ -51,14 +51,14 @@ def _dialect(declared: FactDeclaration | None) -> RecordFormat:
 
 
 def _leading_zeros(table: pl.DataFrame) -> set[str]:
-    """Return the columns that contain digits with leading zeros, like `0042`: they are names or dates, not numbers."""
+    """Return the columns that contain numbers with leading zeros, like `0042`. They are names or dates, not numbers."""
     return {column.name for column in table if column.str.strip_chars().str.contains("^0[0-9]+$").any()}
 
 
 def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
-    """Return the columns to read as text, because the exact spelling counts.
+    """Return the columns that must be read as text, because the exact spelling matters.
 
-    These are strings, for which `0042` is not 42, and dates of a format such as `%d%m%Y`.
+    These are columns of strings, in which `0042` is not 42, and columns of dates in a format such as `%d%m%Y`.
     """
     attributes = declared.attributes
     named = by_name([attribute.name for attribute in attributes], columns)
@@ -71,8 +71,11 @@ def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
 
 
 def _numbers(column: pl.Series, thousands: str, decimal: str) -> pl.Series:
-    """Convert a column of texts to numbers if all are numbers, with or without thousands marks; else return it
-    unchanged."""
+    """Convert a column of texts to numbers if every text is a number. Otherwise return the column unchanged.
+
+    - `thousands`: the mark between groups of digits.
+    - `decimal`: the mark before the decimals.
+    """
     plain = [
         None if text is None else plain_number(text.strip(" \t"), thousands, decimal).replace(decimal, ".", 1)
         for text in column
@@ -102,9 +105,10 @@ READERS: Mapping[str, Callable[[Path, FactDeclaration | None], pl.DataFrame]] = 
 
 
 def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -> pl.DataFrame:
-    """Return the table of facts of one predicate. `declared`: the predicate's declaration in the program, if any.
+    """Read the table of facts of one predicate.
 
-    A CSV file must have a header. Empty and `NA` fields are missing values.
+    `declared`: the predicate's declaration in the program, if any. A CSV file must have a header. Empty and `NA` fields
+    are missing values. Raises CepError if the table cannot be read.
     """
     reader = READERS.get(path.suffix.lower(), None if declared is None or declared.records is None else _csv)
     if reader is None:
@@ -135,7 +139,7 @@ _WRITTEN = 'if the file has other separators, declare them: `fact name(...) FORM
 
 
 def _check_header(name: str, path: Path, record_format: RecordFormat) -> None:
-    """Raise CepError if the first line uses another separator than declared, or names a column twice."""
+    """Raise CepError if the header does not use the declared separator, or contains the name of a column twice."""
     separator = record_format.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
     comment = record_format.option("comment")
     try:

@@ -1,4 +1,4 @@
-"""Changes of the knowledge during a run, which the engine applies in order of time."""
+"""Changes of the knowledge during a run. The engine applies them in order of time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Interruptible(Protocol):
-    """An interface to wait for input until a `signal` ends the wait (`cep.app.pipeline.Interrupt`)."""
+    """An object that waits for input until it arrives or a `signal` ends the wait (`cep.app.pipeline.Interrupt`)."""
 
     signal: int
 
@@ -31,22 +31,22 @@ class Interruptible(Protocol):
 
 
 AHEAD = 64
-"""The number of changes to apply ahead of time if the engine takes them one by one. Each such change has its own
-tables."""
+"""The number of changes to apply ahead of time, if the engine applies them one by one. Each such change needs tables of
+its own."""
 TOGETHER = 1024
-"""The number of changes to apply ahead of time if the engine takes all of them at once."""
+"""The number of changes to apply ahead of time, if the engine applies all of them at once."""
 LARGE = 1 << 24
 """The least size in bytes of an N-Quads file that is read as a stream."""
 PIECE = 1 << 16
-"""The number of bytes of a stream that are read at a time."""
+"""The number of bytes that are read from a stream at a time."""
 
 
 class KnowledgeUpdates:
     """Changes of the knowledge from files and from streams.
 
-    A change from a file that cannot be applied is an error. A change from a stream is a dead letter if it is late or
-    cannot be applied. A change from either source is a dead letter if it would give values of another type to a rule's
-    pattern.
+    If a change cannot be applied, it is an error in a file, and a dead letter in a stream. A change in a stream is also
+    a dead letter if it is late. In both cases, a change is a dead letter if it would give a rule's graph pattern values
+    of another type.
     """
 
     def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:
@@ -58,10 +58,11 @@ class KnowledgeUpdates:
         self._put(read)
 
     def begin(self, engine: Engine) -> None:
-        """Prepare an engine: apply all changes up to its watermark if it was restored from a snapshot.
+        """Prepare an engine for the run.
 
-        If there are few changes in all, and no streams, apply every change now, so that errors are reported before the
-        run. Raises CepError.
+        If the engine was restored from a snapshot, apply all changes up to its watermark. If the files have few changes
+        and there are no streams, apply all changes now, so that errors are reported before the run. Raises CepError if
+        a change cannot be applied.
         """
         changes = engine.changes
         if changes is not None and (engine.watermark > BEGINNING or changes.pending):
@@ -70,7 +71,7 @@ class KnowledgeUpdates:
             self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def _go_on(self, engine: Engine) -> None:
-        """Apply the changes up to the watermark, without those that were rejected before."""
+        """Apply the changes up to the watermark, except those that an earlier run has rejected."""
         until = engine.watermark
         for stream in self._streams:
             while not stream.over and not stream.quiet and stream.now <= until:
@@ -92,9 +93,10 @@ class KnowledgeUpdates:
             engine.know(known)
 
     def bring(self, engine: Engine, until: int, interrupt: Interruptible) -> Iterator[dict[str, pl.DataFrame]]:
-        """Advance the engine to `until` and apply the changes up to then. Yield the results of each step.
+        """Advance the engine to `until`, and apply the changes up to this time. Yield the results of each step.
 
-        Wait for each stream until it has reached that time, has ended, or is silent. Stop if a signal ends the wait.
+        Before that, wait for each stream until it has reached this time, has ended, or is silent. Stop if a signal ends
+        the wait.
         """
         while True:
             behind = [
@@ -116,7 +118,7 @@ class KnowledgeUpdates:
         yield engine.advance(until)
 
     def take(self, engine: Engine, change: bytes) -> None:
-        """Apply a change that has no time of its own, just after the latest time of the records.
+        """Apply a change that has no time of its own. It takes effect just after the latest time of the records.
 
         If it cannot be applied as a whole, apply it subject by subject. Rejected parts become dead letters.
         """
@@ -144,8 +146,10 @@ class KnowledgeUpdates:
         return dead
 
     def _apply_until(self, engine: Engine, reached: int) -> int | None:
-        """Apply changes up to a time, up to a limit on their number. Return the time of the last applied change, or
-        None if no more changes are due."""
+        """Apply the changes up to the time `reached`, but not more than a limit.
+
+        Returns the time of the last applied change, or None if no more changes are due.
+        """
         moments: list[list[Update]] = []
         most = self._most
         while len(moments) < most and self._due and self._due[0][0] <= reached:
@@ -154,7 +158,7 @@ class KnowledgeUpdates:
         return moments[-1][0].time if len(moments) == most else None
 
     def _next(self) -> list[Update]:
-        """Return all changes of the next time, in the order in which they were read."""
+        """Remove and return all changes of the earliest time, in the order in which they were read."""
         time, _, first = heappop(self._due)
         changes = [first]
         while self._due and self._due[0][0] == time:
@@ -162,7 +166,8 @@ class KnowledgeUpdates:
         return changes
 
     def _apply(self, engine: Engine, moments: list[list[Update]]) -> None:
-        """Apply changes, grouped by time. If that fails, apply them time by time to find the invalid ones."""
+        """Apply changes that are grouped by time. If that fails, apply each group alone to find the changes that are
+        not valid."""
         if not moments:
             return
         try:
@@ -178,7 +183,7 @@ class KnowledgeUpdates:
     def _refuse(self, changes: Sequence[Update], error: CepError) -> None:
         """Record the changes of one time as dead letters, or raise the error if it is fatal.
 
-        It is fatal if some of the changes are from a file, unless their values have another type.
+        It is fatal if at least one of the changes is from a file, unless the error is that values have another type.
         """
         if error.code != "type" and not all(change.line for change in changes):
             raise error
@@ -196,7 +201,7 @@ class KnowledgeUpdates:
 
 
 def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
-    """Return the changes of one time in the form that an engine takes: time, added quads, removed quads."""
+    """Convert the changes of one time to the form that an engine reads: time, added quads, removed quads."""
     added, removed = (
         [quad for change in changes for quad in change.add],
         [quad for change in changes for quad in change.remove],
@@ -205,16 +210,20 @@ def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
 
 
 def _about(updates: dict[str, Update], time: int, quad: Quad) -> Update:
-    """Return the update that collects the changes of a quad's subject."""
+    """Return the update that collects all changes about a quad's subject. Create it if it does not exist."""
     from cep.knowledge.updates import Update
 
     return updates.setdefault(str(quad.subject), Update(time, file=str(quad.graph_name).strip("<>")))
 
 
 def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float | None) -> KnowledgeUpdates:
-    """Return the updates in files, prepared for the engine by `KnowledgeUpdates.begin`.
+    """Return the changes in files, prepared for the engine by `KnowledgeUpdates.begin`.
 
-    Large N-Quads files, pipes and standard input are read as streams, all other files at once. Raises CepError.
+    Large N-Quads files, pipes and standard input are read as streams. All other files are read completely now.
+
+    - `idle`: the seconds after which a stream counts as silent, or None.
+
+    Raises CepError if a file cannot be read or a change cannot be applied.
     """
     if not files:
         updates = KnowledgeUpdates(())
@@ -235,7 +244,7 @@ def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float |
 
 
 def is_stream(name: str) -> bool:
-    """Return True if this file of changes is read as a stream."""
+    """Return True if the file of changes with this name is read as a stream."""
     if name == "-":
         return True
     path = Path(name)

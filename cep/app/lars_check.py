@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LarsCheck:
-    """A LARS program as written.
+    """A LARS program as its author wrote it.
 
-    `undeclared`: the input atoms of a program without event declarations. `others`: the number of rules in files of
-    another dialect.
+    - `undeclared`: the input atoms of a program that has no event declarations.
+    - `others`: the number of rules in the program's files of other dialects.
     """
 
     program: LarsProgram
@@ -32,7 +32,7 @@ class LarsCheck:
 
     @classmethod
     def of(cls, source: ProgramSource) -> LarsCheck | None:
-        """Read a program. Returns None if no part of it is LARS. Raises CepError with all mistakes."""
+        """Read a program. Returns None if no part of it is LARS. Raises CepError, which lists all mistakes."""
         from cep.compile import Written
         from cep.language.reading import LARS, dialects_of, lars_program, parameters_of, together
 
@@ -62,7 +62,7 @@ class LarsCheck:
         return len(self.program.rules) + self.others
 
     def show_circles(self) -> None:
-        """Print the reason why each unstratified component is not stratified."""
+        """Print, for each component that is not stratified, the reason why it is not."""
         from cep.language.dialects.lars.account import circles
 
         for circle in circles(self.program, self.source):
@@ -77,14 +77,14 @@ class LarsCheck:
         return f"{name}({', '.join(types)})" if types else name
 
     def warnings(self, compiled: Sequence[Warning]) -> list[Warning]:
-        """Return the compiler's warnings, and the warnings that only apply to LARS."""
+        """Return the compiler's warnings, followed by the warnings that only apply to LARS."""
         from cep.language.dialects.lars.advice import advice
 
         known = {warning.span for warning in compiled}
         return [*compiled, *(warning for warning in advice(self.program, self.source) if warning.span not in known)]
 
     def conclude(self, path: str, compiled: Sequence[Warning]) -> None:
-        """Print all warnings, the undeclared inputs, and the numbers of statements."""
+        """Print all warnings, the undeclared inputs, and how many statements of each kind the program has."""
         from cep.language.dialects.lars.account import counted
         from cep.runtime.run_stats import count
 

@@ -1,4 +1,4 @@
-"""Lazy imports: packages are loaded at their first use."""
+"""Late imports: packages are loaded when they are first used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Late(ModuleType):
-    """A placeholder for a package, which loads the package when an attribute is used."""
+    """A placeholder for a package. It loads the package when one of its attributes is used."""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("__file__", "__wrapped__"):  # code that inspects all modules must not trigger the import
@@ -23,10 +23,9 @@ class _Late(ModuleType):
 
 
 def import_late(*names: str) -> None:
-    """Replace these packages by placeholders, which load them at their first use.
+    """Replace packages by placeholders, which load the packages when they are first used.
 
-    This is for commands that rarely need them, each in its own process. Loading `polars` and `pyarrow` takes a sixth of
-    a second.
+    This is for commands that rarely need these packages. Loading `polars` and `pyarrow` takes a sixth of a second.
     """
     for name in names:
         if name not in sys.modules:

@@ -1,4 +1,4 @@
-"""The metrics of a run: sums over the reports of its batches, by event, rule and goal."""
+"""The metrics of a run: sums over the reports of its batches, by event type, rule and operator."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from cep.runtime.run_stats import RevisionStats
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A rule or goal in the metrics.
+    """A rule or operator in the metrics.
 
-    `name`: as in `cep plan`. `users`: the rules that use the goal; for a rule, the event that it derives. `node`: the
-    node whose rows are counted. `reads`: the nodes that it reads.
+    - `name`: its name in `cep plan`.
+    - `users`: the rules that use the operator; for a rule, the event that the rule derives.
+    - `node`: the node of the plan whose rows are counted.
+    - `reads`: the nodes that this node reads.
     """
 
     name: str
@@ -34,14 +36,14 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The rules and goals of a stage, with the nodes whose rows are counted."""
+    """The rules and operators of a stage, and the nodes whose rows are counted for them."""
 
     rules: tuple[Named, ...]
     goals: tuple[Named, ...]
 
     @classmethod
     def of(cls, plan: Plan, stage: Stage | None = None) -> Chart:
-        """Create the chart of a whole program, or of one stage. A stage numbers its nodes from 0."""
+        """Create the chart of a whole program, or of one stage. The nodes of a stage are numbered from 0."""
         mine = plan if stage is None else staged(plan, stage.number)
         nodes = range(len(plan.nodes)) if stage is None else needed(plan, stage)
         heads = range(len(plan.heads)) if stage is None else stage.rules
@@ -59,10 +61,11 @@ class Chart:
 
 @dataclass(slots=True)
 class GoalTotals:
-    """Totals of a goal over all buckets.
+    """The totals of an operator over all buckets.
 
-    `produced`: the rows that it produced. `time`: the nanoseconds that it took. `state_by_bucket`: the rows and bytes
-    in the state of each bucket.
+    - `produced`: the number of rows that the operator produced.
+    - `time`: the time that it took, in nanoseconds.
+    - `state_by_bucket`: the rows and bytes of its state, for each bucket.
     """
 
     produced: int = 0
@@ -71,13 +74,15 @@ class GoalTotals:
 
 
 class Meter:
-    """Sums of reports, by event, and by stage and node. `charts`: the nodes of each stage, beginning with stage 1.
+    """Sums over the reports of a run: by event type, and by stage and node.
 
-    `batches`, `seconds`: the number of batches and their total time. `revision`: statistics of revision, or None if
-    results are final. `withdrawn`: withdrawn rows by event. `keys`: frequent keys among the rows of the last batch that
-    was partitioned.
+    - `charts`: the rules and operators of each stage, beginning with stage 1.
+    - `batches`, `seconds`: the number of batches, and the time that they took.
+    - `revision`: the statistics of revision, or None if results are final.
+    - `withdrawn`: the number of withdrawn rows, by event type.
+    - `keys`: the frequent keys of the last batch whose rows were distributed to partitions.
 
-    Several threads add reports and read. Readers must hold the `lock`.
+    Several threads add reports and read the sums. A reader must hold the `lock`.
     """
 
     def __init__(self, charts: Sequence[Chart]) -> None:
@@ -100,7 +105,7 @@ class Meter:
         self.state_by_bucket: dict[tuple[int, int], tuple[int, int]] = {}
 
     def take(self, reports: Iterable[Report], seconds: float) -> None:
-        """Add the reports of a batch, and the seconds that it took."""
+        """Add the reports of one batch. `seconds`: the time that the batch took."""
         with self.lock:
             self.batches += 1
             self.seconds += seconds
@@ -142,7 +147,7 @@ class Meter:
                 goal.state_by_bucket[report.bucket] = count.rows, count.bytes
 
     def _add_revised(self, revised: Sequence[RevisionStats]) -> None:
-        """Add the revision statistics of a batch, one per bucket."""
+        """Add the revision statistics of one batch. `revised`: the statistics of each bucket."""
         if revised:
             done = sum(revised, self.revision or RevisionStats())
             before = 0 if self.revision is None else self.revision.revisions
@@ -150,13 +155,13 @@ class Meter:
 
     @property
     def state(self) -> tuple[int, int]:
-        """Return the rows and bytes in the state of all engines."""
+        """Return the number of rows and bytes in the state of all engines."""
         return sum(rows for rows, _ in self.state_by_bucket.values()), sum(
             size for _, size in self.state_by_bucket.values()
         )
 
     def made(self, stage: int, units: Iterable[PlanUnit]) -> int:
-        """Return the number of rows that these nodes of a stage produced."""
+        """Return the number of rows that the nodes `units` of a stage have produced."""
         goals = (self.goals.get((stage, unit)) for unit in units)
         return sum(goal.produced for goal in goals if goal is not None)
 
@@ -167,7 +172,7 @@ def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ..
 
 
 def _rules(plan: Plan) -> Mapping[int, str]:
-    """Return names of rules: the label or the line, with the column if a line has several rules."""
+    """Return the name of each rule: its label or line. If a line has several rules, the column is added."""
     names = {number: rules(plan, [number]) for number in range(len(plan.heads))}
     several = Counter(names.values())
     spans = [rule.span for rule in plan.rules.rules]

@@ -1,4 +1,4 @@
-"""Metrics of a run for Prometheus, served on a port while the run lasts."""
+"""Metrics of a run for Prometheus. They are served on a port while the run lasts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = "127.0.0.1"
 
 
 class MetricsCollector(Collector):
-    """A Prometheus collector for a meter. Each scrape shows the state between two batches."""
+    """A Prometheus collector that reads a meter. A scrape shows the state between two batches."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter

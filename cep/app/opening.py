@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 class ProgramSource:
     """The source of a program.
 
-    `text`: all files, joined. `name`: the program's name in messages. `options`: the options of the compiler. `known`:
-    the knowledge among these options.
+    - `text`: the text of all files, joined.
+    - `name`: the program's name in messages.
+    - `options`: the options of the compiler.
+    - `known`: the knowledge among these options.
     """
 
     name: str
@@ -52,11 +54,13 @@ class ProgramSource:
         known: Knowledge | None = None,
         fetching: bool = False,
     ) -> ProgramSource:
-        """Read the files that the options name.
+        """Read the program's files, facts and knowledge, as the options name them.
 
-        `texts`: the contents of files that were already read. `known`: the knowledge, if it was already loaded.
-        `fetching`: knowledge may come from services. Raises CepError if something cannot be read, or the policy does
-        not exist.
+        - `texts`: the contents of files that were already read.
+        - `known`: the knowledge, if it was already loaded.
+        - `fetching`: True if knowledge may be fetched from services.
+
+        Raises CepError if something cannot be read, or if the policy does not exist.
         """
         from cep.compile import policy_choice
 
@@ -77,7 +81,7 @@ class ProgramSource:
         parameters: ParameterOptions | None = None,
         texts: Mapping[Path, str] | None = None,
     ) -> ProgramSource:
-        """Read the rules only, without facts and knowledge. The parameters have the same meaning as in `read`."""
+        """Read the program's files, without facts and knowledge. The parameters mean the same as in `read`."""
         return cls.of([(str(path), _text(path, texts or {})) for path in rules], dialect, policy, parameters)
 
     @classmethod
@@ -88,7 +92,7 @@ class ProgramSource:
         policy: str | None = None,
         parameters: ParameterOptions | None = None,
     ) -> ProgramSource:
-        """Create the source from the texts of files, given as (name, text), without facts and knowledge."""
+        """Create the source from texts, without facts and knowledge. `texts`: the name and text of each file."""
         from cep.compile import CompileOptions
         from cep.language.files import joined
 
@@ -102,7 +106,7 @@ class ProgramSource:
         return cls(name, text, options)
 
     def knowing(self, facts: Mapping[str, DataFrame], known: Knowledge | None) -> ProgramSource:
-        """Return the source with these facts and this knowledge."""
+        """Return a copy of the source that has these facts and this knowledge."""
         return replace(self, options=replace(self.options, facts=facts, knowledge=known), known=known)
 
     def engine(self, options: EngineOptions | None = None, alerts: bool = False) -> Engine:
@@ -123,7 +127,7 @@ class ProgramSource:
         return program, warnings_of(program, name, self.options.facts or ())
 
     def compiled(self, alerts: bool = False) -> CompiledProgram:
-        """Compile the program, so that engines can be created from it. Raises CepError if it is wrong."""
+        """Compile the program. Any number of engines can run the result. Raises CepError if the program is wrong."""
         from cep.compile import compiled
 
         return compiled(self.text, self.name, replace(self.options, alerts=alerts))
@@ -143,10 +147,10 @@ def open_batches(
     first: int = 0,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield the records of the inputs, about `rows` at a time.
+    """Yield the records of the inputs in batches of about `rows` records.
 
-    Files are merged in order of time. With a lateness, they are read in their own order. For the other parameters see
-    `cep.connectors.files.read`.
+    Files are merged in order of time. If a lateness is set, they are read in their own order instead. The other
+    parameters are those of `cep.connectors.files.read`.
     """
     from cep.connectors.files import read, replay
 

@@ -29,7 +29,7 @@ from cep.runtime.run_stats import RunStats
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
-"""A function that receives each batch (None at the end of the input) and the events newly derived from it."""
+"""A function that receives each batch (None at the end of the input), and the events that were derived from it."""
 
 
 class DeadLetterSink(Protocol):
@@ -41,10 +41,10 @@ class DeadLetterSink(Protocol):
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM as requests to stop.
+    """Ctrl-C and SIGTERM, treated as requests to stop.
 
-    While the loop waits for input, a request takes effect at once (`cep.core.signals`). Otherwise it takes effect after
-    the current batch or, after some seconds, in the middle of it. `signal`: the number of the signal, or 0.
+    While the run waits for input, a request takes effect at once (`cep.core.signals`). Otherwise it takes effect after
+    the current batch or, after some seconds, in the middle of the batch. `signal`: the number of the signal, or 0.
     """
 
     def __init__(self) -> None:
@@ -57,8 +57,10 @@ class Interrupt:
             yield
 
     def next(self, batches: Iterator[Piece]) -> Piece | None:
-        """Return the next batch of events or changes. Returns None at the end of the input, or if a signal arrives
-        first."""
+        """Wait for the next batch of events or changes, and return it.
+
+        Returns None at the end of the input, or if a signal arrives first.
+        """
         try:
             stops.awaiting = True
             return None if self.signal else next(batches, None)
@@ -72,8 +74,8 @@ class Interrupt:
     def steps(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield the results of an engine's steps.
 
-        A request that has waited for some seconds ends a step in the middle. Then nothing more is yielded, and the
-        engine is `broken`.
+        If a request to stop has waited for some seconds, it interrupts the current step. Then nothing more is yielded,
+        and the engine is `broken`.
         """
         while True:
             try:
@@ -92,7 +94,8 @@ class Interrupt:
 
 
 UNREVISED = "the records have `@change`, but without --revise even records that withdraw others count as events"
-"""The message, printed once per run, if records withdraw others but the run does not revise results."""
+"""The message if records withdraw other records although the run does not revise results. It is printed once per
+run."""
 
 
 def flow(
@@ -105,18 +108,21 @@ def flow(
     watch: Watch | None = None,
     updates: KnowledgeUpdates | None = None,
 ) -> None:
-    """Push every batch into the engine and advance it, until the input ends or a signal arrives.
+    """Push every batch into the engine and advance the engine, until the input ends or a signal arrives.
 
-    Derived events go to `take`, dead letters to `dead_letters`, counts to `stats`, and a report of each batch to
-    `watch`. `updates` advances the engine (`KnowledgeUpdates.bring`), so that changes of the knowledge take effect at
-    their time.
+    - `stats`: counts what the run reads and derives.
+    - `take`: receives the derived events.
+    - `dead_letters`: receives the dead letters.
+    - `watch`: receives a report of each batch.
+    - `updates`: advances the engine (`KnowledgeUpdates.bring`), so that changes of the knowledge take effect at
+      their time.
 
-    If batches carry watermarks, no record is late. During a silence, event time follows the clock from its last value;
-    records that arrive later and end before the new time are late.
+    If batches have watermarks, no record is late. During a silence, event time follows the clock from its last value. A
+    record that arrives later and ends before the new time is late.
 
     The end of the input closes every open window and deadline. A signal does not close them, because more input could
-    follow. If a signal ended a step in the middle (`Interrupt.steps`), reading stops. The rows of that batch are not
-    counted, and further results of the step are dropped.
+    follow. If a signal interrupted a step (`Interrupt.steps`), reading stops. The rows of that batch are not counted,
+    and further results of the step are dropped.
     """
     twice, said = stats.twice, stats.remarks  # values from an earlier program
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)
@@ -206,7 +212,7 @@ def flow(
 
 
 def _broken_off(rows: int) -> str:
-    """Return the warning that a signal has ended a step in the middle."""
+    """Return the warning that a signal has interrupted a step. `rows`: the number of records in the batch."""
     if not rows:
         return "semcep did not process the end of the input: results that were still open are not written"
     return f"a batch was left unfinished: {rows:,} of its records are not counted, and some results are not written"
@@ -227,7 +233,7 @@ def _read(batch: Batch, engine: Engine) -> Report:
 
 
 def _no_records(batch: Batch) -> int:
-    """Count the dead letters of a batch that stand for a file or the rest of a file."""
+    """Count the dead letters that stand for a whole file or the rest of a file, not for a record."""
     return sum(letter.of_file for letter in batch.dead)
 
 
@@ -242,7 +248,7 @@ def _stepped(engine: Engine, counts: Mapping[str, int], refused: Iterable[Refuse
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
-    """Count the derived events of each type, without withdrawn ones."""
+    """Count the added rows of each derived event type, without the withdrawn rows."""
     counts = {name: (table[CHANGE] > 0).sum() if CHANGE in table else table.height for name, table in derived.items()}
     return Counter({name: int(number) for name, number in counts.items() if number})
 

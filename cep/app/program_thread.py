@@ -1,4 +1,4 @@
-"""A program in its own thread, for a server, which can stop it between two batches and save its state."""
+"""A thread that runs a program for a server. The server can stop it between two batches and save its state."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 
 OFTEN, SELDOM = 1.0, 10.0
-"""The least and greatest number of seconds between snapshots of a program with live input.
+"""The least and the greatest number of seconds between two snapshots of a program that has live input.
 
-Snapshots are as frequent as their cost allows.
+Within these limits, the number depends on how long a snapshot takes.
 """
 
 _SHARE = 20  # the pause between snapshots, in multiples of the time that one takes
@@ -39,10 +39,10 @@ _WRITTEN = 5.0  # seconds in which derived events are usually written
 
 
 class JournaledBatches:
-    """An iterator of batches, which writes each batch to the journal, if there is one, before it returns it.
+    """An iterator of batches. It writes each batch to the journal, if there is one, before it returns the batch.
 
-    The consumer holds the `lock` while it works; the lock is released while it waits. After `stopping` is set, the
-    iterator ends.
+    The consumer of the batches holds the `lock` while it processes a batch; the lock is released while it waits. After
+    `stopping` is set, the iterator ends.
     """
 
     def __init__(self, batches: Iterator[Batch], journal: Journal | None = None) -> None:
@@ -71,8 +71,10 @@ class JournaledBatches:
         return self._taken(batch)
 
     def _taken(self, batch: Batch) -> Batch:
-        """Write a batch to the journal, if there is one, and return it. A silence that began before the latest handover
-        counts only from the handover on."""
+        """Write a batch to the journal, if there is one, and return the batch.
+
+        If its silence began before the latest handover to another program, the silence is counted from the handover on.
+        """
         self._silence = batch.silence
         if batch.handover is None:
             if not batch.silence:
@@ -88,22 +90,24 @@ class JournaledBatches:
         return batch
 
     def read_by(self, events: Iterable[str]) -> None:
-        """Restrict batches to these events. Records of other events are put in `beside`; the journal keeps all."""
+        """Restrict the tables of batches to these events.
+
+        Records of other events are moved to `beside`. The journal contains all records.
+        """
         self._events = frozenset(events)
 
     def hand_over(self, events: Iterable[str]) -> None:
-        """End the iteration for the current consumer; the next consumer reads these events. The caller holds the
-        `lock`."""
+        """End the iteration for the current consumer. The next consumer reads `events`. The caller holds the `lock`."""
         self._before, self._ends = self._silence, True
         self.read_by(events)
 
     def go_on(self) -> bool:
-        """Return True if another consumer takes over (`hand_over`)."""
+        """Return True if the iteration ended because another consumer takes over (`hand_over`)."""
         ended, self._ends = self._ends, False
         return ended
 
     def close(self) -> None:
-        """Close the source, once all batches are processed. The caller must not hold the `lock`."""
+        """Close the source after all batches are processed. The caller must not hold the `lock`."""
         if isinstance(self._batches, Generator):
             self._batches.close()
 
@@ -114,13 +118,13 @@ class Follower(Protocol):
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None: ...
 
     def begin(self, served: Engine) -> None:
-        """Continue with another program, run by this engine."""
+        """Continue with another program, which the engine `served` runs."""
 
 
 class Acknowledgements:
-    """The rule by which a reader decides, between two polls of a broker, whether it may acknowledge messages.
+    """The permission to acknowledge messages, which the reader of a broker asks for between two polls.
 
-    It may not acknowledge messages that a failed program did not process.
+    The reader must not acknowledge messages that a failed program did not process.
     """
 
     def __init__(self, journal: Journal | None = None) -> None:
@@ -141,9 +145,10 @@ class Acknowledgements:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """A snapshot and the journal's position when it was taken. It may be saved once all of `written` are done.
+    """A snapshot, and the position of the journal when it was taken.
 
-    `cost`: the seconds that it took.
+    - `written`: the writes that must be done before the snapshot may be saved.
+    - `cost`: the seconds that the snapshot took.
     """
 
     blob: bytes
@@ -155,10 +160,13 @@ class _Snapshot:
 class ProgramThread(threading.Thread):
     """A thread that runs a program.
 
-    `failed`: the reason why it ended early, or None. `may_pass`: True if a restart may help after such a failure.
-    `on_failure`: a function that is called after a failure. `journal`: the place of its state, if any. `rest`:
-    acknowledges messages to brokers, if any. `keep_input`: how long before the watermark the journal keeps input.
-    `follower`: receives all batches and results, if any.
+    - `failed`: the reason why the program ended early, or None.
+    - `may_pass`: True if a restart may help after this failure.
+    - `on_failure`: a function that is called after a failure.
+    - `journal`: the place where input and state are saved, or None.
+    - `rest`: acknowledges messages to brokers, or None.
+    - `keep_input`: how long before the watermark the journal keeps input.
+    - `follower`: receives all batches and results, or None.
     """
 
     def __init__(
@@ -201,8 +209,10 @@ class ProgramThread(threading.Thread):
         self.batches.close()
 
     def adopt(self, engine: Engine, service: Service, first: Batch) -> None:
-        """Continue with another program. `first`: its first batch, which is in the journal. The caller holds the
-        batches' lock."""
+        """Continue with another program. The caller holds the batches' lock.
+
+        `first`: the first batch of the other program, which the journal already contains.
+        """
         if not self.interrupt.signal:  # otherwise the whole run is ending
             self.interrupt.signal, self.interrupt = _HANDED, Interrupt()
         self.engine, self.service, self._taken = engine, service, None
@@ -238,9 +248,9 @@ class ProgramThread(threading.Thread):
                 self.log("input_ended", text, **self.stats.numbers())
 
     def fail(self, error: BaseException) -> None:
-        """End the program because of an error; any thread may call this. Only the first error is logged.
+        """End the program because of an error. Any thread may call this. Only the first error is logged.
 
-        A restart may help (`may_pass`) after a full disk, or if the error has the code `failed`.
+        A restart may help (`may_pass`) if the disk or memory was full, or if the error has the code `failed`.
         """
         if self.error is not None:
             return
@@ -257,14 +267,14 @@ class ProgramThread(threading.Thread):
         self.on_failure()
 
     def _tell_remarks(self) -> None:
-        """Log each remark about the input once."""
+        """Log the remarks about the input that were not logged before."""
         for remark in self.stats.remarks:
             if remark not in self._told:
                 self._told.add(remark)
                 self.log("remark", f"warning: {remark}", "warning")
 
     def end(self) -> None:
-        """Stop after the current batch. Open windows and deadlines stay open, and the state is saved if there is a
+        """Stop after the current batch. Open windows and deadlines stay open. The state is saved if there is a
         journal."""
         if self.ident is None:
             return
@@ -281,9 +291,9 @@ class ProgramThread(threading.Thread):
         self.join(0.5)
 
     def _keep(self, journal: Journal) -> None:
-        """Take a snapshot from time to time, also during a replay.
+        """Take a snapshot from time to time, even while the journal is replayed.
 
-        The snapshot is saved once all results derived before it are written. Processing does not wait for that.
+        The snapshot is saved when all results derived before it are stored. Processing continues in the meantime.
         """
         began = monotonic()
         taken = self._taken
@@ -305,8 +315,8 @@ class ProgramThread(threading.Thread):
     def _save(self) -> None:
         """Save the state, if there is a journal.
 
-        Do not save it if derived events are still not written after some seconds, because the journal is then still
-        needed.
+        If derived events are still not stored after some seconds, do not save the state, because the journal is then
+        still needed.
         """
         if self.journal is None:
             return

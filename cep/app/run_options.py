@@ -63,7 +63,7 @@ class RulesOptions(EvaluationOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Options for the output: which derived events are written, to which place and in which format."""
+    """Options for the output: which derived events are written, where, and in which format."""
 
     PANEL: ClassVar = OUTPUT
 
@@ -133,13 +133,14 @@ class SinkOptions:
 
     @property
     def asks_changes(self) -> bool:
-        """Return True if an option requests the changes of fluents."""
+        """Return True if an option requests that changes of fluents are written."""
         return self.changes or self.output_mode == CHANGES
 
     def stretch(self, unit: Fraction | None) -> tuple[int | None, int | None]:
-        """Return the times of --from and --until in microseconds; None means unbounded.
+        """Return the times of --from and --until in microseconds. None means unbounded.
 
-        `unit`: the unit of bare numbers (see `read_instant`). Raises CepError if an option is not a time.
+        `unit`: the unit of bare numbers (see `read_instant`). Raises CepError if a value is not a time, or if
+        --until is before --from.
         """
         since, until = (
             None if text is None else instant(text, option, unit)
@@ -256,19 +257,19 @@ class RunOptions:
 
     @property
     def name(self) -> str:
-        """Return the program's name: its files."""
+        """Return the program's name, which consists of its files."""
         return ", ".join(map(str, self.rules))
 
     @property
     def log(self) -> Log:
-        """Return the log for the run's events."""
+        """Return the log to which the run writes."""
         return LOGS[self.watch.log]
 
     @property
     def on_spark(self) -> bool:
         """Return True if the program runs on Spark.
 
-        Raises CepError if `--on` names something else, or an option that needs Spark is used without it.
+        Raises CepError if `--on` has another value, or if an option that needs Spark is used without it.
         """
         if self.spark.on_spark:
             if self.evaluation.workers > 1:
@@ -313,9 +314,9 @@ class RunOptions:
 
     @property
     def revised(self) -> int | None:
-        """Return the age in microseconds up to which results are revised, or None if they are not.
+        """Return the greatest age in microseconds at which results are revised, or None if they are not revised.
 
-        Raises CepError if `--revise` is not a duration.
+        Raises CepError if `--revise` is not a duration, or does not fit other options.
         """
         if self.source.revise is None:
             if self.sink.final:
@@ -325,8 +326,10 @@ class RunOptions:
         return revise_duration(self.source.revise)
 
     def checked(self) -> tuple[tuple[str, ...], Path]:
-        """Return the inputs and the checkpoint. Raises CepError if an option is missing, or is not supported on
-        Spark."""
+        """Return the inputs and the checkpoint of a run on Spark.
+
+        Raises CepError if an option is missing, or does not work on Spark.
+        """
         if self.sink.explain:
             raise refuse("--explain does not work on Spark", "leave out `--on spark` to run in one process")
         self._revisable()

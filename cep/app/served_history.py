@@ -1,4 +1,4 @@
-"""Inputs `server:URL`: records that a running server keeps (`--readings`), downloaded to files."""
+"""Inputs `server:URL`: records that a running server keeps (`--readings`) and that are downloaded to files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _NUMBERS = {"integer": int, "double": float, "float": float, "decimal": float}
 
 @dataclass(frozen=True, slots=True)
 class LocalInputs:
-    """Inputs in which files replace servers. `servers`: the original input, like `reading=server:URL`, of each file."""
+    """Inputs in which files replace servers. `servers`: for each file, the input that it replaces, like
+    `reading=server:URL`."""
 
     inputs: tuple[str, ...]
     servers: Mapping[str, str]
 
 
 def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
-    """Replace the path at the start of a message, `FILE:7: ...`, by the file's name in `names`."""
+    """Replace the path at the start of a message, `FILE:7: ...`, by the original name of this file in `names`."""
     path = next((name for name in names if told is not None and told.startswith(f"{name}:")), None)
     return told if told is None or path is None else names[path] + told[len(path) :]
 
@@ -40,9 +41,9 @@ def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
 def downloaded(
     inputs: Sequence[str], schemas: Mapping[str, Schema], token_file: Path | None, folder: Path
 ) -> LocalInputs:
-    """Download the records of servers into `folder`, and return the inputs with these files in place of servers.
+    """Download the records of servers into `folder`. Return the inputs, in which these files replace the servers.
 
-    `schemas`: the schemas of the events that the program reads. Raises CepError if a server does not answer, or an
+    `schemas`: the schemas of the events that the program reads. Raises CepError if a server does not answer, or if an
     event's records cannot be downloaded.
     """
     specs: list[str] = []
@@ -74,7 +75,7 @@ def downloaded(
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server, with the token for requests to it."""
+    """A server, and the token for requests to it."""
 
     address: str
     token: str
@@ -82,7 +83,7 @@ class _Server:
 
     @property
     def words(self) -> EventVocabulary:
-        """Return the server's RDF vocabulary for names without IRIs, which depends on its `--base`.
+        """Return the RDF vocabulary that the server uses for names without IRIs. It depends on the server's `--base`.
 
         Raises CepError if the server does not return it.
         """
@@ -115,7 +116,7 @@ class _Server:
 
 
 def _save(path: Path, schema: Schema, server: _Server) -> int:
-    """Save the records of an event in the form that the program reads, and return their number."""
+    """Save the records of an event to a file, in the form that the program reads. Return their number."""
     time = schema.time or "time"
     columns = {f"a{number}": attribute.source or attribute.name for number, attribute in enumerate(schema.attributes)}
     if not schema.point or schema.format is not None or schema.further or schema.when or schema.fluent is not None:

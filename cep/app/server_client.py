@@ -22,11 +22,11 @@ TokenFile = Annotated[
 _SECONDS = 30.0  # seconds in which a server has to answer
 _SERVER = "server:"
 LARGEST = 1 << 26
-"""The default limit for the size of an answer in bytes."""
+"""The default limit for the size of a server's answer in bytes."""
 
 
 def served_address(source: str) -> tuple[str | None, str] | None:
-    """Split an input `server:URL` or `name=server:URL` into the event (or None) and the address.
+    """Split an input `server:URL` or `name=server:URL` into the event type (or None) and the address.
 
     Returns None for inputs of other kinds.
     """
@@ -48,9 +48,14 @@ def ask(
     form: bytes | None = None,
     largest: int = LARGEST,
 ) -> bytes:
-    """Send a request to a server, and return its answer. `option`: the command's option that named the address.
+    """Send a request to a server, and return the answer.
 
-    `body` is sent as JSON, `form` unchanged. Raises CepError if the server cannot be reached, or refuses.
+    - `body`: the document to send as JSON, or None.
+    - `option`: the command's option that contains the address, for messages.
+    - `form`: the bytes to send unchanged, or None.
+    - `largest`: the greatest size of the answer in bytes.
+
+    Raises CepError if the server cannot be reached, or refuses the request.
     """
     from urllib.error import HTTPError, URLError
     from urllib.request import Request, build_opener
@@ -83,8 +88,10 @@ def ask(
 
 
 def token_of(file: Path | None) -> str:
-    """Return the token in a file, or else that in the environment. Raises CepError if the file does not contain one
-    token."""
+    """Return the token in a file. If `file` is None, return the token in the environment.
+
+    Raises CepError if the file cannot be read, or does not contain exactly one token.
+    """
     if file is None:
         return os.environ.get("CEP_TOKEN", "").strip()
     try:
@@ -99,13 +106,15 @@ def token_of(file: Path | None) -> str:
 
 
 def plain(text: object) -> str:
-    """Return a server's text on one line, without control characters."""
+    """Return a text of a server on one line, without control characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
 
 
 def _no_redirections() -> HTTPRedirectHandler:
-    """Return a handler that refuses redirections: another server must not learn the token, and a POST would become a
-    GET."""
+    """Return a handler that refuses redirections.
+
+    The other server must not receive the token, and a POST request would become a GET request.
+    """
     from urllib.request import HTTPRedirectHandler
 
     class Refusing(HTTPRedirectHandler):

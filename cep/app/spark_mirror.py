@@ -1,4 +1,4 @@
-"""Spark runs whose checkpoint and output are at addresses. They work in local folders, which are mirrored to these
+"""Run Spark jobs whose checkpoint and output are at addresses. The jobs use local folders, which are copied to these
 addresses."""
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from cep.spark.working_folder import working_folder
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 FEW = "10"
-"""The number of micro-batches whose logs Spark keeps. Each manifest lists them."""
+"""The number of micro-batches whose logs Spark keeps. It is small, because each manifest of the copies lists these
+logs."""
 
 
 ALONE = "run it once on one machine, `--master 'local[*]' --once`; the cluster then continues from there"
-"""The hint for operations that need all states on one machine."""
+"""The hint for operations that need the states of all keys on one machine."""
 
 
 @contextmanager
 def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
-    """Yield the options with local folders in place of addresses, and the mirror. Without addresses, yield the same
-    options and None.
+    """Yield the options with local folders in place of addresses, and the mirror that copies these folders.
 
-    Raises CepError if an address holds something else, or cannot be read. Errors inside the block show the addresses.
+    If no option is an address, yield the same options and None. Raises CepError if an address contains something else,
+    or cannot be read. Errors that the block raises show the addresses instead of the local folders.
     """
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if checkpoint is None or not is_url(checkpoint):
@@ -59,7 +60,7 @@ def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
 
 
 def _refused(options: RunOptions) -> None:
-    """Raise CepError for options that do not work on several machines without a shared folder."""
+    """Raise CepError if an option does not work on several machines that share no folder."""
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if dead is not None and not is_url(dead):
         hint = f"use an address beside {checkpoint}"

@@ -1,4 +1,4 @@
-"""Prepare a run on Spark: turn its options into a query with program, input, checkpoint and output."""
+"""Prepare a run on Spark: turn the options into a query that has a program, input, checkpoint and output."""
 
 from __future__ import annotations
 
@@ -50,17 +50,19 @@ if TYPE_CHECKING:
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096
-"""The greatest number of files in a micro-batch if more files follow. It keeps the time to the first results short."""
+"""The greatest number of files in a micro-batch if more files follow. It limits the time until the first results."""
 MESSAGES = 500_000
-"""The approximate greatest number of messages of a live input in a micro-batch."""
+"""The approximate greatest number of messages that a micro-batch reads from a live input."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A request for a Spark job, made from the options and rules.
+    """A request for a Spark job, which is created from the options and rules.
 
-    `wanted`: the events to write. `checkpoint`: the folder of the checkpoint. `settings`: the settings of the Spark
-    session. `mirror`: keeps copies of checkpoint and output, if these are at addresses.
+    - `checkpoint`: the folder of the checkpoint.
+    - `settings`: the settings of the Spark session.
+    - `wanted`: the events to write.
+    - `mirror`: copies the checkpoint and the output to their addresses, or None.
     """
 
     options: RunOptions
@@ -73,7 +75,7 @@ class JobRequest:
 
     @classmethod
     def of(cls, options: RunOptions) -> JobRequest:
-        """Create the request. Raises CepError if a rule or option is wrong, or Java is not installed."""
+        """Create the request. Raises CepError if a rule or option is wrong, or if Java is not installed."""
         inputs, checkpoint = options.checked()
         settings = session.with_packages(options.spark.packages, options.spark.settings)
         strict_types = options.source.strict_types
@@ -103,17 +105,17 @@ class JobRequest:
 
     @property
     def engine(self) -> Engine:
-        """Return the whole program as one engine, for checks."""
+        """Return an engine for the whole program. It is only used for checks."""
         return self.rules.engine
 
     @property
     def program(self) -> ShippedProgram:
-        """Return the program that is sent to workers."""
+        """Return the program that is sent to Spark's workers."""
         return self.rules.program
 
     @property
     def sent(self) -> bool:
-        """Return True if derived events go to a broker or a table."""
+        """Return True if derived events are sent to a broker or a table instead of files."""
         return is_topic(self.options.sink.output) or is_table(self.options.sink.output)
 
     @property
@@ -123,16 +125,16 @@ class JobRequest:
 
     @property
     def sent_schemas(self) -> dict[str, Schema]:
-        """Return the schemas of the messages that a broker receives."""
+        """Return the schemas of the messages that are sent to a broker or a table."""
         return self.schemas if self.program.window is None else changelog_schemas(self.schemas)
 
     def named(self, folder: str) -> str:
-        """Return the address that a local folder is a copy of, or the folder itself."""
+        """Return the address to which a local folder is copied. Without a mirror, return the folder itself."""
         return folder if self.mirror is None else self.mirror.named(folder)
 
     @property
     def output(self) -> Path:
-        """Return the folder that Spark writes to."""
+        """Return the folder to which Spark writes."""
         return self.checkpoint / OUTGOING if self.sent else Path(self.options.sink.output).absolute()
 
 
@@ -140,8 +142,10 @@ class JobRequest:
 class JobInputs:
     """The input of a job.
 
-    `files`: new files. `known`: the number of files that were read earlier. `live`: live inputs by position, read by
-    this project. `beside`: live inputs by position, read by Spark's own connector.
+    - `files`: the files that were not read before.
+    - `known`: the number of files that earlier runs have read.
+    - `live`: the live inputs that this project reads, by position among the inputs.
+    - `beside`: the live inputs that Spark's own connector reads, by position among the inputs.
     """
 
     files: list[str]
@@ -151,7 +155,7 @@ class JobInputs:
 
     @classmethod
     def of(cls, request: JobRequest) -> JobInputs:
-        """Find the input. Raises CepError if an input is wrong or missing."""
+        """Find the input of a job. Raises CepError if an input is wrong or missing."""
         options, schemas = request.options, request.engine.inputs
         with checkpoints.checkpoint_errors(request.checkpoint):
             known = FileList(str(request.checkpoint / FILES)).known
@@ -234,9 +238,10 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
 
 
 def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
-    """Return the query, with its checkpoint locked until `locks` closes, and without the remains of killed runs.
+    """Return the query with a locked checkpoint, from which the remains of killed runs were removed.
 
-    Raises CepError if the checkpoint belongs to another program or is in use, cannot be continued, or the disk is full.
+    `locks`: holds the lock until it closes. Raises CepError if the checkpoint belongs to another program, is in use or
+    cannot be continued, or if the disk is full.
     """
     options, query, folder = request.options, planned(request, reads), request.checkpoint
     warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
@@ -278,9 +283,9 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
 
 
 def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
-    """Let new rules read the earlier input files if they have not done so yet. Log how far back these files go.
+    """Let new rules read the earlier input files, if they have not done so yet. Log how far back these files reach.
 
-    Raises CepError and Spark's errors as `cep.spark.warming.warmed` does.
+    Raises CepError and Spark's errors, as `cep.spark.warming.warmed` does.
     """
     options, start = request.options, query.generation.start
 
@@ -303,8 +308,11 @@ def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
 
 
 def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, seen: str, why: str) -> None:
-    """Warn of new rules that may lack results. `seen`: a text for the warning that says which earlier input the rules
-    have read. `why`: a reason, appended to the warning."""
+    """Warn of new rules that may lack results.
+
+    - `seen`: the part of the message that says which earlier input the rules have read.
+    - `why`: a reason, which is appended to the message.
+    """
     if not (lacking := start.lacking(engine)):
         return
     until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}
@@ -316,13 +324,14 @@ def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, see
 
 
 def _times(request: JobRequest) -> str:
-    """Return the format in which the input files write times. A new checkpoint stores it."""
+    """Return the format in which the input files write times. It is stored in a new checkpoint."""
     schemas, absent = request.engine.inputs, ("no-file", "no-files")
     return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 
 
 def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
-    """Raise CepError if the input of the checkpoint has ended but more input exists; otherwise log what was skipped."""
+    """Raise CepError if the checkpoint's input has ended but there is more input. Otherwise log the input that is
+    skipped."""
     options, own = request.options, query.generation.spark(request.checkpoint)
     end_sent = spark_files.ends_sent(own) > 0
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
@@ -340,7 +349,7 @@ def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
 
 
 def _report_missing(options: RunOptions, gone: list[Path]) -> None:
-    """Warn of missing files of derived events."""
+    """Warn of output files that are missing. `gone`: the missing files."""
     if gone:
         these = f"{', '.join(map(str, gone[:3]))}{', ...' if len(gone) > 3 else ''}"
         message = f"--output: {count(len(gone), 'written file')} {'is' if len(gone) == 1 else 'are'} missing"

@@ -37,15 +37,15 @@ DATA = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz", ".zst"), "--input "),
     **dict.fromkeys((".ttl", ".owl", ".rdf", ".nt", ".nq", ".trig"), "--knowledge "),
 }
-"""Suffixes of data files, each with the option that takes such a file."""
+"""The suffixes of data files. Each is mapped to the option that names such a file."""
 
 
 @contextmanager
 def reporting_errors(log: Log = plain) -> Iterator[None]:
-    """Turn errors into messages and exit statuses.
+    """Turn errors of the block into messages and exit statuses.
 
-    A CepError is reported and exits with 2, or with 3 if a query failed. Ctrl-C exits with 130. A closed pipe, as after
-    `head`, exits quietly.
+    A CepError is reported, and the command exits with 2, or with 3 if a query failed. After Ctrl-C it exits with 130.
+    If the reader of its output has ended, as `head` does, it exits without a message.
     """
     try:
         yield
@@ -124,9 +124,9 @@ def _programs_in(folder: Path) -> str:
 
 
 def facts_of(options: Sequence[str], program: str, name: str, compiling: CompileOptions) -> dict[str, DataFrame]:
-    """Read the tables of facts by predicate, as the program declares them.
+    """Read the tables of facts, as the program declares them. Keys of the result are the predicates.
 
-    Raises CepError if a table cannot be read, or the text is not a program.
+    Raises CepError if a table cannot be read, or if the text is not a program.
     """
     if not options:
         return {}
@@ -151,11 +151,12 @@ def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
 def knowledge_of(
     files: Sequence[str] | None, reasoning: str | None, fetching: bool = False, folder: Path | None = None
 ) -> Knowledge | None:
-    """Load the knowledge files and apply the reasoning; return None if there are no files. Warn of imports that were
-    not loaded.
+    """Load the knowledge files and apply the reasoning. Returns None if there are no files.
 
-    `fetching`: fetch the addresses of services instead of rejecting them. `folder`: where the fetched files are
-    kept; files of an earlier run are used again.
+    Also warn of imports that were not loaded.
+
+    - `fetching`: True if the addresses of services are fetched; otherwise they are refused.
+    - `folder`: the folder in which fetched files are kept. Files of an earlier run are used again.
     """
     if not files:
         if reasoning is not None:
@@ -179,7 +180,8 @@ def knowledge_of(
 def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection[str] = ()) -> tuple[Warning, ...]:
     """Return the program's warnings, and a warning for each table in `facts` that no rule reads.
 
-    A program that derives nothing gets a warning too. Alerts only count if the program was compiled with them.
+    A program that derives nothing gets a warning, too. Alerts count as results only if the program was compiled with
+    them.
     """
     from cep.app.facts import unused
 
@@ -192,7 +194,8 @@ def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection
 
 
 def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
-    """Return a note for each undeclared input event. The note lists the attributes of the event's records."""
+    """Return a note for each undeclared input event. The note lists the attributes that the event's records must
+    have."""
     notes = []
     for name, schema in inputs.items():
         if schema.attributes and not schema.declared:
@@ -204,7 +207,7 @@ def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
 
 
 def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -> None:
-    """Log the first line of up to three warnings before a run. Warnings of unbounded state are left out."""
+    """Log the first lines of up to three warnings before a run. Warnings about unbounded state are omitted."""
     from cep.runtime.run_stats import count
 
     likely = [warning for warning in warnings if warning.code != "unbounded"]
@@ -215,7 +218,7 @@ def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -
 
 
 def announce_compiling(log: Log = plain) -> None:
-    """Log the compilation of kernels: before the first one, and then every few seconds."""
+    """Log that kernels are being compiled: before the first kernel, and then every few seconds."""
     from cep.core.compilation import LIKELY, compilation
 
     said, begun = 0.0, False
@@ -235,7 +238,7 @@ def announce_compiling(log: Log = plain) -> None:
 
 
 def announce_spark() -> None:
-    """Announce on a terminal that Spark is starting, which takes a while without any output."""
+    """Print on a terminal that Spark is starting, because this takes a while without any output."""
     if sys.stderr is not None and sys.stderr.isatty():
         typer.echo("starting Spark: some seconds", err=True)
 

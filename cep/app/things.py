@@ -1,4 +1,4 @@
-"""Things of SensorThings services as knowledge: fetched at the start of a run, and again at intervals."""
+"""Things of SensorThings services as knowledge. They are fetched when the run starts, and again at intervals."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ _EVERY = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ThingsService:
-    """A SensorThings service. `every`: the seconds between two fetches during a run; None: fetch at the start only."""
+    """A SensorThings service. `every`: the seconds between two fetches during a run; None: fetch only at the start."""
 
     address: Address
     every: float | None
 
     @classmethod
     def of(cls, text: str) -> ThingsService:
-        """Parse an address. Raises CepError if it is not the address of a service, or an option is wrong."""
+        """Parse the address of a service. Raises CepError if it is not such an address, or if one of its options is
+        wrong."""
         place = address(text)
         place = replace(place, text=place.text.removesuffix("/Observations"))
         if place.kind != "sensorthings":
@@ -54,29 +55,34 @@ class ThingsService:
 
     @property
     def name(self) -> str:
-        """Return the address of the service, which is also the name of the graph of its triples."""
+        """Return the address of the service. It is also the name of the graph that contains the service's triples."""
         return service_iri(self.address)
 
     def triples(self) -> str:
-        """Fetch the service's Things, and return them as N-Triples. Raises CepError if the service fails to answer."""
+        """Fetch the service's Things, and return them as N-Triples. Raises CepError if they cannot be fetched."""
         from cep.knowledge.things import things_to_rdf
 
         return things_to_rdf(self.name, things(self.address))
 
     def quads(self) -> frozenset[str]:
-        """Fetch the Things as lines of N-Quads in the service's graph. Raises CepError as `triples` does."""
+        """Fetch the service's Things, and return them as lines of N-Quads in the service's graph.
+
+        Raises CepError if they cannot be fetched.
+        """
         from cep.knowledge.things import in_graph
 
         return in_graph(self.triples(), self.name)
 
     def file(self, folder: Path) -> Path:
-        """Return the file that keeps the first fetched contents."""
+        """Return the path of the file that stores the Things of the first fetch."""
         return folder / f"things-{blake2b(self.name.encode(), digest_size=8).hexdigest()}.nq"
 
 
 def services(names: Sequence[str]) -> list[ThingsService]:
-    """Return the services among knowledge names. Raises CepError if an address is wrong, or a service is named
-    twice."""
+    """Return the services among the names of knowledge.
+
+    Raises CepError if an address is wrong, or if a service is named twice.
+    """
     listed = [ThingsService.of(name) for name in names if is_service(name)]
     for service in listed:
         if sum(other.name == service.name for other in listed) > 1:
@@ -86,10 +92,10 @@ def services(names: Sequence[str]) -> list[ThingsService]:
 
 @contextmanager
 def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[str]]:
-    """Fetch each service into a file, and yield the names with these files in place of services.
+    """Fetch each service into a file. Yield the names of knowledge with these files in place of services.
 
-    `folder`: keeps the files; a file that exists there is not fetched again. Raises CepError if a service fails to
-    answer.
+    `folder`: the folder for the files. If a file already exists in it, the service is not fetched again. Raises
+    CepError if a service cannot be fetched.
     """
     by_name = {text: ThingsService.of(text) for text in names if is_service(text)}
     services(names)
@@ -113,7 +119,7 @@ def _write(file: Path, lines: frozenset[str]) -> None:
 
 
 def check_refreshed(names: Sequence[str], live: bool) -> None:
-    """Raise CepError if a service must be fetched repeatedly although the input is files."""
+    """Raise CepError if the input is files, but a service must be fetched again during the run."""
     for service in services(names):
         if service.every is not None and not live:
             hint = "leave out `every`, or use live input"
@@ -122,10 +128,10 @@ def check_refreshed(names: Sequence[str], live: bool) -> None:
 
 
 class ThingsFollower:
-    """A follower of services, which fetches them in threads and adds the differences to the batches of a run.
+    """A follower of services. It fetches them in threads, and adds the differences to the batches of a run.
 
-    A change is part of the batch before whose records it takes effect. So the journal contains it, and a run that
-    continues from the journal repeats it.
+    A change is part of the batch before whose records it takes effect. So the journal contains the change, and a run
+    that continues from the journal repeats it.
     """
 
     def __init__(
@@ -133,8 +139,9 @@ class ThingsFollower:
     ) -> None:
         """Begin with the triples that are known now. Later fetches are compared with them.
 
-        `known`: the loaded knowledge. `changes`: its changes so far. `kept`: the first contents are from an earlier
-        run, so each service is fetched at once.
+        - `known`: the loaded knowledge.
+        - `changes`: the changes of the knowledge so far.
+        - `kept`: True if the first Things are from an earlier run. Then each service is fetched again at once.
         """
         self._services = [service for service in services(names) if kept or service.every is not None]
         self._kept, self._log = kept, log
@@ -148,7 +155,8 @@ class ThingsFollower:
             self._known = {service.name: known_in_graph(known, past, service.name) for service in self._services}
 
     def repeated(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass on batches that are replayed from the journal, and apply the changes that they contain."""
+        """Yield batches that are replayed from the journal, and record the changes of the knowledge that they
+        contain."""
         from cep.knowledge.change import Change
 
         for batch in batches:
@@ -160,7 +168,7 @@ class ThingsFollower:
             yield batch
 
     def followed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass on batches, each with the changes since the previous one."""
+        """Yield batches. To each batch, add the changes of the services' triples since the previous batch."""
         for service in self._services:
             threading.Thread(target=self._run, args=(service,), name="things", daemon=True).start()
         try:
@@ -171,7 +179,8 @@ class ThingsFollower:
             self._over.set()
 
     def _change(self) -> bytes:
-        """Return the difference between the fetched and the known triples as a change; empty if there is none."""
+        """Return the difference between the fetched and the known triples as a change. Empty if there is no
+        difference."""
         from cep.knowledge.change import Change
 
         gone, come = set[str](), set[str]()
@@ -187,7 +196,7 @@ class ThingsFollower:
         return Change(frozenset(gone), frozenset(come)).written()
 
     def _run(self, service: ThingsService) -> None:
-        """Fetch a service repeatedly until the run is over. After failures, wait longer and longer."""
+        """Fetch a service repeatedly until the run is over. Wait longer after each failure."""
         every, shown = service.every, service.address.text
         wait, failing = 0.0 if self._kept else every or 0.0, FIRST
         lost = False

@@ -18,7 +18,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]  # typer does not export it
 
 @contextmanager
 def own_words(context: Any) -> Iterator[None]:
-    """Report an error on the command line, and exit with 2."""
+    """Report an error on the command line in the project's own words, and exit with 2."""
     try:
         yield
     except _UsageError as error:
@@ -78,7 +78,7 @@ def _bad_value(error: Any) -> CepError:
 
 
 def _example(option: Any) -> str:
-    """Choose an example value for an option: its default, else its minimum, else its placeholder in the help."""
+    """Return an example value for an option: its default, else its minimum, else its placeholder in the help."""
     for value in (option.default, getattr(option, "min", None)):
         if value is not None and not callable(value):
             return str(value)

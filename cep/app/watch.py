@@ -1,4 +1,4 @@
-"""Monitor a run: send its numbers to the terminal, to a log and to Prometheus."""
+"""Monitor a run: send its statistics to the terminal, to a log and to Prometheus."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from cep.runtime.run_stats import RunStats, revised_numbers
 OFTEN = 10.0
 """The number of seconds between two log entries of progress, for a run in one process."""
 MANY, SLOW, MOST = 10_000, 1.5, 100
-"""Limits for warnings about hot keys: a key must have MANY rows in a batch and make the batch take SLOW times as long.
+"""Limits for warnings about hot keys.
 
-At most MOST keys are reported.
+A key is reported if it has MANY rows in a batch and makes the batch take SLOW times as long. At most MOST keys are
+reported.
 """
 _TOLD = 3
 
 
 class Watch:
-    """The numbers of a run, shown while it lasts.
+    """The statistics of a run, which are shown while it lasts.
 
-    `pause`: the seconds between two log entries of progress; 0: one per batch. `partitions`: the number of partitions
-    that share the keys.
+    - `pause`: the seconds between two log entries of progress; 0: one entry per batch.
+    - `partitions`: the number of partitions to which keys are distributed.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class Watch:
 
     @contextmanager
     def watching(self, port: str | None, quiet: bool, **start: object) -> Iterator[None]:
-        """Show the run while the block runs.
+        """Show the statistics while the block runs.
 
-        `port`: the port for Prometheus, or None. `quiet`: show nothing on the terminal. `start`: fields of the first
-        log entry.
+        - `port`: the port for Prometheus, or None.
+        - `quiet`: True to show nothing on the terminal.
+        - `start`: the fields of the first log entry.
         """
         with ExitStack() as stack:
             if port is not None:
@@ -62,7 +64,7 @@ class Watch:
             yield
 
     def batch(self, reports: Sequence[Report], seconds: float, **more: object) -> None:
-        """Record a batch. `seconds`: the time that it took. `more`: further fields of the log entry."""
+        """Add the reports of a batch. `seconds`: the time that it took. `more`: further fields of the log entry."""
         self.stats.tasks = None
         self.meter.take(reports, seconds)
         meter = self.meter
@@ -107,7 +109,7 @@ class Watch:
             self.log("working", None, batches=self.meter.batches, tasks=tasks, done=done)
 
     def _warn_of_hot_keys(self, reports: Sequence[Report]) -> None:
-        """Warn once of each key that makes a large batch much slower than evenly distributed keys would."""
+        """Warn once of each key that makes a large batch much slower than an even distribution of keys would."""
         for hot in merged(share for report in reports for share in report.keys):
             if hot.rows < MANY or self._partitions < 2:
                 continue
@@ -122,7 +124,7 @@ class Watch:
                     self.log("hot_key", text, "warning", of=hot.event, key=key, share=round(share, 4))
 
     def show(self) -> None:
-        """Copy the meter's numbers to the display. This is for runs whose display nothing else updates."""
+        """Copy the meter's sums to the display. Needed if nothing else updates the display."""
         stats, meter = self.stats, self.meter
         stats.records, stats.dead, stats.derived = meter.records, meter.dead, meter.derived
         stats.batches, stats.watermark = meter.batches, meter.watermark
@@ -130,7 +132,7 @@ class Watch:
 
 
 def _hottest(keys: Sequence[KeyShares]) -> dict[str, dict[str, float]]:
-    """Return the most frequent keys of each event, each with its share of the rows."""
+    """Return the most frequent keys of each event type, each with its share of the rows."""
     hottest: dict[str, dict[str, float]] = {}
     for shares in keys:
         for key, share in list(shares.shares().items())[:_TOLD]:
