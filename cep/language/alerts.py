@@ -218,8 +218,10 @@ def inhibited(
 ) -> tuple[Alert, list[CepError]]:
     """Add the inhibitor to an alert. Return the alert, and the mistakes in its INHIBITED BY clause.
 
-    `by`: the alert that the clause names, or the hidden alert on the fluent that it names. In INHIBITED BY, the
-    arguments of an alert are its KEYED BY variables in lower case. Without KEYED BY they are the fluent's arguments.
+    `by`: the alert that the clause names. If the clause names a fluent, it is the hidden alert on this fluent.
+
+    In INHIBITED BY, the arguments of an alert are its KEYED BY variables in lower case. Without KEYED BY they are the
+    fluent's arguments.
     """
     pattern, errors = statement.inhibitor, list[CepError]()
     assert pattern is not None, "something inhibits it"
@@ -280,8 +282,7 @@ def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Consta
 
 
 def _binds(condition: Condition) -> bool:
-    """Return True if a condition may give its variables their values. Later checks of the rule decide whether it
-    does."""
+    """Return True if a condition can bind variables. Later checks of the rule decide whether it does."""
     if isinstance(condition, Disjunction):
         return all(any(_binds(inner) for inner in inside) for inside in condition.alternatives)
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated

@@ -31,7 +31,8 @@ def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
 
 
 def apart(source: Source) -> Iterator[tuple[str, Source]]:
-    """Yield the name of each file, and a source that contains only the file's text, on its lines in the joined text."""
+    """Yield the name of each file, and a source that contains only its text. The lines keep their numbers in the joined
+    text."""
     lines = source.text.splitlines(keepends=True)
     ends = [first - 1 for _, first in source.files[1:]] + [len(lines)]
     for (name, first), end in zip(source.files, ends, strict=True):

@@ -291,8 +291,8 @@ class Fluents:
         return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:
-        """Return the rules that compute the beginnings and ends of each fluent from its transitions, and its maximal
-        intervals from these."""
+        """Return rules that compute the beginnings and ends of each fluent from its transitions, and rules that merge
+        them into maximal intervals."""
         rules = []
         for name, statement in self.declared.items():
             if name in self.incoming:

@@ -72,7 +72,7 @@ class FormulaLowering:
         return self.within(self.lateness.late_of(formula))
 
     def within(self, late: int) -> int:
-        """Return a delay as it counts inside the cycle: 0 if the cycle waits for the end of the stream."""
+        """Return a delay, or 0 inside a cycle that waits for the end of the stream."""
         return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:
@@ -122,5 +122,4 @@ class FormulaLowering:
 
 
 def _asks(parts: Iterable[Formula], names: Names) -> bool:
-    """Return True if at least one of `parts` is an atom whose name is in `names`."""
     return any(part.name in names for part in parts if isinstance(part, FormulaAtom))

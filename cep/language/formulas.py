@@ -237,8 +237,8 @@ class Formulas:
         return Rule(transitions(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
-        """Return the rules that compute the beginnings and ends of each fluent from changes, and its maximal intervals
-        from these."""
+        """Return rules that compute the beginnings and ends of each fluent from changes, and rules that merge them into
+        maximal intervals."""
         rules = []
         for name in self.rules:
             span = self.fluents.declared[name].span
@@ -277,8 +277,7 @@ class Formulas:
     def occurrence(self, atom: Atom, written: ast.EventPattern) -> Pattern:
         """Return the pattern for a fluent in an event pattern.
 
-        If LASTING defines the fluent, the pattern reads an auxiliary fluent, because the intervals of this one are
-        known in time.
+        If LASTING defines the fluent, the pattern reads an auxiliary fluent, whose intervals are known in time.
         """
         name = written.name
         if name not in self.rules or name in self.recursive or self.lateness.in_time(name):

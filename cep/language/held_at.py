@@ -78,8 +78,8 @@ class HeldConditions:
         return True
 
     def of(self, condition: Condition) -> AskedAt | None:
-        """Return the parts of a `held(...)` condition. Return None if the condition is not one, or has a mistake, which
-        is reported."""
+        """Return the parts of a `held(...)` condition. Return None for any other condition, and after reporting a
+        mistake."""
         if not self.is_one(condition):
             return None
         assert isinstance(condition, Predicate), "it was asked"
@@ -102,7 +102,8 @@ class HeldConditions:
         return AskedAt((name, (*arguments, *([] if value is None else [value])), negated), time, condition.span)
 
     def refuse(self, condition: Condition) -> bool:
-        """Report a `held` condition outside the WHERE of an event pattern. Return True if the condition is one."""
+        """Report a `held` condition outside the WHERE of an event pattern. Return True if `condition` is a `held`
+        condition."""
         if not self.is_one(condition):
             return False
         hint = "in a formula, `ONCE[5 s, 5 s] moving(V)` means that it held 5 s ago"
@@ -114,8 +115,8 @@ class HeldConditions:
     ) -> tuple[Pattern, tuple[Condition, ...]]:
         """Add the positive `held` conditions to a pattern. Return the pattern and the conditions that remain.
 
-        `asked`: the positive `held` conditions. `rest`: the other conditions. Those that give a value to a time in
-        `held` are added first.
+        `asked`: the positive `held` conditions. `rest`: the other conditions of the WHERE. If they give a value to the
+        time of a `held` condition, they are added first.
         """
         every, waiting = rest, list(asked)
         while waiting:

@@ -10,8 +10,7 @@ from cep.language.syntax import ast
 
 
 def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
-    """Return a program without the statements that contain one of `names`, and without the statements that depend on
-    these."""
+    """Return a program without the statements that contain one of `names`, or that depend on such a statement."""
     users: dict[str, list[int]] = {}
     for index, statement in enumerate(tree.statements):
         for word in set(_words(statement)):
@@ -26,7 +25,7 @@ def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
 
 
 def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
-    """Return the names that statements declare or derive, if the statement has an error."""
+    """Return the names that the statements with errors declare or derive."""
     spans = [error.span for error in errors if error.span is not None]
     names = set[str]()
     for statement in tree.statements:
@@ -37,7 +36,6 @@ def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
 
 
 def _name(statement: ast.Statement) -> str | None:
-    """Return the name that a statement declares or derives, or None."""
     return None if isinstance(statement, ast.PolicyStatement) else statement.name
 
 

@@ -101,7 +101,7 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
 
 
 def quoted(text: str, place: int | None = None) -> str | None:
-    """Put quotes around the arguments that are not valid values, and around the one at `place`.
+    """Put quotes around the arguments that are not valid values, and around the argument number `place`.
 
     Return None if the result is still not an event.
     """
@@ -117,7 +117,7 @@ def quoted(text: str, place: int | None = None) -> str | None:
 
 
 def to_type(event: str) -> str:
-    """Return a hint that shows how to quote an argument, also in a shell."""
+    """Return a hint that shows how to quote an argument, in an event and in a shell."""
     return f"put text of several words in double quotes: `{event}`, in a shell `{shlex.quote(event)}`"
 
 

@@ -258,8 +258,8 @@ def parameters_of(
 ) -> Parameters:
     """Return the parameters that a program declares. `values`: values to assign to them, by name.
 
-    Raises CepError if a declaration has a mistake, or `values` contains a parameter that is not declared. `recovery`
-    collects mistakes in declarations instead.
+    Raises CepError if a declaration has a mistake, or `values` contains a parameter that is not declared. With
+    `recovery`, mistakes in declarations are collected there instead.
     """
     parameters = Parameters()
     source = Source(text, name, files)

@@ -74,8 +74,8 @@ def is_recorded(statement: ast.Statement) -> bool:
 
 
 def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
-    """Split each fluent that has both records and formulas into two fluents. A new formula derives one from the
-    other."""
+    """Move the records of each fluent that also has formulas to a second fluent. A new formula derives the fluent from
+    the second one."""
     defined = {statement.name for statement in program.statements if isinstance(statement, ast.WhileRule)}
     statements: list[ast.Statement] = []
     helpers = set(program.helpers)
@@ -129,8 +129,8 @@ def tables_of_records(
 
 
 def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
-    """Return the rules that compute the beginnings and ends of a fluent from its records, and its maximal intervals
-    from these.
+    """Return rules that compute the beginnings and ends of a fluent from its records, and rules that merge them into
+    maximal intervals.
 
     `final`: True if no record closes an interval that an earlier record left open.
     """

@@ -104,8 +104,8 @@ class Schemas:
     def _name_heads(self) -> None:
         """Name the attributes of derived events.
 
-        The names are those of the event's declaration, or else those in a head that has named arguments, or else the
-        variables of the heads.
+        If an event is declared, its declaration has the names. Otherwise they are in a head that has named arguments,
+        or they are the variables of the heads.
         """
         heads: dict[str, list[ast.EventRule]] = {}
         for statement in self.program.statements:

@@ -60,8 +60,7 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetKeys:
-    """The columns of a key by which an answer set program splits. The solver evaluates each value of the key
-    separately.
+    """The key columns by which an answer set program splits. The solver evaluates each value of the key separately.
 
     - `derived`: for each derived predicate, its key columns.
     - `inputs`: for each input relation, the key columns by which its facts are partitioned. None if the facts

@@ -107,7 +107,7 @@ class Parameter:
 
     @property
     def token(self) -> tuple[str, str]:
-        """The kind and the text of the token by which the parameter's value replaces its name."""
+        """The kind and the text of the token that replaces the parameter's name in a program."""
         value = self.value.value
         match self.type:
             case "duration":

@@ -184,8 +184,8 @@ class EventDeclaration:
 class FluentDeclaration:
     """`fluent name(attributes) [= value: type].` `value` is None for a fluent that only holds or does not hold.
 
-    - `records`: None unless the declaration has clauses from `START s END e` on. Otherwise these clauses, as the
-      declaration of an event whose last attribute is the value.
+    - `records`: the clauses from `START s END e` on, as the declaration of an event whose last attribute is the
+      value. None if the declaration has no such clauses.
     - `final`: True if an interval without an end lasts for ever, because no later record closes it.
     """
 

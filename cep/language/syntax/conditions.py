@@ -107,7 +107,6 @@ def _opposite(condition: Condition) -> tuple[Condition, ...]:
 
 
 def _none(conditions: tuple[Condition, ...], span: Span) -> tuple[Condition, ...]:
-    """Return the negation of a conjunction."""
     return _either([_opposite(condition) for condition in conditions], span)
 
 

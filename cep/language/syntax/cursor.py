@@ -31,9 +31,9 @@ class Cursor:
     - `prefixes`: the prefixes that have been declared so far.
     - `height`: the height of the tree that was read last.
     - `depth`: the number of open brackets and operators.
-    - `test`: a function that reads a condition inside an expression. It is an argument because its module imports
-      this one.
-    - `parameters`: the names of these parameters are read as their values.
+    - `test`: a function that reads a condition inside an expression. The caller passes it, because the module
+      that defines it imports this module.
+    - `parameters`: the parameters whose names are read as their values.
     """
 
     __slots__ = (
@@ -85,8 +85,10 @@ class Cursor:
     # -- parameters
 
     def parameter(self, span: Span | None = None) -> str | None:
-        """Return the name of the parameter that fills the whole of `span`, or None. By default, look at the next
-        token."""
+        """Return the name of the parameter that the program writes at `span`, or by default as the next token.
+
+        Return None if there is no parameter's name, or only in a part of `span`.
+        """
         token = self.token if span is None else self._named.get((span.line, span.column))
         if token is None or (span is None and (token.line, token.column) not in self._named):
             return None

@@ -99,7 +99,7 @@ class _Line:
 def formatted(source: Source, parameters: Parameters | None = None) -> str:
     """Return a program in the usual layout. Raises CepError if the program has mistakes.
 
-    `parameters`: the parameters that the program uses. By default, those that its text declares.
+    `parameters`: the parameters that the program uses. By default, these are the parameters that its text declares.
     """
     crlf = "\r\n" in source.text
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")

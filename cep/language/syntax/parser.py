@@ -147,8 +147,10 @@ def parse(
 ) -> ast.SyntaxTree:
     """Read the statements of a program. Raises CepError with all mistakes, unless `recovery` collects them.
 
-    - `name`: the name of the program in messages. If `files` are given, their names are used instead.
-    - `parameters`: the parameters that the program uses. By default, those that its text declares.
+    - `name`: the name of the program in messages. If it has several `files`, messages contain their names
+      instead.
+    - `parameters`: the parameters that the program uses. By default, these are the parameters that its text
+      declares.
 
     The trees are at most HIGHEST high, so later passes may be recursive.
     """

@@ -244,8 +244,8 @@ def event(cursor: Cursor) -> ast.EventPattern:
 
 
 def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
-    """Refuse parameters among the arguments of an event. A reader might take one for a variable and not notice that it
-    filters."""
+    """Refuse parameters among the arguments of an event. A reader might take a parameter for a variable and not notice
+    that it filters."""
     for value in values:
         if isinstance(value, Constant) and (name := cursor.parameter(value.span)) is not None:
             hint = f"use a variable here, and a comparison: `... WHERE X = {name}`"

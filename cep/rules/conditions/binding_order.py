@@ -49,11 +49,11 @@ def arrange(
 ) -> tuple[Condition, ...]:
     """Sort conditions so that every variable is bound before a condition needs it.
 
-    `bound`: the variables that are bound at the start. Of the conditions that are ready, the next one is the first that
-    has the lowest rank (`_rank`).
+    `bound`: the variables that are bound at the start. The next condition is always the first ready condition that has
+    the lowest rank (`_rank`).
 
-    Raises CepError for unknown predicates and wrong numbers of arguments. If there is no order, it has the code
-    `unsafe`.
+    Raises CepError for unknown predicates and wrong numbers of arguments. If there is no order, it raises CepError with
+    the code `unsafe`.
     """
     errors = Mistakes()
     for condition in conditions:

@@ -57,9 +57,10 @@ def passing(table, tests):  # type: ignore[no-untyped-def]
 
 @njit()
 def passing_own(table, tests):  # type: ignore[no-untyped-def]
-    """Return the indices of rows that pass every test of their member, whose number is in the last row of the table.
+    """Return the indices of the occurrences that pass all tests of their member of a family.
 
-    `tests`: the tests of each member, which have the same number of tests.
+    The last row of `table` contains the number of each occurrence's member. `tests`: an array of shape (members, tests
+    per member, 5).
     """
     n, last = table.shape[1], table.shape[0] - 1
     index = np.empty(n + 1, np.int64)

@@ -53,7 +53,7 @@ OF_THE_PATTERN = {"start": "time", "end": "time", "duration": "duration"}
 
 
 def literal_value(constant: Constant) -> Literal:
-    """Return the value of a constant in the Python type that stands for the constant's type."""
+    """Return the value of a constant. If its type is float, the value is a Python float."""
     if constant.type == "float":
         return float(constant.value) + 0.0
     return constant.value

@@ -27,7 +27,7 @@ class TypedVariable:
 
 @dataclass(frozen=True, slots=True)
 class TypedConstant:
-    """A constant in the Python type of its type: a float for float, and whole microseconds for time and duration."""
+    """A constant. `value`: a float if the type is float, and whole microseconds if the type is time or duration."""
 
     value: Literal
     type: str

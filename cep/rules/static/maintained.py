@@ -52,8 +52,8 @@ class Maintained:
     ) -> None:
         """Compute all tables. Raises CepError if the rules do not terminate.
 
-        `known_relations`: the relations that the rules use in addition to their own predicates. `tables`: those of them
-        whose rows may change.
+        `known_relations`: the relations that the rules use in addition to their own predicates. `tables`: the relations
+        among `known_relations` whose rows may change.
         """
         rules = [alternative for rule in rules for alternative in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source

@@ -27,8 +27,10 @@ TableRows = tuple["KeySet", Ints | None, "Edits | None"]
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
-    """Return columns as a matrix of 64-bit words, one row per row. Equal values have equal words, as have all missing
-    values."""
+    """Return a matrix of 64-bit words that contains the values of columns. `rows`: the number of rows.
+
+    Equal values have equal words. All missing values have the same word.
+    """
     matrix: Ints = np.zeros((rows, max(1, len(columns))), dtype=np.int64)
     for i, column in enumerate(columns):
         if column.dtype == np.float64:
@@ -114,7 +116,7 @@ class MaterializedRelation:
         return self._rows, self._until, self._edits
 
     def take_on(self, rows: TableRows) -> None:
-        """Restore the contents that `rows` returned. They must not have been changed in the meantime."""
+        """Restore the contents that the method `rows` returned. They must not have been changed in the meantime."""
         self._rows, self._until, self._edits = rows
         for index in self._indexes.values():
             index.reset(*rows)

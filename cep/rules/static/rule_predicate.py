@@ -26,8 +26,7 @@ from cep.rules.terms import Comparison, Condition, Expression, Predicate, Static
 class GivenArguments:
     """The arguments of a call that have values.
 
-    `names`: for the position of each of these arguments, a variable. `conditions`: additional conditions on the
-    variables.
+    `names`: a variable for each position that has a value. `conditions`: additional conditions on these variables.
     """
 
     names: dict[int, str]

@@ -13,7 +13,7 @@ from cep.rules.static.materialized import MaterializedRelation, TableProbe
 
 
 class PreviousTable:
-    """A table as it was at its last `settle`."""
+    """A table as it was when `settle` was last called."""
 
     def __init__(self, table: MaterializedRelation) -> None:
         self.table = table

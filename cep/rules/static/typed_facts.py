@@ -102,7 +102,8 @@ class DeclaredFacts:
         return CepError(message, self.source, argument.span, hint, "type")
 
     def made(self, rule: StaticRule, typed: Sequence[Typed]) -> None:
-        """Check the types of the values that a rule derives. Raises CepError if the declaration does not permit one."""
+        """Check the types of the values that a rule derives. Raises CepError for a type that the declaration does not
+        permit."""
         for place, (argument, typed_argument) in enumerate(zip(rule.arguments, typed)):
             if coerced(typed_argument, self.types[place]) is None:
                 raise self.mismatch(place, typed_argument.type, argument)

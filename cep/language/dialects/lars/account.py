@@ -14,13 +14,15 @@ LONGEST = 4
 
 
 def circles(program: LarsProgram, source: Source) -> list[str]:
-    """Explain for each component that is not stratified why it is not."""
+    """Explain why components are not stratified. Return one text per such component."""
     return [told(component.cyclic, source) for component in components(program) if component.cyclic is not None]
 
 
 def counted(program: LarsProgram) -> list[str]:
-    """Return the numbers of rules and of components, of recursive components and of components that are not stratified,
-    as texts."""
+    """Return the numbers of rules, of components, of recursive components and of components that are not stratified.
+
+    Each number is a text, such as `3 rules`.
+    """
     groups = [component for component in components(program) if component.predicates]
     cyclic = sum(component.cyclic is not None for component in groups)
     recursive = sum(component.recursive and component.cyclic is None for component in groups)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetOptions:
-    """Options of the solver.
+    """Options of the answer set solver.
 
-    - `models`: 1 to return only the answer stream that is nearest to the one of the previous tick. Any other
-      number returns all answer streams.
+    - `models`: 1 to return only the answer stream that is nearest to the answer stream of the previous tick. Any
+      other number returns all answer streams.
     - `seconds`: the time limit of a search. None means unlimited.
     - `first`: the tick at which the stream begins unless earlier input arrives.
     """

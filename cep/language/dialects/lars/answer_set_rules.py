@@ -319,8 +319,8 @@ class _RuleText:
         self.writer.denied.add(len(self.writer.widths) - 1)
 
     def _plain(self, literal: LarsLiteral) -> tuple[list[str], LarsLiteral]:
-        """Remove `not` and calculations from a literal. Return the variables of the result in the solver's text, and
-        the result."""
+        """Remove `not` and calculations from a literal. Return the solver's names for its variables, and the
+        literal."""
         arguments: list[Expression] = []
         values: dict[str, str] = {}
         for term in (*literal.atom.arguments, *([] if literal.tick is None else [literal.tick])):

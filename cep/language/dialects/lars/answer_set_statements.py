@@ -115,8 +115,10 @@ class AnswerSetStatements:
         return statements
 
     def _derived(self, number: int, timed: bool) -> list[ast.Statement]:
-        """Return the rules that extract a predicate from the solver's output. `timed`: True to extract also the atoms
-        that it has at other ticks."""
+        """Return the rules that extract a predicate from the solver's output.
+
+        `timed`: True if the solver derives atoms of the predicate for certain ticks. These atoms are extracted, too.
+        """
         name, places = self.parts.names[number], self.given.of[number]
         own = tuple(Variable(f"X{index}") for index in range(len(places)))
         model = (Variable("Model"),) if self.options.every else ()

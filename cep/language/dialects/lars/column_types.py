@@ -21,8 +21,8 @@ def column_types(
 ) -> dict[str, tuple[str, ...]]:
     """Infer the argument types of all predicates.
 
-    `input_types`: the declared types. `unknown`: the type of values whose type only the plan can determine, such as
-    values from the background knowledge.
+    `input_types`: the declared types. `unknown`: the type to use if only the plan can determine the type of an
+    argument, for instance of a value from the background knowledge.
     """
     by_predicate: Types = {name: tuple(types) for name, types in input_types.items()}
     for atom in _atoms(program):
@@ -46,7 +46,7 @@ def column_types(
 
 
 def given_types(program: LarsProgram) -> dict[str, list[str | None]]:
-    """Return the declared types of events and facts. None: unknown."""
+    """Return the declared types of events and facts. None means that a type is unknown."""
     declared = [
         declaration
         for declaration in program.declarations

@@ -20,9 +20,9 @@ from cep.language.dialects.lars.ast import EVERY, LarsLiteral, LarsProgram, Lars
 class Cycle:
     """A cycle through negation.
 
-    - `predicates`: each predicate has a rule that derives it from the next predicate, and the last one from the
+    - `predicates`: the predicates of the cycle. A rule derives each one from the next, and the last one from the
       first.
-    - `rules`: these rules, in the same order.
+    - `rules`: these rules, in the order of the predicates.
     - `literals`: for each rule, the literal over the next predicate. The first literal is negative: it has `not`
       or □.
     """

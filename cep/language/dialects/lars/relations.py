@@ -96,12 +96,12 @@ class Relations:
         return [rule.head.predicate for rule in self.program.rules if rule.head is not None]
 
     def now(self, name: str) -> str:
-        """Return the name of the fluent that contains the predicate's atoms that are true now, before constraints are
-        applied."""
+        """Return the name of the fluent for a predicate's atoms that are true now. It does not take constraints into
+        account."""
         return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
     def at(self, name: str) -> str:
-        """Return the name of the fluent that contains the predicate's atoms that rules derive for a certain tick."""
+        """Return the name of the fluent for a predicate's atoms that rules derive for a certain tick."""
         return self.now(at_ticks(name))
 
     def facts_of(self, name: str) -> str:
@@ -346,8 +346,11 @@ class Relations:
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
     def _rows(self, literal: LarsLiteral, instant: Variable) -> Formula:
-        """Return the formula that is true at each tick at which the literal's atom is true, up to the current tick. It
-        binds `instant` to that tick."""
+        """Return the formula that is true for each tick at which the literal's atom has been true. The current tick
+        counts.
+
+        It binds `instant` to the tick.
+        """
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:
@@ -432,5 +435,5 @@ def predicate_of(name: str) -> str:
 
 
 def filled_name(ticks: int) -> str:
-    """Return the name of the fluent that says how many of the last `ticks` ticks have already passed."""
+    """Return the name of the fluent that counts the past ticks in a window of `ticks` ticks."""
     return f"ticks before now of {ticks}"

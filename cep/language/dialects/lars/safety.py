@@ -113,7 +113,8 @@ class _RuleChecker:
     def complain(self) -> None:
         """Report variables that have no value.
 
-        If such a variable is calculated from another one, report only the other one. In a cycle, report all.
+        If some of them are calculated from others, report only the others. If each is calculated from another, report
+        all.
         """
         follows = {name for element in self.rule.body if isinstance(element, Comparison) for name in _defined(element)}
         roots = [name for name in self.unbound if name not in follows] or list(self.unbound)

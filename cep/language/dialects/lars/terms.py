@@ -53,7 +53,7 @@ def quotient(left: Expression, right: Expression) -> str:
 
 
 def _signed(cursor: LarsCursor) -> Expression:
-    """Read `-x` or a power. `-X ^ 2` is `-(X ^ 2)`; `-3` is a constant."""
+    """Read `-x` or a power. `-X ^ 2` means `-(X ^ 2)`. `-3` is a constant."""
     first = cursor.token
     if cursor.accept("-"):
         _enter(cursor)

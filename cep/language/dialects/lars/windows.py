@@ -93,7 +93,8 @@ def _refuse_no_number(cursor: LarsCursor) -> None:
 
 
 def duration(cursor: LarsCursor, token: LarsToken) -> int:
-    """Return the number of ticks of a duration. `token` is its number; a unit may follow."""
+    """Read a duration that begins with the number `token`, and return its number of ticks. A unit may follow the
+    number."""
     unit, tick = cursor.token, cursor.tick
     if unit.kind not in ("name", "variable") or cursor.on_new_line():
         return whole_ticks(cursor, token)
