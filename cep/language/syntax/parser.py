@@ -1,8 +1,8 @@
-"""The parser: turns rule text into a syntax tree, or reports syntax errors with position, caret and hint.
+"""The parser. It turns the text of a program into a syntax tree, or reports syntax errors with position and hint.
 
 It is a hand-written recursive descent parser, together with terms.py, patterns.py and declarations.py. A generated LALR
-parser was as fast, but at an error it only knows the possible next tokens. The author needs to read what was meant, and
-what to write.
+parser was as fast, but at an error it only knows the possible next tokens. Here, messages say what the mistake is and
+what to write instead.
 
     program     = { statement }
     statement   = "PREFIX" [NAME] ":" IRI
@@ -100,9 +100,9 @@ what to write.
                 | name "(" [ expression { "," expression } ] ")" | "(" expression ")"
                 | "if" "(" test "," expression "," expression ")"
 
-Every operator and postfix applies to the whole pattern to its left. The next WITHIN after an UNLESS belongs to it. AND
-and OR directly after a WHERE are refused, because a condition was meant. The dot of `(p).3` has no spaces around it. A
-unit is on the line of its number. A prefixed name and the parts of a PREFIX contain no spaces.
+Every operator and postfix applies to the whole pattern to its left. The next WITHIN after an UNLESS belongs to the
+UNLESS. AND and OR directly after a WHERE are refused, because a condition was probably meant. The dot of `(p).3` has no
+spaces around it. A unit is on the line of its number. A prefixed name and the parts of a PREFIX contain no spaces.
 """
 
 from __future__ import annotations

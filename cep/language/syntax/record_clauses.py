@@ -198,7 +198,7 @@ class Clauses:
 
 
 def _known_zone(name: str) -> None:
-    """Raise CepError if the zone is unknown."""
+    """Raise CepError if there is no time zone of this name."""
     if name not in names():
         raise CepError(f"unknown time zone `{name}`", hint=zone_hint(name), code="syntax")
 
@@ -270,7 +270,8 @@ def _records(cursor: Cursor) -> RecordFormat:
 
 
 def _twice(columns: str) -> str | None:
-    """Return the first column name that occurs twice, or None. `_` and `-` may repeat: they are unused columns."""
+    """Return the first column name that occurs twice, or None. The names `_` and `-` stand for unused columns and may
+    be repeated."""
     names = [name for column in columns.split(",") if (name := column.strip()).strip("_-")]
     return next((name for place, name in enumerate(names) if name in names[:place]), None)
 
@@ -314,7 +315,7 @@ def _refused(option: str, value: str) -> tuple[str, str] | None:
 
 
 def column(cursor: Cursor) -> str:
-    """Read a column, or a path to a value.
+    """Read a column, or the path to a value in a record.
 
     It is a word, a string, `pump.id`, `labels."app.name"`, `readings[].value`, `coordinates[0]` or `topic[1]`.
     """
@@ -370,7 +371,7 @@ def _checked(cursor: Cursor, first: Token, text: str) -> str:
 
 
 def arrays(event: str, sources: list[tuple[str, Token]], cursor: Cursor) -> None:
-    """Refuse paths through two different lists in one event."""
+    """Refuse an event whose paths lead through two different lists."""
     lists = [(source.partition("[]")[0], token) for source, token in sources if "[]" in source]
     for name, token in lists:
         if name != lists[0][0]:

@@ -17,7 +17,7 @@ _FIRST_WORDS = ("ALERT", "EVENT", "FACT", "FLUENT", "INITIALLY", "INITIATE", "PA
 _BEHIND_NAMES = ("(", "<-", ":-", "=", "ON")
 """Marks and words that follow the name which a statement declares."""
 _CONSTANTS = ("PARAM", "PREFIX")
-"""The first words of statements that declare names which are needed to read other statements."""
+"""The first words of statements whose names are needed to read other statements."""
 
 
 class SyntaxErrors(CepErrors):

@@ -18,7 +18,7 @@ from cep.core.values import FLOAT, INT, Ints, Pool
 
 
 def rank(column: Column, type: str, pool: Pool) -> pl.Series:
-    """Return for each value of a column a number. The numbers sort like the values, and equal values have equal
+    """Return a number for each value of a column. The numbers sort like the values, and equal values have equal
     numbers."""
     if type not in CODED:
         # A missing float is NaN, which would sort last.

@@ -266,8 +266,8 @@ class Closing:
                 row[:] = [type or "any" for type in row]
 
     def grow_types(self, types: Mapping[str, list[str | None]], rules: Sequence[StaticRule]) -> list[CepError]:
-        """Widen the types until they include all values that the rules derive. Return the errors of the rules that
-        remain."""
+        """Widen the types until they include all values that the rules derive. Return the errors that remain in the
+        rules."""
         errors: dict[int, list[CepError]] = {}
         tables = {name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()}
         relations = ChainMap[str, Relation](dict(tables), self.relations)

@@ -85,7 +85,7 @@ class Maintained:
         return tuple(column[order] for column in columns), table.count
 
     def change(self, edits: Mapping[str, Edit]) -> dict[str, Edit]:
-        """Edit the input tables. Return the edits of the derived predicates that follow.
+        """Edit the input tables. Return the edits of derived predicates that result.
 
         Raises CepError if the rules do not terminate. The object must not be used after this error.
         """
