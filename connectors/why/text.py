@@ -253,8 +253,8 @@ class Explainer:
                 return f"all conditions hold at {self.time(end)}, but the fluent has ended since"
             case "cancelled":
                 end = 0 if failure.occurrence is None else failure.occurrence.end
-                at = self.time(end)
-                return f"it initiates the fluent at {at}, but is then terminated as well, or another value begins"
+                time = self.time(end)
+                return f"it initiates the fluent at {time}, but is then terminated as well, or another value begins"
             case "later":
                 begins = self.time(attempt.end)
                 return f"all conditions hold at {begins}: the fluent holds from just after that"
