@@ -1,1 +1,1 @@
-"""Background knowledge as relations. Only this package knows RDF."""
+"""Background knowledge: RDF that is read, reasoned over and queried as relations."""

@@ -1,8 +1,8 @@
 """Answers to patterns while the knowledge changes, each with the interval for which the answer holds.
 
-Many changes are processed together, instead of one after the other. Two sets of triples are collected once: the triples
-that exist at any time, and the triples that exist all the time. If reasoning infers nothing from the changing triples,
-an answer holds exactly while all its triples exist.
+Many changes are processed together, instead of one after the other. This module collects two sets of triples once: all
+triples that exist at some time, and the triples that exist all the time. If reasoning infers nothing from the changing
+triples, an answer holds exactly while all its triples exist.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Stretch:
     """Knowledge before, during and after a sequence of changes.
 
-    - `whole`: knowledge that contains all triples that exist at any time.
+    - `whole`: knowledge that contains all triples that exist at some time.
     - `rest`: knowledge that contains only the triples that exist all the time.
     - `after`: the knowledge after the last change.
     - `spans`: the changing triples as they are asserted, with their valid times.
@@ -163,10 +163,11 @@ class Stretch:
 
 
 def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
-    """Combine changes, which are in order of time, into a Stretch. Return None if they must be applied one by one.
+    """Combine changes into a Stretch. Return None if they must be applied one by one.
 
-    They must be if anything is inferred from a changing triple, if a changing triple defines a place, or if all triples
-    together are inconsistent.
+    `changes`: the changes with their times, in order of time. They must be applied one by one in three cases: if
+    anything is inferred from a changing triple, if a changing triple defines a place, or if all triples together are
+    inconsistent.
     """
     spans, lines = _spans(before, changes)
     if not spans.rows:

@@ -2,8 +2,8 @@
 
 The statements about one named graph arrive together: first its times, then its triples. A graph is complete when a
 statement about another graph arrives, or when the stream is silent. A graph that has a time but no triples announces
-that no earlier change will arrive. The end of a graph's validity may arrive later than its triples, in further
-statements. Graphs whose validity has ended are dropped from memory.
+that no earlier change will arrive. The time at which a graph ends may arrive after its triples. Graphs that have ended
+are dropped from memory.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Arriving:
     def _gone(self, time: int, updates: list[Update]) -> None:
         """Record that triples were removed from all graphs at `time`.
 
-        Graphs that began earlier and contain such a triple will not remove it again when their validity ends.
+        A graph that began earlier and contains such a triple does not remove it again when the graph ends.
         """
         for triple in (removed for update in updates for removed in update.remove):
             assert isinstance(triple, ox.Triple), "a removal is of triples"

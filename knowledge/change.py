@@ -26,9 +26,9 @@ _TRIPLE = re.compile(r'\S+ \S+ (?:<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|
 class Change:
     """A change as lines of N-Quads. The quads in `removed` are removed first, then the quads in `added` are added.
 
-    A removed triple without the name of a graph is removed from every graph. A blank node that has a label is the blank
-    node in the knowledge that has the same label. A blank node without a label gets a new one, which depends only on
-    the change.
+    A removed triple without the name of a graph is removed from every graph. A blank node that has a label stands for
+    the node in the knowledge that has the same label. Other blank nodes get new labels, which depend only on the
+    change.
     """
 
     removed: frozenset[str]

@@ -28,7 +28,7 @@ NUMBERS = (
     (WGS84 + "lat", WGS84 + "long", "wgs84:lat", "wgs84:long"),
     *((schema + "latitude", schema + "longitude", "schema:latitude", "schema:longitude") for schema in SCHEMA),
 )
-"""Pairs of properties for latitude and longitude, each followed by the names of both in messages."""
+"""Pairs of properties for latitude and longitude. After each pair follow the names of both for error messages."""
 PROPERTIES = (*(name for pair in NUMBERS for name in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
 """All properties that give a place to a thing."""
 
@@ -50,7 +50,7 @@ class Geometries:
 
     @cached_property
     def features(self) -> Features:
-        """The IRIs of all things that are at points, and their points. The points of a geometry belong to the thing
+        """The IRIs of all things that are at points, and their points. If a geometry is at a point, so is the thing
         that has it."""
         points, links = self._points, self._links
         shapes = self._shapes.filter(pl.col("kind").is_in(_OF_POINTS))
@@ -99,8 +99,8 @@ class Geometries:
     def _areas(self) -> tuple[Ints, Ints]:
         """The ids of things that have a shape, in ascending order, and for each one the row of its shape.
 
-        Row numbers count the rows of `_shapes` first, then those of `_points`. A thing that has several shapes appears
-        several times.
+        Rows are numbered through `_shapes`, and then through `_points`. A thing that has several shapes appears several
+        times.
         """
         own = pl.concat([self._shapes.select("thing"), self._points.select("thing")]).with_row_index("row")
         linked = self._links.join(own, left_on="place", right_on="thing")
@@ -302,10 +302,10 @@ class _NearProbe:
         return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
 
     def _near(self, bound_values: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
-        """Keep the pairs of a call and a point that are within the radius.
+        """Keep the pairs of a call and a point that are within the call's radius.
 
-        `index`: the row of the call. `points`: the index of the point. Return for each result the row of its call, its
-        feature and its distance in metres.
+        `index`: the row of the call. `points`: the index of the point. Return three columns: the row of the call, the
+        feature and the distance in metres.
         """
         features = self._features
         pairs = (bound_values[0][index], bound_values[1][index], features.lat[points], features.long[points])

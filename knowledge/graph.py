@@ -92,9 +92,9 @@ class Knowledge(KnowledgeSource):
     def load(cls, names: str | Path | Iterable[str | Path], reasoning: str | type[Any] = "none") -> Knowledge:
         """Load knowledge from files.
 
-        A name is an RDF file, recognised by its suffix (.ttl .nt .nq .trig .rdf .owl .xml .jsonld, also followed by
-        .gz), a GeoNames dump, or a register of places. A folder or a pattern (`*.ttl`) stands for the files in it. If
-        any file is invalid, load nothing and raise CepError with line and column.
+        `names`: RDF files, GeoNames dumps, registers of places, folders, and patterns (`*.ttl`). A folder or a pattern
+        stands for the files in it. RDF files are recognised by their suffix: .ttl .nt .nq .trig .rdf .owl .xml .jsonld,
+        which .gz may follow. If any file is invalid, load nothing and raise CepError with line and column.
         """
         terms = Terms()
         return cls(terms, by_graph(load.load(names, terms)), reasoning)
@@ -116,8 +116,8 @@ class Knowledge(KnowledgeSource):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the quads and the reasoning. It does not depend on the order or format in which the quads were
-        loaded."""
+        """A hash of the quads and the kind of reasoning. It does not depend on the order or format of the loaded
+        quads."""
         if self._fingerprint is None:
             kind = self.reasoning
             if isinstance(self.closure, OwlrlClosure):  # the class may be another one the next time
@@ -152,9 +152,9 @@ class Knowledge(KnowledgeSource):
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
-        """Return a table of the answers to a pattern that contains more than triples; later changes update the table.
+        """Return the answers to a pattern that contains more than triples, as a table that later changes update.
 
-        Return None if changes cannot update such a table for this pattern, or if it would be too large.
+        Return None if changes cannot update such a table for this pattern, or if the table would be too large.
         """
         key = _key(graph)
         if key not in self._refreshed and graph.variables and (of := locality(graph.text, dict(graph.prefixes))):
@@ -216,7 +216,7 @@ class Knowledge(KnowledgeSource):
         return {"near": geometry.Near(self.places, pool)}
 
     def areas(self) -> Areas:
-        """Return a function that maps IRIs to the shapes of the places that they name."""
+        """Return a function that returns the shapes of the things with some IRIs."""
         return self.places.areas
 
     @property
@@ -315,9 +315,10 @@ class Knowledge(KnowledgeSource):
         closure: Closure | None,
         tables: Mapping[_Asked, PatternTable | None],
     ) -> None:
-        """Replace the dictionary, and everything that contains ids of the old one.
+        """Replace the dictionary, and everything that contains ids of the old dictionary.
 
-        `triples`: the asserted triples, all triples including inferred ones, and these as patterns see them (`seen`).
+        `triples`: the asserted triples, all triples including inferred ones, and the triples as patterns see them
+        (`seen`).
         """
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
         self.asserted, self.closed, self._asked = triples
@@ -356,10 +357,11 @@ class Knowledge(KnowledgeSource):
     def over(
         self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | algebra.Triples], pool: Pool
     ) -> tuple[Knowledge, dict[str, Spanned]] | None:
-        """Apply changes, each with the time from which it holds, in ascending order.
+        """Apply changes. Return the knowledge after the last change, and the answers to the patterns with their valid
+        times.
 
-        Return the knowledge after the last change, and the answers to the patterns with their valid times. Return None
-        if the changes must be applied one by one (answer_intervals.py).
+        `changes`: each change with the time from which it holds, in ascending order. Return None if they must be
+        applied one by one (answer_intervals.py).
         """
         keys = {name: _key(pattern) for name, pattern in patterns.items() if isinstance(pattern, Graph)}
         if any(self.tables.get(key) is None for key in keys.values()) or not (timeline := stretch(self, changes)):
@@ -423,7 +425,7 @@ class Knowledge(KnowledgeSource):
 
     @property
     def seen(self) -> TripleSet:
-        """The triples as patterns and stores see them: all literals of equal value are replaced by one of them."""
+        """The triples as patterns and stores see them: among literals of equal value, one replaces all others."""
         return self._seen
 
     @property
@@ -433,7 +435,7 @@ class Knowledge(KnowledgeSource):
         return self._asked
 
     def constant_id(self, constant: ConstantTerm) -> int:
-        """Return the id that the triples in `seen` have for a constant of a pattern."""
+        """Return the id that stands for a constant of a pattern in the triples `seen`."""
         return self.canonical.find(constant.text, constant.datatype, constant.language)
 
 

@@ -1,8 +1,8 @@
 """Changes of knowledge in files that arrive one by one, and in N-Quads files that grow. New files and new lines are
 read from time to time.
 
-A named graph takes effect as soon as its time has been read. Triples that are read earlier wait for the time. Triples
-that are read later become a further change at the same time. The end of a graph's validity may be read later too.
+A named graph takes effect as soon as its time has been read. Triples that were read before wait for the time. Triples
+that are read later become a further change at the same time. The end of a graph may be read later too.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ FORMATS = {
     ".xml": ox.RdfFormat.RDF_XML,
     ".jsonld": ox.RdfFormat.JSON_LD,
 }
-"""The RDF format for each file suffix. A further `.gz` means that the file is compressed."""
+"""The RDF format for each file suffix. The suffix `.gz` may follow; it means that the file is compressed."""
 
 _SERVICE = "sensorthings+"
 _CHUNK = 200_000  # triples per batch
@@ -92,8 +92,8 @@ class BlankNodeLabels:
         self._file = {}
 
     def renamed(self, labels: Iterable[str]) -> dict[str, str]:
-        """Assign labels to blank nodes of the present file. Return the new label for each old label of this file so
-        far."""
+        """Assign new labels to blank nodes of the present file. Return the new label for each label that this file has
+        used."""
         for label in labels:
             if label not in self._file:
                 self._file[label] = self._new() if label in self._taken or GENERATED.fullmatch(label) else label

@@ -56,7 +56,8 @@ def changed(
 
 
 def graph_contains(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:
-    """Return True if a quad, which is a line of N-Quads, is in its graph. If it names no graph, it may be in any.
+    """Return True if the graphs contain a quad, which is a line of N-Quads. If it names no graph, it may be in any
+    graph.
 
     `every`: the union of all graphs.
     """

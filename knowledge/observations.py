@@ -1,4 +1,4 @@
-"""Observations in RDF as values: nodes of a class, and the values at the ends of paths of properties."""
+"""Observations in RDF as values. An observation is a node of a certain class; its values are at the ends of paths."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _lines(text: bytes) -> dict[str, int]:
 
 
 def lines_of_json(text: bytes) -> bool:
-    """Return True if the first line of a JSON-LD file is a document by itself, so that each line is one."""
+    """Return True if each line of a JSON-LD file is a document. Only the first line is checked."""
     first = text.lstrip().split(b"\n", 1)[0]
     try:
         json.loads(first)

@@ -32,14 +32,14 @@ _in_use: WeakValueDictionary[str, Gazetteer] = WeakValueDictionary()
 
 
 def is_register(name: str | Path) -> bool:
-    """Return True if the name is that of a register of places, or of a file that is a GeoNames dump."""
+    """Return True if the name is a register of places, or names a file that is a GeoNames dump."""
     return str(name) in PACKAGES or geonames.is_dump(Path(name))
 
 
 def gazetteer(name: str | Path) -> Gazetteer:
     """Return the places of a register or GeoNames dump (`US.txt`, `cities500.zip`) as tables.
 
-    Raise CepError if they cannot be read. The message names the line that is invalid.
+    Raise CepError if the dump or register cannot be read. If a line is invalid, the message names it.
     """
     if str(name) in PACKAGES:
         used = _in_use.get(str(name))

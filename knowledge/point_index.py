@@ -1,6 +1,6 @@
-"""Search of points on the earth by straight-line distance.
+"""A spatial index of points on the earth, searched by straight-line distance.
 
-Boxes in three-dimensional space form a tree, so that the date line and the poles are not special cases.
+It is a tree of boxes in three-dimensional space, so the date line and the poles are not special cases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ MOST = 1 << 20  # the maximum number of rows in a piece
 
 
 class PointIndex:
-    """An index of points, numbered in the given order. All latitudes must be within 90 degrees."""
+    """An index of points. A point is identified by its position in `lat` and `long`. Latitudes must be within 90
+    degrees."""
 
     __slots__ = ("_boxes", "_leaf", "_points", "_rows", "count")
 
@@ -43,17 +44,18 @@ class PointIndex:
         return int(self._points.nbytes + self._boxes.nbytes + self._rows.nbytes)
 
     def within(self, lat: Floats, long: Floats, reach: Floats) -> tuple[Ints, Ints]:
-        """Return all points whose straight-line distance from a place is at most its reach in metres.
+        """Return all pairs of a place and a point whose straight-line distance is at most the `reach` of the place, in
+        metres.
 
-        The result is pairs of place and point, sorted by place, then by point. A reach of NaN matches nothing.
+        `lat`, `long`: the places. The pairs are sorted by place, then by point. A reach of NaN matches nothing.
         """
         pieces = list(self.pieces(lat, long, reach))
         return _joined([index for index, _ in pieces]), _joined([rows for _, rows in pieces])
 
     def pieces(self, lat: Floats, long: Floats, reach: Floats) -> Iterator[tuple[Ints, Ints]]:
-        """Yield the result of `within` in pieces.
+        """Yield the result of `within` in pieces of at most MOST rows.
 
-        All points of a place are in one piece. A piece has at most MOST rows, unless a single place has more.
+        All points of one place are in the same piece. If they are more than MOST, the piece is larger.
         """
         asked, squares = cartesian(lat, long), reach * reach
         start, room = 0, min(max(1 << 12, 4 * len(lat)), MOST)
@@ -66,9 +68,10 @@ class PointIndex:
             start = stop
 
     def nearest_is(self, lat: Floats, long: Floats, sure: Floats, reach: Floats) -> Ints:
-        """Return 2 for each place with a point nearer than `sure`, else 1 if one is at most `reach` away, else 0.
+        """Return 2 for each place that has a point nearer than `sure`, else 1 if a point is at most `reach` away, else
+        0.
 
-        Distances are straight lines.
+        `lat`, `long`: the places. Distances are straight lines, in metres.
         """
         result: Ints = np.zeros(len(lat), dtype=np.int64)
         if self.count:
@@ -81,7 +84,7 @@ def _joined(parts: list[Ints]) -> Ints:
 
 
 def _halved(points: Floats, blocks: Ints) -> Ints:
-    """Divide each block of rows into halves along its longest dimension."""
+    """Divide each block of points into two halves along its longest dimension. `blocks`: row numbers in `points`."""
     inside = points[blocks]
     longest = (inside.max(axis=1) - inside.min(axis=1)).argmax(axis=1)
     places = np.take_along_axis(inside, longest[:, None, None], axis=2)[:, :, 0]
@@ -90,7 +93,8 @@ def _halved(points: Floats, blocks: Ints) -> Ints:
 
 
 def _boxes(leaves: Floats) -> Floats:
-    """Return the boxes around leaves, around pairs of these, and so on; the levels from the top down."""
+    """Return the boxes of the tree, level by level from the top down. The lowest boxes surround the points of one leaf
+    each."""
     least, most = leaves.min(axis=1), leaves.max(axis=1)
     levels = [np.concatenate([least, most], axis=1)]
     while len(least) > 1:

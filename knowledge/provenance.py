@@ -23,7 +23,7 @@ from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 MOST = 50
 """The maximum number of triples listed for one answer."""
 MOST_SOLUTIONS = 2_000
-"""The maximum number of solutions to search for an answer, and of written forms to search for a literal."""
+"""The maximum number of solutions that are compared with an answer, and of triples that are compared with a literal."""
 
 TermOrValue = Term | Value
 """A term, or a value that stands for a term."""
@@ -146,8 +146,8 @@ def _patterns(graph: Graph) -> Iterator[TriplePattern]:
 def _filters(values: Mapping[str, Value], numbers: bool) -> str:
     """Return SPARQL filters that restrict the solutions to these values.
 
-    `numbers`: filter by numbers too. Times and durations are numbers in the engine, but their terms in SPARQL may not
-    equal these numbers. So a filter may exclude the solution.
+    `numbers`: if True, filter by numbers too. This may exclude the right solution, because times and durations are
+    numbers in the engine, but not in SPARQL.
     """
     filters = []
     for name, value in values.items():

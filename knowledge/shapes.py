@@ -134,7 +134,7 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
 
 
 def _line(path: Path | str, focus: str, prefixes: Mapping[str, str]) -> str:
-    """Return the position of the first line that begins with a node, such as `:7`, or an empty text if there is
+    """Return a suffix such as `:7`, the number of the first line that begins with a node. It is empty if there is
     none."""
     iri = focus[1:-1]
     forms = [focus, *(f"{name}:{iri.removeprefix(base)}" for name, base in prefixes.items() if iri.startswith(base))]

@@ -1,8 +1,8 @@
-"""Registers of weather stations as triples, and a register of American airports.
+"""Registers of weather stations as triples, and a program that prints a register of stations at American airports.
 
-`python -m cep.knowledge.stations EWR JFK LGA` prints stations at these airports. The form follows the Linked Sensor
-Data in the appendix of the ETALIS paper, in terms of SOSA. A platform has its ID, its point and name, the sensors that
-it hosts, the properties that these observe, and the places near it.
+Usage: `python -m cep.knowledge.stations EWR JFK LGA`. The form of the triples follows the Linked Sensor Data in the
+appendix of the ETALIS paper, in terms of SOSA. A platform has an ID, a point, a name, the sensors that it hosts, the
+properties that the sensors observe, and the places near it.
 """
 
 from __future__ import annotations

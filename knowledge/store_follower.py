@@ -1,5 +1,4 @@
-"""A translation of changes of knowledge to the quads that another store has to remove and to add, including inferred
-ones."""
+"""The quads that another store has to remove and to add when the knowledge changes, including inferred quads."""
 
 from __future__ import annotations
 
@@ -14,7 +13,8 @@ from cep.knowledge.rdf.triples import TripleSet
 
 
 class StoreFollower:
-    """A follower of knowledge. It keeps a store up to date that was filled from `Knowledge.store`."""
+    """A follower of changes of knowledge, which keeps another store up to date. `Knowledge.store` must have filled that
+    store."""
 
     def __init__(self, knowledge: Knowledge) -> None:
         """Start from the present state of the knowledge. The caller must pass later changes to `change`."""

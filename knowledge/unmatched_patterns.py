@@ -129,7 +129,7 @@ def _unknown(
 
 
 def _of_event(iri: str, schemas: Mapping[str, Schema] | None) -> str | None:
-    """Return a hint if an IRI belongs to an event type or an occurrence, which knowledge does not contain; otherwise
+    """Return a hint if an IRI belongs to an event type or an occurrence, because knowledge contains neither; otherwise
     None.
 
     `schemas`: the event types of the program, or None if the pattern is part of a query.

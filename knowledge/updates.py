@@ -1,4 +1,4 @@
-"""Timed changes of knowledge, written as named graphs: each graph states from when to when its triples hold.
+"""Timed changes of knowledge. They are written as named graphs: each graph states from when to when its triples hold.
 
 In quads (N-Quads, TriG, JSON-LD), the default graph states the times of each named graph in PROV-O:
 
@@ -93,14 +93,14 @@ def quads_of(line: bytes) -> Iterator[ox.Quad]:
 
 
 class Graphs:
-    """The named graphs of a file, by name. It converts them to changes."""
+    """The named graphs of a file, by name, as far as they were read. They are converted to changes."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.known: dict[str, TimedGraph] = {}
 
     def take(self, quad: ox.Quad, line: int = 0) -> str:
-        """Read the next quad. Return the name of the graph to which it belongs, or whose time it states.
+        """Read the next quad, which is in a named graph or states a time of one. Return the name of this graph.
 
         Raise CepError if the quad states an invalid time, or a second one.
         """
@@ -128,7 +128,7 @@ class Graphs:
         return name
 
     def settle(self, name: str) -> list[Update]:
-        """Return the changes that follow from the quads of a graph which were read since the last call.
+        """Return the changes that follow from the quads of a graph, without changes that an earlier call returned.
 
         Raise CepError if the graph has no time, or ends before it begins.
         """
@@ -205,5 +205,5 @@ def _updates(path: Path | str) -> Iterator[Update]:
 
 
 def _intended_name(word: str) -> str | None:
-    """Return the time property that a misspelt name is meant to be, or None if this is not certain."""
+    """Return the time property that a misspelt name certainly stands for, or None."""
     return nearest(word.removeprefix(PROV), [name.removeprefix(PROV) for name in (FROM, UNTIL)], SURE)

@@ -23,8 +23,8 @@ class Derivations:
     """The provenance of everything that one program derives, in PROV.
 
     - `plan`: the program's plan. Rules are numbered by their position in it.
-    - `meanings`: for each event type, a fingerprint of the rules behind it (`Engine.meanings`). IRIs contain it, so
-      they do not depend on other parts of the program.
+    - `meanings`: for each event type, a fingerprint of all rules that it depends on (`Engine.meanings`). IRIs contain
+      it, so they do not change with other parts of the program.
     - `written`: the event types that the output describes. If an occurrence is made of other derived events, the output
       names only their class.
     """
@@ -39,7 +39,7 @@ class Derivations:
         """Describe derived occurrences. `tables`: the occurrences of each event type, with their ids in the column
         `@id`.
 
-        If a table has a column of constituents (`cep.runtime.history`), describe also how its occurrences were derived.
+        If a table has a column of constituents (`cep.runtime.history`), describe how its occurrences were derived, too.
         """
         led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
         derived = [
@@ -90,9 +90,9 @@ class Derivations:
         }
 
     def activity(self, event: str, rules: Sequence[int]) -> str:
-        """Return the IRI of the activity that derived an occurrence by `rules`, all of which had the same result.
+        """Return the IRI of the activity that derived an occurrence.
 
-        If `rules` is empty, the rule is unknown.
+        `rules`: the rules that derived it, all with the same result; empty if they are unknown.
         """
         return self.vocabulary.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
 

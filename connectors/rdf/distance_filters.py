@@ -104,7 +104,7 @@ def _conjuncts(sparql_tokens: Sequence[SparqlToken], start: int) -> Iterator[Seq
 
 
 def _short(text: str, condition: Sequence[SparqlToken], names: Mapping[str, str]) -> DistanceLimit | None:
-    """Return the limit that a condition sets to a distance, or None if it sets none.
+    """Return the limit that a condition sets on a distance, or None if it sets none.
 
     The condition has a form such as `distance(lat, long, y, x) < 20000` or `20000 > distance(...)`.
     """

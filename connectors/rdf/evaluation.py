@@ -39,8 +39,7 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
 
 
 def _filled(store: ox.Store, question: Question, tried: Rewritten) -> bool:
-    """Return True if a query over a part of the events has enough rows, so that its answer is that of the whole
-    query."""
+    """Return True if the restricted query `tried` has enough rows. Its answer is then the answer to the whole query."""
     rows: Iterable[Any] = _found(store, question, tried.text)
     return sum(1 for _ in rows) == tried.enough
 

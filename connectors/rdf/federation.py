@@ -11,9 +11,9 @@ REFUSED = "`SERVICE` is refused: this endpoint does not query other endpoints"
 
 
 def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:
-    """Raise QueryRefused if a query would query another endpoint (code `service`).
+    """Raise QueryRefused (code `service`) if a query asks another endpoint.
 
-    Also raise it, with the code `syntax`, for some texts that are not SPARQL.
+    Also raise QueryRefused (code `syntax`) for some texts that are not SPARQL.
     """
     try:
         check_federation(text, prefixes)

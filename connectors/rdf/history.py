@@ -31,12 +31,12 @@ None if the knowledge has changed."""
 
 
 class StoreListener:
-    """A listener that writes the occurrences which a service derives to the store.
+    """A listener that stores the occurrences which a service derives.
 
     - `keep`: the microseconds for which an occurrence is kept after its end, measured by the watermark; None: for ever.
-      Occurrences are removed minute by minute, when the whole minute in which they end has expired.
+      Occurrences that end in the same minute are removed together, when all of them have expired.
     - `readings`: True if input records are stored too.
-    - `again`: True if this run derives everything again that earlier runs derived.
+    - `again`: True if this run derives again everything that earlier runs derived.
     - `keep_history`: True if withdrawn occurrences are kept. Each revision then has its own graph.
     """
 
@@ -149,10 +149,10 @@ class StoreListener:
             self.store.settle()
 
     def _described(self, events: Mapping[str, pl.DataFrame]) -> list[str]:
-        """Describe occurrences as triples.
+        """Describe occurrences as triples, with their provenance.
 
-        If the program was changed at some time, the provenance of occurrences up to this time names the rules of the
-        former program.
+        If the program was changed, occurrences that ended before the change were derived by the rules of the former
+        program.
         """
         if self._former is None:
             return [self._derivations.events(events, self._service.outputs)]
@@ -164,10 +164,11 @@ class StoreListener:
         return texts
 
     def _revise(self, step_round: Round, text: str, come: Sequence[str]) -> Future[None] | None:
-        """Write the withdrawals of a round, and then its new occurrences.
+        """Write the withdrawals of a round, and then its new occurrences. Return a future that is done when they are
+        written.
 
         `text`: the triples of the new occurrences. `come`: their ids. If an earlier run has written this round already,
-        write nothing and return the future of the last write, or None.
+        write nothing, and return the future of the last write or None.
         """
         reached = step_round.watermark if _finite(step_round.watermark) else self._service.engine.latest
         self._time = max(self._time, reached)

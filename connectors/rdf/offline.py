@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class _Machine(NamedTuple):
-    """Constants of the Linux kernel for one kind of machine: its audit architecture and the numbers of its system
+    """Constants of the Linux kernel for one kind of machine: the architecture's number, and the numbers of system
     calls."""
 
     architecture: int

@@ -1,4 +1,4 @@
-"""An index of places by latitude, which lets a query for nearby things start from these things.
+"""An index of places by latitude. With it, a query for things near a point starts from the things near this point.
 
 Oxigraph cannot search for numbers in a range. To find everything within 20 km of three stations, it would try every
 thing that has a place. This index sorts the places by latitude, and adds the candidates to the query as `VALUES`. There
@@ -37,8 +37,8 @@ _PRODUCT, _PAIRS = 10_000, 200_000  # list pairs above this many points times ca
 class _Places:
     """The places in a store, sorted by latitude.
 
-    `points`: latitude and longitude of each place. `names`: the thing at each place, in N-Triples; empty for a blank
-    node.
+    `points`: latitude and longitude of each place. `names`: the IRI of the thing at each place, or an empty text if the
+    thing is a blank node.
     """
 
     points: np.ndarray[Any, np.dtype[np.float64]]
@@ -50,8 +50,8 @@ class _Places:
 class _Origins:
     """The points around which a query searches.
 
-    `variables`: the variables that determine the point. `points`: their values, and the point for these values.
-    `variables` is empty if the point is a constant or belongs to a blank node.
+    `variables`: the variables that determine the point; empty if the point is a constant or belongs to a blank node.
+    `points`: pairs of values of these variables and the point that they determine.
     """
 
     variables: tuple[str, ...]
@@ -87,11 +87,10 @@ class PlaceIndex:
                     self._places[way] = places
 
     def among(self, query: QueryParts, few: Few, ask: Callable[[str], Iterable[Any]]) -> str | None:
-        """Restrict a query that limits a distance to things that are near enough, or to pairs of a point and a thing
-        near it.
+        """Restrict a query that limits a distance. Return the query with a list of things that are near enough.
 
-        `ask`: a function that evaluates a query. Return None if the query limits no distance, or if the candidates are
-        unknown or too many.
+        The list may also contain pairs of a point and a thing near it. `ask`: a function that evaluates a query. Return
+        None if the query limits no distance, or if the candidates are unknown or too many.
         """
         for short in shorts(query.filters, query.prefixes):
             sides = [
@@ -136,8 +135,8 @@ class PlaceIndex:
         return None if any(not name for _, name in pairs) else pairs
 
     def _known(self, query: QueryParts, place: tuple[str, str], few: Few) -> _Origins | None:
-        """Return the points of a subject that has this place and only few possible values. Return None if there is
-        none."""
+        """Return the points of a variable that has this place, if it is known to have only few values. Otherwise return
+        None."""
         for subject, (lat, long) in _linked(query, place):
             if len(few.get(subject, range(_POINTS + 1))) <= _POINTS:
                 named = not any(isinstance(term, ox.BlankNode) for term in few[subject])
@@ -156,7 +155,8 @@ class PlaceIndex:
     ) -> _Origins | None:
         """Evaluate the part of the query that determines a place. Return the possible points of the place.
 
-        `place`: variables or numbers for latitude and longitude. Return None if the points are unknown or too many.
+        `place`: variables or numbers for latitude and longitude. `other`: the variable at the other end of the
+        distance. Return None if the points are unknown or too many.
         """
         names = [name for name in place if name.startswith("?")]
         if not names:

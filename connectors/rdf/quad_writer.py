@@ -22,7 +22,7 @@ class QuadWriter:
     """A writer of quads to a store. `files`: the files of the store.
 
     `log`: the file to which all changes are logged during a rebuild (connectors/rdf/rebuild.py), else None. Each line
-    is a quad after a sign, `+` or `-`. If a change cannot be logged, `log` becomes None.
+    is a sign, `+` or `-`, and a quad. If a change cannot be logged, `log` becomes None.
     """
 
     def __init__(self, store: ox.Store, files: StoreFiles) -> None:
@@ -62,7 +62,7 @@ class QuadWriter:
         self._count(len(quads))
 
     def remove_triples(self, quads: Sequence[ox.Quad]) -> None:
-        """Remove many quads per transaction. They must be in the default graph, and contain no blank nodes."""
+        """Remove quads of the default graph, many per transaction. The quads must not contain blank nodes."""
         for start in range(0, len(quads), MANY):
             some = quads[start : start + MANY]
             text = " .\n".join(map(str, some))

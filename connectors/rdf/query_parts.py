@@ -26,7 +26,7 @@ class Range:
 class Stamp:
     """A triple pattern in a query that binds a variable to a time.
 
-    - `start`, `end`: the position of its predicate and its variable in the text.
+    - `start`, `end`: the part of the text from the predicate to the variable.
     - `way`: the first step, if the predicate is a path of two steps; else empty.
     - `subject`: the thing that has the time, named as in a Link.
     """
@@ -41,8 +41,9 @@ class Stamp:
 class Link:
     """A triple pattern whose property is constant.
 
-    `subject`, `object`: a variable `?name`, an invented name for brackets or a blank node, or '' for anything else.
-    `value`: the object, if it is constant.
+    - `subject`, `object`: the name of a variable (`?x`), an invented name for brackets or a blank node, or '' for
+      anything else.
+    - `value`: the object, if it is constant.
     """
 
     property: ox.NamedNode
@@ -53,7 +54,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The first variable of ORDER BY, and the numbers of LIMIT and OFFSET. `down`: True if the order is descending."""
+    """The order that a query wants. `variable`: the first variable of ORDER BY. `down`: True if it is descending.
+
+    `limit`, `offset`: the numbers of LIMIT and OFFSET.
+    """
 
     variable: str
     down: bool
@@ -107,7 +111,7 @@ class QueryParts:
         return text
 
     def events(self, variable: str) -> set[str]:
-        """Return the names, as in a Link, of all things whose time the variable may be.
+        """Return the things whose time a variable may be, named as in a Link.
 
         These are the subject that has the time, and the things that begin or end at this subject.
         """

@@ -1,4 +1,4 @@
-"""Evaluation of a query in a forked process, which sees the store at that moment and can be killed.
+"""Evaluation of a query in a forked process, which can be killed. It sees the store as it was when it was forked.
 
 A query may run for long, overflow its stack, or use up memory. All of that affects only the fork. A fork has a single
 thread. If another thread of Oxigraph holds a lock at the time of the fork, the fork waits for ever. A fork sleeps for
@@ -146,8 +146,7 @@ class QueryProcess:
 
 
 def _sleeping_since(process: int) -> int | None:
-    """Return the CPU ticks that a process has used, if it sleeps for another reason than a disk. Otherwise return
-    None."""
+    """Return the CPU ticks that a process has used, if it sleeps. Return None if it runs, or waits for a disk."""
     try:
         with open(f"/proc/{process}/stat") as file:
             fields = file.read().rpartition(")")[2].split()

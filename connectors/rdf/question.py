@@ -24,7 +24,8 @@ GRAPHS = {
 class Question:
     """A SPARQL query and the limits for its evaluation.
 
-    - `table`, `graph`: the format of the answer if it is a table (or a boolean), and if it consists of triples.
+    - `table`: the format of the answer if it is a table or a boolean.
+    - `graph`: the format of the answer if it consists of triples.
     - `default`, `named`: the default graphs and the named graphs that the query reads; None: all.
     - `seconds`: the time limit, which starts when the query arrives.
     - `bytes`: the maximum size of the answer.

@@ -66,8 +66,7 @@ class _RangeReader:
         self.pairs = self._paired()
 
     def _paired(self) -> dict[int, int]:
-        """Return the index of the closing bracket for the index of each opening bracket. Raise _Unclear if brackets do
-        not match."""
+        """Return for each opening bracket the index of its closing bracket. Raise _Unclear if brackets do not match."""
         closing: dict[int, int] = {}
         open: list[int] = []
         for number, token in enumerate(self.tokens):
@@ -117,8 +116,8 @@ class _RangeReader:
         return QueryParts(self.text, *parts, self.tokens[place].end, star, self.prefixes)
 
     def _group(self, place: int, last: int) -> None:
-        """Read the elements of a group, without those of nested groups. The group has the tokens from `place` to before
-        `last`."""
+        """Read the elements of a group, but not those of nested groups. `place`, `last`: the range of the group's
+        tokens."""
         while place < last:
             word, before, bracket = self.word(place), self.word(place - 1), self.word(place + 1) == "("
             if word == "filter" and bracket:
@@ -230,9 +229,9 @@ class _RangeReader:
         return self.prefixes[prefix] + local if token.kind == "name" and prefix in self.prefixes else ""
 
     def _bounds(self, first: int, last: int) -> Iterator[tuple[str, Range]]:
-        """Yield the variables and the ranges to which a filter restricts them.
+        """Yield each variable that a filter restricts, with its range.
 
-        The filter must be one comparison, or several that are joined by `&&`.
+        The filter must be one comparison, or several that are joined by `&&`. `first`, `last`: the range of its tokens.
         """
         cuts, n = [first - 1], first
         while n < last:

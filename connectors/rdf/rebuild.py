@@ -3,8 +3,8 @@
 Oxigraph never deletes a text, such as the IRI of an event, from its files, and RocksDB keeps an index of them in
 memory. When most quads have been removed, a fork of the store's process dumps the rest. Another process loads the dump
 at low priority. Meanwhile the old store remains in use. Its changes are logged, and applied to the new store after
-loading. If the dump contains a change already, it is applied twice. This does no harm, because only the last change of
-a quad counts.
+loading. Some of these changes may be in the dump already. Applying them again does no harm, because only the last
+change of a quad counts.
 
 Until the new store has replaced the old one, there are further entries beside the folder `events`. These are
 `events.new` with `events.new.hashes`, the dump `events.new.quads`, and the log `events.new.changes`. When the new store
@@ -38,8 +38,7 @@ _LEFT = 1 << 28  # bytes to leave free on the disk
 
 
 class Rebuild:
-    """A rebuild of the store at `path`. From the creation of this object on, the caller must write all changes to
-    `log`.
+    """A rebuild of the store at `path`. As soon as this object exists, the caller must write all changes to `log`.
 
     Raise OSError if there is not enough disk space.
     """
@@ -147,7 +146,7 @@ def _sync(folder: Path) -> None:
 
 
 def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
-    """Apply the logged changes from a position in the file on. Return the position after the last complete change."""
+    """Apply the changes in a log, from position `place` on. Return the position after the last complete change."""
     with changes.open("rb") as file:
         file.seek(place)
         whole = takewhile(lambda line: line.endswith(b"\n"), file)

@@ -1,4 +1,4 @@
-"""Retention: expired occurrences are removed in small steps, and additions are written between the steps."""
+"""Retention: expired occurrences are removed in small steps, so that additions can be written between the steps."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
 
 
 class Retention:
-    """A remover of expired occurrences, which works through the minutes in which they end.
+    """A remover of expired occurrences. It removes those that end in the same minute together.
 
-    No minute is processed twice, because occurrences that have expired already are never added.
+    No minute is processed twice, because no occurrences are added that have expired already.
     """
 
     def __init__(self, writer: QuadWriter, spans: TimeTree) -> None:
@@ -28,7 +28,7 @@ class Retention:
         self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # removes data that depends on instants
 
     def steps(self, until: str) -> Iterator[int]:
-        """Remove the occurrences that end in a minute before that of `until`, in small steps. `until`: the text of an
+        """Remove the occurrences that end before the minute of `until`, in small steps. `until`: the text of an
         instant.
 
         After each step, yield the number of occurrences that it removed.
@@ -58,8 +58,8 @@ class Retention:
     def drop(self, events: Sequence[Any], instants: Iterable[Any] = (), times: bool = True) -> None:
         """Remove all triples of some occurrences.
 
-        An input record that was stored as their constituent is removed too, unless another occurrence refers to it. The
-        same is true for their instants and for `instants`, if `times` is True.
+        If a record was stored only as a constituent of these occurrences, remove it too. If `times` is True, also
+        remove their instants and `instants`, unless other occurrences refer to them.
         """
         going = set(events)
         quads = [q for event in going for q in self._store.quads_for_pattern(event, None, None, HERE)]
@@ -78,10 +78,9 @@ class Retention:
             self._tidy(span)
 
     def _only_named(self, constituent: Any, going: Collection[Any]) -> list[ox.Quad]:
-        """Return the triples of a record that was stored only as a constituent of removed occurrences; otherwise
-        nothing.
+        """Return the triples of a record that was stored only as a constituent of the occurrences `going`.
 
-        `going`: the removed occurrences.
+        If it was stored for another reason, or another occurrence was derived from it, return nothing.
         """
         quads = list(self._store.quads_for_pattern(constituent, None, None, HERE))
         if any(quad.predicate == END for quad in quads) or self._needed(constituent, (_DERIVED,), going):

@@ -1,8 +1,8 @@
 """Selectivity: a query starts from variables that have few values, and reaches occurrences through these values.
 
-For example, a query wants the occurrences at stations that have a known place, and there are only ten. Oxigraph does
-not know how frequent a property is, and may start from a million occurrences. If the query lists the ten stations,
-Oxigraph starts from them.
+For example, a query asks for the occurrences at stations that have a known place, and there are ten such stations.
+Oxigraph does not know how frequent a property is, and may start from a million occurrences. If the query lists the ten
+stations, Oxigraph starts from them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Selective:
 
 
 def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> Selective | None:
-    """Return the variable whose values lead to the fewest occurrences for the time variable `time`.
+    """Return the variable whose values lead to the fewest occurrences. `time`: the variable for the occurrences' time.
 
     Return None if every variable leads to more than `most` occurrences.
     """
@@ -62,8 +62,10 @@ def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> 
 
 
 def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
-    """Return the variables that have few values. They appear in triples of a rare property, or of things that are
-    rare."""
+    """Return the variables that have few values, with these values.
+
+    A variable has few values if its property is rare, or if its subject has few values and these have few triples.
+    """
     few: dict[str, Sequence[Any]] = {}
     for link in links:
         most = _RARE if link.value is None else _NAMED

@@ -98,7 +98,7 @@ class EventStore:
     def unlearn(self) -> None:
         """Undo all changes of the knowledge since it was loaded.
 
-        The first logged change of a quad shows if the quad was loaded. Repeating an interrupted call does no harm.
+        A quad was loaded if its first change in the log is a removal. Repeating an interrupted call does no harm.
         """
         if not self._learned.path.exists():
             return
@@ -175,7 +175,7 @@ class EventStore:
 
     @property
     def loose(self) -> bool:
-        """True if so much was written since the last `settle` that it pays to call it."""
+        """True if it pays to call `settle`, because much was written since the last call."""
         return self._loose >= max(_LOOSE, self._lines // 2)
 
     def settle(self) -> None:
@@ -186,7 +186,7 @@ class EventStore:
             self.store.optimize()
 
     def _has_times(self) -> bool:
-        """Return True if the knowledge contains instants. `learn` may have added them."""
+        """Return True if the knowledge contains instants, including knowledge that `learn` has added."""
         for path in (self._known, self._learned.path):
             if os.path.exists(path) and os.path.getsize(path):
                 with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -198,7 +198,7 @@ class EventStore:
         return any(text.find(mark) >= 0 for mark in (_STAMPED, f"<{self.vocabulary.hour()}".encode()))
 
     def forget(self, until: str) -> Iterator[int]:
-        """Remove the occurrences that end in a minute before that of `until`, in small steps.
+        """Remove the occurrences that end before the minute of `until`, in small steps.
 
         After each step, yield the number of occurrences that it removed. `until`: an instant such as
         `2013-02-08T21:00:00.000000Z`.
@@ -218,7 +218,7 @@ class EventStore:
         - `seconds`: the time limit. Raise QueryRefused if it is exceeded.
 
         The cost grows with the number of occurrences that end in the span, up to a bound. A page of a second costs as
-        much as one of its minute.
+        much as a page of its minute.
         """
         until = time.monotonic() + seconds
         within, whole = self.vocabulary.event(), len(span) < len("2013-02-08T21:05:30")

@@ -31,10 +31,9 @@ _NOTES = 5_000  # after this many notes, rewrite the file with valid ones
 _REMOVED = b""  # the key of the note with the number of removed quads
 
 Note: TypeAlias = tuple[int, str, str]
-"""The hash of a file's first bytes: the number of bytes, the hash, and the boot of the machine during which it is
-valid.
+"""The hash of the beginning of a file: the number of bytes, the hash, and the boot of the machine.
 
-An empty boot means that the hash is always valid.
+The hash is valid until the next boot. If the boot is an empty text, the hash is always valid.
 """
 
 
@@ -153,7 +152,7 @@ def _record(name: str, note: Note) -> RecordBytes:
 
 
 def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[int, blake2b]:
-    """Add at most `most` bytes of a file to a hash. Return the number of these bytes, and the hash."""
+    """Add the next bytes of a file to a hash, at most `most`. Return the number of these bytes, and the hash."""
     count = 0
     while part := file.read(_READ if most is None else min(_READ, most - count)):
         hashed.update(part)
@@ -162,8 +161,10 @@ def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[i
 
 
 def _end(file: BinaryIO, start: int, number: int) -> int:
-    """Return the position after a log's last record. The bytes after it may belong to an earlier log. `number`: the
-    log's."""
+    """Return the position after the last record of a log. `number`: the number of the log.
+
+    The bytes after this position may belong to an earlier log.
+    """
     stop = start
     for place, size in _parts(file, start, number):
         stop = place + size

@@ -59,9 +59,9 @@ def damaged(what: str) -> CepError:
 
 @dataclass(slots=True)
 class _Request:
-    """A request to the store's process.
+    """A request to the store's process. `call`: the name of a method and its arguments. `future`: the result.
 
-    The other fields are only for queries: `seconds` is the time limit, `until` the deadline, and `client` the sender.
+    The other fields are only for queries. `seconds` is the time limit, `until` the deadline, and `client` the sender.
     `sent` is True once the query has a slot. `tries` counts the crashes of the process during the query.
     """
 
@@ -109,8 +109,8 @@ class StoreProcess:
         """Replace the knowledge in the store. Queries wait until the new knowledge is loaded.
 
         `name`: the fingerprint of the knowledge. `knowledge`: a function that returns it. Return None if it is loaded
-        already. Changes that `learn` has made since it was loaded are undone. A copy of the knowledge is kept beside
-        the store, so that next time only differences are loaded. Raise CepError if the log of changes is damaged.
+        already. Changes that `learn` has made are undone. A copy of the knowledge is kept beside the store, so that
+        next time only differences are loaded. Raise CepError if the log of changes is damaged.
         """
         try:
             self._command("unlearn").result()
@@ -132,14 +132,14 @@ class StoreProcess:
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
-        """Call EventStore.add. Wait only if too many bytes are waiting to be written. The future is done after
-        writing."""
+        """Call EventStore.add. Return a future that is done after writing. If too many bytes are waiting to be written,
+        wait."""
         lines = text.encode()
         return self._written("add", lines, len(lines))
 
     def _written(self, name: str, what: object, size: int) -> Future[None]:
-        """Call a method of EventStore that writes about `size` bytes. Wait while too many bytes are waiting to be
-        written."""
+        """Call a method of EventStore that writes about `size` bytes. If too many bytes are waiting to be written,
+        wait."""
         with self._room:
             self._room.wait_for(lambda: not self._waiting or self._waiting + size <= _WRITING)
             self._waiting += size
@@ -177,7 +177,7 @@ class StoreProcess:
         self._command("settle")
 
     def hours(self, since: str = "", until: str = "~", client: str = "") -> Future[list[str]]:
-        """Call EventStore.hours. The future has the IRIs of hours. See `ask` for errors and cancelling."""
+        """Call EventStore.hours. The future's result is a list of IRIs. See `ask` for errors and cancelling."""
         return self._ask("hours", since, until, seconds=_LOOKING, client=client)
 
     def page(self, span: str, number: int, most: int, client: str = "") -> Future[Page | None]:

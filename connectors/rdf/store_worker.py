@@ -159,7 +159,7 @@ class _Worker:
             self._reply(number, kind, value)
 
     def _write(self) -> None:
-        """Write the waiting texts that precede the next revision. If there are none, write this revision.
+        """Write all waiting texts up to the next revision. If there are none, write this revision.
 
         Then remove some expired occurrences: the more was written, the more are removed.
         """
@@ -215,7 +215,7 @@ class _Worker:
             self.settler.submit(self._rebuild)
 
     def _rebuild(self) -> None:
-        """Rebuild the store if few quads are left in it. If that fails, try again after a quarter more quads were
+        """Rebuild the store if few quads are left in it. If the rebuild fails, try again after many more quads were
         removed."""
         try:
             removed, left = self.store.files.removed, self._forked(lambda: len(self.store.store))

@@ -1,4 +1,5 @@
-"""The time index: a query for a range of times, or for the newest occurrences, reads only the spans of time it needs.
+"""The time index: a query for a range of times, or for the newest occurrences, reads only the hours or minutes it
+needs.
 
 Each instant is in one minute, each minute in an hour, and each hour in a day. So a query can be restricted to the
 minutes, hours or days that its range touches. This changes neither its rows nor how often each row appears. If an
@@ -34,7 +35,7 @@ _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTA
 class Rewritten:
     """A query over a part of the occurrences.
 
-    `enough`: the number of rows from which its result is complete; None: it is always complete.
+    `enough`: if the result has this many rows, it is the result of the whole query. None: it always is.
     """
 
     text: str
@@ -49,15 +50,18 @@ class TimeIndex:
         self.grid = grid or PlaceIndex(store)
 
     def whole(self) -> bool:
-        """Return True if all instants are in minutes, and the names of days sort by time. Stores of old versions may
-        differ."""
+        """Return True if all instants are in minutes, and the names of days sort by time.
+
+        In a store that an old version wrote, this may not be so.
+        """
         named = all(
             re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
         )
         return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # old stores have these
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
-        """Yield restricted forms of a query. Evaluate them one after the other, until one has enough rows."""
+        """Yield restricted forms of a query. The caller evaluates them one after the other, until one has enough
+        rows."""
         query = timed(question.text, dict(question.prefixes))
         if query is None:
             return
@@ -107,7 +111,8 @@ class TimeIndex:
         yield Rewritten(query.restricted(variable, path, map(str, some)))
 
     def _newest(self, query: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
-        """Yield the query restricted to more and more spans of time, beginning with the newest (or oldest)."""
+        """Yield the query restricted to spans of time, beginning with the newest (or oldest). Each form has more
+        spans."""
         times, name = query.ranges.get(order.variable, Range()), order.variable
         begun = rare(self._store, query, name, few, _BY)
         most = _MOST if begun is None else min(_MOST, begun.events // _MORE)

@@ -1,4 +1,4 @@
-"""A tree of days, hours and minutes above the instants in the store, which finds occurrences by time."""
+"""A tree of days, hours and minutes above the instants in the store. It serves to find occurrences by time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TimeTree:
         self.days = ox.NamedNode(vocabulary.days)
 
     def hours(self, since: str = "", until: str = "~", down: bool = False) -> Iterator[ox.NamedNode]:
-        """Yield the hours in which occurrences begin or end, in order of time, or in reverse order with `down`.
+        """Yield the hours in which occurrences begin or end, in order of time. `down`: in reverse order.
 
         `since`, `until`: texts of instants that bound the hours.
         """
@@ -40,7 +40,7 @@ class TimeTree:
                         yield hour
 
     def within(self, span: ox.NamedNode, down: bool = False) -> list[Any]:
-        """Return the spans directly inside a larger span, in order of time, or in reverse order with `down`."""
+        """Return the spans directly inside a larger span, in order of time. `down`: in reverse order."""
         terms = (quad.object for quad in self._store.quads_for_pattern(span, CONTAINS, None, HERE))
         return sorted(terms, key=lambda term: term.value, reverse=down)
 

@@ -48,9 +48,9 @@ def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> st
 
 
 def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
-    """Write input records as observations. An observation has the instant or interval of the record.
+    """Write input records as observations. Equal records become a single observation.
 
-    The result time is the record's end. Equal records become a single observation.
+    An observation has the instant or interval of the record. Its result time is the record's end.
     """
     ids = pl.Series(ID, reading_ids(table, schema), dtype=pl.String)
     table = table.with_columns(ids).unique(ID, maintain_order=True)
@@ -139,8 +139,12 @@ def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -
 def _lines(
     name: str, ids: Sequence[str], properties: Sequence[tuple[str, str | Sequence[str | None]]]
 ) -> Iterator[str]:
-    """Yield the triples of each occurrence as one text. Subjects are `name` followed by the id. None means "no
-    triple"."""
+    """Yield the triples of one occurrence after the other, as texts.
+
+    - `name`: the beginning of each subject, which the id follows.
+    - `ids`: the ids of the occurrences.
+    - `properties`: properties with their objects. An object of None means that there is no triple.
+    """
     template, columns = "", list[Sequence[str]]()
     for property, terms in properties:
         line = f"<{_literal(name)}%s> <{_literal(property)}> "
@@ -179,7 +183,7 @@ def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
 
 
 def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
-    """Map each time in the columns to its text in the IRI of an instant. The result is sorted by time."""
+    """Map each time in the columns to its text in the IRI of an instant. The times are sorted."""
     times = sorted({time for column in columns for time in column.to_list() if time is not None})
     stamps = pl.Series("t", times, dtype=pl.Int64).to_frame().select(_stamp(pl.col("t"))).to_series().to_list()
     return dict(zip(times, stamps, strict=True))

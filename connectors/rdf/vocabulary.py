@@ -1,5 +1,5 @@
-"""The vocabulary for derived occurrences in RDF: IRIs that a program declares with AS, IRIs of standards, and IRIs
-under a base IRI."""
+"""The vocabulary for derived occurrences in RDF. It has IRIs that a program declares with AS, IRIs of standards, and
+IRIs under a base IRI."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from cep.core.schema import Schema
 
 BASE = "urn:semcep:"
 DISTANCE = BASE + "distance"
-"""The SPARQL function for the distance between two places in metres. Arguments: latitude, longitude, latitude,
-longitude."""
+"""The IRI of the SPARQL function that returns the distance between two places in metres.
+
+Its arguments are latitude, longitude, latitude, longitude.
+"""
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
@@ -47,7 +49,8 @@ class EventVocabulary:
         return f"{self.base}instant/{time}"
 
     def interval(self) -> str:
-        """Return the common prefix of the IRIs of intervals. It is followed by beginning, `/` and end, in ISO 8601."""
+        """Return the common prefix of the IRIs of intervals. An interval's beginning, `/` and its end follow, in ISO
+        8601."""
         return f"{self.base}interval/"
 
     def hour(self, hour: str = "") -> str:
@@ -65,7 +68,7 @@ class EventVocabulary:
 
     @property
     def position(self) -> str:
-        """The IRI of a change's property whose value is the number of records that had arrived by then."""
+        """The IRI of the property that states how many records had arrived when a change was made."""
         return f"{self.base}position"
 
     def type(self, schema: Schema) -> str:
@@ -73,7 +76,7 @@ class EventVocabulary:
         return schema.iri or f"{self.base}type/{quote(schema.name)}"
 
     def property(self, schema: Schema, number: int) -> str:
-        """Return the IRI of the property for attribute number `number` of an event type."""
+        """Return the IRI of the property for an attribute of an event type. `number`: the position of the attribute."""
         attribute = schema.attributes[number]
         return attribute.iri or f"{self.base}attribute/{quote(schema.name)}/{quote(attribute.name)}"
 

@@ -1,4 +1,5 @@
-"""Withdrawal of occurrences from the store: their triples are removed, but tombstones remain, which pages show.
+"""Withdrawal of occurrences from the store. Their triples are removed, but tombstones remain, which pages of events
+show.
 
 Each revision has its own graph, so that the default graph contains only valid occurrences. In this graph, each
 withdrawn occurrence has an activity of the class `as:Delete`. An occurrence that is added again has an activity of the
@@ -91,8 +92,7 @@ class Withdrawals:
         return going + records
 
     def came(self, revision: StoreRevision) -> None:
-        """Record the occurrences that the revision adds again after they were withdrawn. Call this after writing their
-        triples."""
+        """Record which occurrences of the revision had been withdrawn before. Call this after writing their triples."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
             for id in revision.come:
@@ -107,8 +107,10 @@ class Withdrawals:
         self._writer.add([note])
 
     def changes(self, instant: str) -> Iterator[str]:
-        """Yield the IRIs of changes to occurrences that end at an instant: withdrawals, and returns of withdrawn
-        occurrences."""
+        """Yield the IRIs of changes to occurrences that end at an instant.
+
+        A change is the withdrawal of an occurrence, or the addition of an occurrence that had been withdrawn.
+        """
         for quad in self._store.quads_for_pattern(None, END, ox.NamedNode(instant)):
             if quad.graph_name != HERE and isinstance(quad.subject, ox.NamedNode) and self._is_change(quad):
                 yield quad.subject.value
@@ -121,7 +123,8 @@ class Withdrawals:
         """Remove expired occurrences and their tombstones from the graphs of revisions. `instants`: the instants that
         expired.
 
-        An occurrence has expired if it ended at such an instant, or if it began at one and has no end.
+        An occurrence expires with the instant at which it ended. If it has no end, it expires with the instant at which
+        it began.
         """
         for instant in instants:
             ended = [q for q in self._store.quads_for_pattern(None, END, instant) if q.graph_name != HERE]
@@ -137,8 +140,10 @@ class Withdrawals:
         return next(self._store.quads_for_pattern(subject, END, None, beginning.graph_name), None) is None
 
     def _timed(self, stamp: ox.Quad) -> bool:
-        """Return True if an occurrence in the graph of a revision still begins or ends at the instant. `stamp`: its
-        time there."""
+        """Return True if anything in the graph of a revision begins or ends at an instant.
+
+        `stamp`: the quad in this graph that states the time of the instant.
+        """
         assert isinstance(stamp.subject, ox.NamedNode), "instants have names"
         ways = (self._store.quads_for_pattern(None, way, stamp.subject, stamp.graph_name) for way in (BEGINNING, END))
         return any(next(way, None) is not None for way in ways)
@@ -156,7 +161,7 @@ class Withdrawals:
             yield ox.Quad(event, _BY, self._activity(event, "withdrawn", revision), graph)
 
     def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], revision: StoreRevision) -> Iterator[ox.Quad]:
-        """Yield the triples of a withdrawn subject as quads in the graph of the revision, and the time of the
+        """Yield the triples of a withdrawn subject as quads in the graph of the revision. Also yield the time of the
         withdrawal."""
         graph = ox.NamedNode(self._vocabulary.revision(revision.name))
         for quad in own:

@@ -1,4 +1,5 @@
-"""Output of derived occurrences to files of RDF. JSON-LD is written at the end, all other formats continuously."""
+"""Output of derived occurrences to files of RDF. JSON-LD is written at the end, all other formats as the run
+proceeds."""
 
 from __future__ import annotations
 

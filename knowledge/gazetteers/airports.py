@@ -41,12 +41,10 @@ _KINDS = {
 
 
 def airportsdata() -> Gazetteer:
-    """Return the airports and landing strips of the world with their codes. Their IRIs look like
-    `urn:semcep:airportsdata:KEWR`.
+    """Return the airports and landing strips of the world. Their IRIs look like `urn:semcep:airportsdata:KEWR`.
 
-    The package does not state the kind of a place. The feature code is AIRH if the name contains "heliport", AIRS if it
-    says that the place is a seaplane base, and AIRP otherwise. The package states elevations in feet, and warns that
-    many are wrong.
+    The package does not state the kind of a place. So the feature code is AIRH if the name says "heliport", AIRS if it
+    says "seaplane base", and AIRP otherwise. The package states elevations in feet, and warns that many are wrong.
     """
     file = data("airportsdata", "airports.csv")
     try:

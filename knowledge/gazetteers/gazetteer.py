@@ -45,13 +45,13 @@ class DatasetOrigin:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Gazetteer:
-    """Places from one dataset.
+    """Places from one dataset, as three tables.
 
     - `features`: one row per place. The columns are iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`),
       code (`AIRP`), country (ISO 3166) and population. A register may lack some of them and have others (see
       PROPERTIES). Unknown values are null.
-    - `links`: relations between places. The columns are iri, relation (`parentADM1`, ..., in the namespace GN), and
-      other (the iri of the other place).
+    - `links`: relations between places. The columns are iri, relation (such as `parentADM1`), and other, which is the
+      IRI of the other place.
     - `codes`: descriptions of feature codes. The columns are code (`S.AIRP`), name and comment.
 
     Alternative names (the column `alternates` of a dump) do not become triples. They have no language, and there are
@@ -117,10 +117,11 @@ NO_LINKS = pl.DataFrame(schema={"iri": pl.String, "relation": pl.String, "other"
 
 
 def table_triples(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> TripleColumns:
-    """Convert a table to triples. The column `iri` contains the subjects, and each value that is not null becomes an
-    object.
+    """Convert a table to triples: the column `iri` contains the subjects, and `properties` lists the other columns to
+    use.
 
-    A property whose column the table lacks is skipped. If a column contains lists, each item becomes a triple.
+    A value becomes an object unless it is null. If a value is a list, each item becomes an object. A property whose
+    column the table lacks is skipped.
     """
     subjects = terms.iris(table["iri"])
     parts: list[TripleColumns] = []

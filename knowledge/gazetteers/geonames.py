@@ -98,7 +98,7 @@ def read_dump(path: Path) -> Dump:
 
 
 def is_dump(path: Path) -> bool:
-    """Return True if a file has the name of a dump rather than of a companion file."""
+    """Return True if a file has the name of a dump. It is False for the names of companion files."""
     return path.suffix.lower() in (".txt", ".zip") and path.stem not in COMPANIONS
 
 

@@ -1,5 +1,4 @@
-"""Data files of installed packages. They are found without importing the package, which may be slow or read all the
-data."""
+"""Data files of installed packages. They are found without importing the package, because an import may be slow."""
 
 from __future__ import annotations
 
@@ -30,9 +29,8 @@ def data(package: str, path: str, install: str = "") -> Path:
 def package_records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
     """Read a JSON file, and replace each object in it by the result of `wanted` as soon as the object is read.
 
-    `wanted` may return the object itself to keep it. An object that is not kept is freed before the next one is read,
-    so a file of 80 MB takes little memory. Raise CepError if the file is not JSON, or if an object lacks a required
-    member.
+    To keep an object, `wanted` returns it. Other objects are freed at once, so a file of 80 MB takes little memory.
+    Raise CepError if the file is not JSON, or if an object lacks a required member.
     """
     try:
         return json.loads(file.read_bytes(), object_hook=wanted)

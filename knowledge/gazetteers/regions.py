@@ -8,7 +8,7 @@ from cep.knowledge.gazetteers.gazetteer import DatasetOrigin, Gazetteer
 from cep.knowledge.gazetteers.geonames import Dump
 
 SWS = "https://sws.geonames.org/"
-"""The prefix of IRIs of GeoNames features. GeoNames writes it with https now."""
+"""The prefix of IRIs of GeoNames features. GeoNames writes these IRIs with https, not http."""
 
 GEONAMES = DatasetOrigin(
     "https://www.geonames.org/",
@@ -29,8 +29,8 @@ def regions_gazetteer(dump: Dump) -> Gazetteer:
     """Convert a dump to a gazetteer. Divisions and countries that only the companion files contain become places too.
 
     `parentADM1` to `parentADM4` and `parentCountry` are derived from the codes of a place. `parentFeature` comes from
-    the hierarchy file; if the place is not in it, it is the smallest of these divisions. A population of 0 counts as
-    unknown.
+    the hierarchy file. If that file does not contain the place, `parentFeature` is the smallest division that contains
+    the place. A population of 0 counts as unknown.
     """
     features = _complete(dump)
     parents = _parents(features, dump)

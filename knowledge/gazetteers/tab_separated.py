@@ -69,7 +69,7 @@ def read_rows(content: bytes, path: Path, fields: Sequence[Field], comment: str 
     """Convert each line of a file to a row, except lines that begin with `comment`. An empty field becomes null.
 
     There is no quoting: a field is the text between two tabs. The last line need not end with a line feed. Raise
-    CepError, which names `path`, at the first line that does not have exactly these fields.
+    CepError at the first line that does not have exactly these fields. `path`: the file's name in the message.
     """
     content = content.removeprefix(codecs.BOM_UTF8)  # some editors add it
     if not content:

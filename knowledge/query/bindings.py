@@ -1,4 +1,4 @@
-"""Evaluation of basic graph patterns as joins of columns. The smallest join comes first, and each uses a sorted
+"""Evaluation of basic graph patterns as joins of columns. The smallest join comes first. Each join uses a sorted
 index."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bindings:
     rows: int
 
     def distinct(self, names: Collection[str]) -> Bindings:
-        """Return the distinct rows of these columns, sorted."""
+        """Return the distinct rows of the columns `names`, sorted."""
         if not names:
             return Bindings({}, min(self.rows, 1))
         if self.rows <= _SMALL:

@@ -22,7 +22,7 @@ _JOINED = ("triples", "group", "graph", "values")
 
 @dataclass(slots=True)
 class _Factor:
-    """Elements of a group that are connected by shared variables.
+    """Elements of a group that share variables, directly or through each other.
 
     - `texts`: the texts of the elements whose answers are counted.
     - `places`: the positions of the elements in the pattern's text.
@@ -100,7 +100,7 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
-    """Return the elements and links of a group, combined where they share variables. Leave out the element
+    """Return the elements and links of a group. Those that share variables are combined. Leave out the element
     `without`."""
     factors = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
     for element in group.elements:
@@ -147,7 +147,8 @@ def query_count(query: str, graph: Graph, store: ox.Store) -> int:
 
 
 def pattern_excerpt(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
-    """Return the part of a pattern from `start` to `end` as a token, and its text in a form for error messages."""
+    """Return a part of a pattern as a token, and its text for error messages. `start`, `end`: the offsets of the
+    part."""
     text = " ".join(graph.text[start:end].split())
     return SparqlToken("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
 

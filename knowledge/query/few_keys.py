@@ -25,8 +25,7 @@ _FRACTIONS = frozenset((XSD + "decimal", XSD + "double"))
 
 
 def few_columns(terms: Terms, columns: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]] | None:
-    """Return the same result as `Terms.columns` if there are few rows, and each column has values of a single simple
-    type.
+    """Return the same result as `Terms.columns`, if there are few rows and each column has values of one simple type.
 
     The simple types are IRIs, strings and numbers. Return None in all other cases.
     """

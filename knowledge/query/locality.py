@@ -1,13 +1,13 @@
 """Locality of a graph pattern: each answer depends only on triples that are reachable from the value of one variable.
 
 This variable is called the key. The pattern is split into blocks of triple patterns. Each block is stored with the
-surrounding triple patterns that join it to the key. If every block can be joined to the key, the answers for a value of
-the key depend only on the triples that the blocks reach from this value. So after a change, new answers are required
-only for the values from which a changed triple is reachable.
+surrounding triple patterns that join it to the key. If every block is joined to the key, the answers for a value of the
+key depend only on the triples that the blocks reach from this value. So after a change, the pattern is evaluated only
+for the values from which a changed triple is reachable.
 
-A group or a UNION is joined with its surroundings row by row, so any of their variables may join its blocks to the key.
-The blocks of an OPTIONAL, a MINUS or an EXISTS may use only variables that are always bound beside it: a variable that
-is unbound in a row does not restrict their answers.
+A group or a UNION is joined with its surroundings row by row, so any variable of the surroundings may join its blocks
+to the key. The blocks of an OPTIONAL, a MINUS or an EXISTS may use only variables that are bound in every row. A
+variable that is unbound in a row does not restrict their answers.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class _NotJoined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The triple patterns around a block, if one alternative is chosen in each preceding UNION.
+    """The triple patterns around a block, for one choice of an alternative in each preceding UNION.
 
-    A variable that is not in `visible` cannot join the block. It is renamed to a name that no pattern contains.
+    Only the variables in `visible` may join the block. The others are renamed to names that no pattern contains.
     """
 
     patterns: tuple[Slots, ...]
@@ -116,7 +116,8 @@ class _Blocks:
         - `ways`: the triple patterns before the group, once for each choice of UNION alternatives.
         - `outside`: variables outside of the group that its FILTERs see.
 
-        Return the ways that lead past the group, and the variables that the group always binds.
+        Return the triple patterns up to the end of the group, in the same form as `ways`, and the variables that the
+        group always binds.
         """
         bound: frozenset[str] = frozenset()
         parts, position = elements(text), 0
@@ -163,7 +164,7 @@ class _Blocks:
             self.group(text[nested_group.start : nested_group.end], [self._hidden(way, bound) for way in ways], outside)
 
     def _joined(self, way: _Way, own: tuple[Slots, ...]) -> _Way:
-        """Add the triple patterns `own` as a block. Return the way extended by them.
+        """Add the triple patterns `own` as a block. Return the way that also contains these patterns.
 
         Raise _NotJoined if some of them are not connected to the key.
         """
@@ -177,7 +178,7 @@ class _Blocks:
         return _Way((*way.patterns, *own), way.key, way.visible | set(_names(own)))
 
     def _hidden(self, way: _Way, visible: frozenset[str]) -> _Way:
-        """Return the way with all variables renamed that are not in `visible`."""
+        """Return a copy of the way, in which all variables that are not in `visible` are renamed."""
         self.made += 1
 
         def name(slot: str | ConstantTerm) -> str | ConstantTerm:

@@ -1,4 +1,4 @@
-"""The answers to a basic graph pattern, as a table that changes of the knowledge update. Only changed parts are joined
+"""The answers to a basic graph pattern, as a table. After a change of the knowledge, only changed parts are joined
 again."""
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def touching(
     most: int,
     last: int = 1 << 30,
 ) -> Bindings:
-    """Return the bindings for which all patterns match in `triples`, and one of them matches in `few`.
+    """Return the bindings for which all patterns match in `triples`, and at least one pattern matches in `few`.
 
     `last`: only the first `last` patterns are tried in `few`.
     """
@@ -192,10 +192,9 @@ def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.Tr
 def _one_by_one(
     here: Bindings, gone: Bindings, still: Bindings, new: Bindings, names: Sequence[str]
 ) -> tuple[Bindings, Bindings, Bindings]:
-    """Update the sorted bindings `here` row by row: remove the rows of `gone` unless they are in `still`, and add
-    `new`.
+    """Update the bindings `here`, which are sorted. Remove the rows of `gone` that are not in `still`, and add `new`.
 
-    Return the result, the rows that were removed, and the rows that were added.
+    Return the new bindings, the rows that were removed, and the rows that were added.
     """
     kept = set(rows_of(still, names))
     columns = [here.columns[name] for name in names]

@@ -1,4 +1,4 @@
-"""The answers to a pattern that contains more than triples, as a table that changes of the knowledge update.
+"""The answers to a pattern that contains more than triples, as a table that is updated after changes of the knowledge.
 
 After a change, the pattern is evaluated only for the values of the key that the change affects (see `locality.py`). It
 is evaluated in a small store, which contains only the triples that are reachable from these values.
@@ -35,8 +35,9 @@ class Refreshed:
 
     - `terms`: a separate dictionary, because a pattern may compute terms that the knowledge lacks.
     - `first`: the number of terms that the dictionary had at the beginning.
-    - `by_key`: the rows with the columns `names` (the key is the first), sorted.
-    - `by_value`: the rows with the columns `variables`, followed by the key if it is not one of them, sorted.
+    - `by_key`: the rows with the columns `names`, of which the first is the key. They are sorted.
+    - `by_value`: the rows with the columns `variables`. If the key is not one of them, it is the last column. They are
+      sorted.
     - `gone`, `new`: the rows of `variables` that the last change removed and added.
     """
 
@@ -108,7 +109,7 @@ class Refreshed:
         return keys
 
     def _found(self, triples: TripleSet, keys: Ints, resolve: Resolve) -> TripleSet | None:
-        """Return the triples that are reachable from these values of the key, or None if there are too many."""
+        """Return the triples that are reachable from some values of the key (`keys`), or None if there are too many."""
         parts: list[tuple[Ints, Ints, Ints]] = []
         for block in self.of.blocks:
             own = _resolved(block.own, resolve)

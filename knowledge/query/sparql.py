@@ -51,10 +51,9 @@ class SparqlToken(NamedTuple):
 
 
 def tokens(text: str) -> list[SparqlToken]:
-    """Split a SPARQL text into tokens with their offsets, without spaces and comments, in linear time.
+    """Split a SPARQL text into tokens with their offsets, without spaces and comments. This takes linear time.
 
-    An attempt to match a long string or name may fail at its end. It is not repeated at each further character, which
-    would take quadratic time.
+    If a long text does not match as a string or name, the match is not tried again at each of its characters.
     """
     read_tokens: list[SparqlToken] = []
     offset, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)
@@ -69,8 +68,7 @@ def tokens(text: str) -> list[SparqlToken]:
 def _one(text: str, offset: int, tried: dict[str, int]) -> tuple[str, int]:
     """Return the kind and the end of the token at an offset.
 
-    `tried`: for each kind of quotes, and for names (`:`), an offset. Attempts to match before this offset are known to
-    fail.
+    `tried`: for each kind of quotes, and for names (`:`), the offset up to which no token of this kind begins.
     """
     letter = text[offset]
     if letter in "\"'":

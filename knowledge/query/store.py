@@ -1,4 +1,4 @@
-"""An Oxigraph store of triples, which evaluates SPARQL. It is filled from columns of ids, and changes update it."""
+"""An Oxigraph store of triples, which evaluates SPARQL. It is filled from columns of ids, and updated after changes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _CHUNK = 200_000  # triples per batch
 def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], ordered: bool = False) -> ox.Store:
     """Return a store that contains the triples in its default graph, and the named graphs of `graphs`.
 
-    `ordered`: insert triples in the order of their texts. SPARQL does not define the order of solutions, on which
-    LIMIT, SAMPLE and GROUP_CONCAT depend. With `ordered`, their results depend only on the triples.
+    `ordered`: insert triples in the order of their texts. LIMIT, SAMPLE and GROUP_CONCAT depend on an order of
+    solutions that SPARQL does not define. If `ordered` is True, their results depend only on the triples.
     """
     store = ox.Store()
     for graph, some in [(NONE, triples), *((graph, some) for graph, some in graphs.items() if graph != NONE)]:

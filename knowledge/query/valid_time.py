@@ -28,7 +28,7 @@ class ValidTimeRows:
         return ValidTimeRows(tuple(column[chosen] for column in self.columns), self.since[chosen], self.until[chosen])
 
     def united(self) -> tuple[ValidTimeRows, Ints]:
-        """Merge the intervals of equal rows where they touch or overlap, and sort the rows.
+        """Merge the intervals of equal rows if they touch or overlap, and sort the rows.
 
         The second result contains, for each resulting row, the index of an original row that has the same ids.
         """
@@ -57,7 +57,7 @@ def always(columns: tuple[Ints, ...], rows: int) -> ValidTimeRows:
 
 
 def concat_rows(parts: Sequence[ValidTimeRows]) -> ValidTimeRows:
-    """Concatenate rows, sort them, and merge the intervals of equal rows where they touch or overlap."""
+    """Concatenate rows, sort them, and merge the intervals of equal rows if they touch or overlap."""
     columns = tuple(np.concatenate(column) for column in zip(*(part.columns for part in parts)))
     since, until = (np.concatenate([getattr(part, name) for part in parts]) for name in ("since", "until"))
     return ValidTimeRows(columns, since, until).united()[0]

@@ -179,9 +179,9 @@ def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
 
 
 def _offset(error: str, text: str, before: int = 0) -> int | None:
-    """Return the offset in `text` of the position that an error message names, or None if it names none.
+    """Return the offset of the position that an error message names, or None if it names none.
 
-    `before`: the number of lines that precede `text` in the parsed query.
+    `text`: the text to which the offset refers. `before`: the number of lines before `text` in the parsed query.
     """
     match = _ERROR.search(error)
     if match is None:

@@ -1,5 +1,5 @@
-"""Canonical literals: of the numbers, booleans, times and durations that are one term in SPARQL, one id stands for
-all."""
+"""Canonical literals. Several literals may be one term in SPARQL because their values are equal; they get the same
+id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CANONICAL = {
     XSD
     + "dateTime": r"^[1-9][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}Z$",
 }
-"""Patterns for lexical forms that are certainly canonical, by datatype. Oxigraph converts all other forms."""
+"""For each datatype, a pattern for lexical forms that are certainly canonical. Oxigraph converts all other forms."""
 
 _BY_VALUE = frozenset(
     XSD + name
@@ -39,11 +39,11 @@ _BY_VALUE = frozenset(
 
 
 class Canonical:
-    """A mapping from each id of a dictionary to its canonical id: the id of the term that an Oxigraph store returns for
-    it.
+    """A mapping from the ids of a dictionary to canonical ids.
 
-    A store keeps these literals by value: `"01"^^xsd:integer`, `"1"^^xsd:int` and `"1"^^xsd:integer` are one literal.
-    So they are one literal in every graph pattern.
+    An Oxigraph store keeps numbers, booleans, times and durations by value. For example, `"01"^^xsd:integer`,
+    `"1"^^xsd:int` and `"1"^^xsd:integer` are one literal in a store, and so in every graph pattern. The canonical id of
+    a term is the id of the term that a store returns for it.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -60,9 +60,9 @@ class Canonical:
         return copied
 
     def renamed(self, terms: Terms, kept: Ints, ids: Ints) -> Canonical:
-        """Return the mapping for the dictionary `terms`, which contains only the old ids `kept`.
+        """Return the mapping for the dictionary `terms`, which contains only a part of the terms.
 
-        `ids`: the new id for each old id.
+        `kept`: the old ids of these terms. `ids`: the new id for each old id.
         """
         self._keep_up()
         canonical = Canonical(terms)

@@ -1,4 +1,4 @@
-"""A hash of knowledge, which is the same for the same quads in any order."""
+"""A hash of knowledge, which does not depend on the order of its quads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 
 
 def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str) -> str:
-    """Return a hash of quads (triples by the id of their graph) and their reasoning: 32 hexadecimal digits.
+    """Return a hash of quads and of the kind of reasoning: 32 hexadecimal digits.
 
-    Each quad has a hash of the texts of its terms. The hashes are summed, so the order does not matter.
+    `graphs`: the triples by the id of their graph. Each quad has a hash of the texts of its terms. The hashes are
+    summed, so their order does not matter.
     """
     is_used = np.zeros(len(terms), dtype=np.bool_)
     for graph, triples in graphs.items():
@@ -45,7 +46,7 @@ def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: 
 
 
 def _words(terms: Terms, ids: Ints, seed: np.uint64) -> Words:
-    """Hash each term by its kind and text only."""
+    """Return a hash of each term. It depends only on the term's kind and text, not on its id."""
     if not len(ids):
         return np.empty(0, dtype=np.uint64)
     texts = terms.texts(ids).to_arrow(compat_level=pl.CompatLevel.oldest())

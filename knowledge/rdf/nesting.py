@@ -1,6 +1,6 @@
 """Detection of RDF text that is nested too deeply for Oxigraph's parser.
 
-The parser's stack would overflow, which ends the process, or the parser would be busy for a long time.
+Such text would overflow the parser's stack, which ends the process, or keep the parser busy for a long time.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean"
 class PrefixedNames:
     """Readable names of terms.
 
-    `facts`: the triples that describe blank nodes. If they are known, lists, restrictions and axioms are written in
-    full.
+    `facts`: the triples that describe blank nodes. With them, lists, restrictions and axioms are written in full.
     """
 
     def __init__(
@@ -63,8 +62,10 @@ class PrefixedNames:
         return text[1:-1] if form and re.fullmatch(form, text[1:-1]) else f"{text}^^{self._iri(datatype)}"
 
     def triple(self, triple: IdTriple) -> str:
-        """Write a triple. If it is a part of a blank node that is written in full, return only the text of this
-        node."""
+        """Write a triple as text.
+
+        If the subject is a blank node that is written in full, and its text contains the triple, return only this text.
+        """
         s, p, o = triple
         verb, of = self.of(p), self.of(s)
         axioms = ["owl:" + name for name in _AXIOMS]

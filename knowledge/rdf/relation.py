@@ -1,4 +1,7 @@
-"""The triples of one predicate: sorted pairs that are searched from either end, each with the round that derived it."""
+"""The triples of one predicate as a relation: pairs that are sorted, so that they can be searched by subject or object.
+
+A pair has a number, which tells the round in which a rule derived it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ Rounds = NDArray[np.int32]
 _LOW = np.int64(2**32 - 1)
 _FEW = 16  # fewer pairs than this fraction (one in 16) are searched one by one
 MOST_TERMS = 2**31 - 1
-"""The maximum id: a pair of ids is packed into an int64."""
+"""The maximum id, so that two ids fit into one int64."""
 
 
 def packed(first: Ints, second: Ints) -> Ints:
-    """Pack pairs of ids into one column, which sorts by the first id, then by the second."""
+    """Pack pairs of ids into one column of int64. It sorts by the first id, then by the second."""
     return (first << 32) | second
 
 
@@ -33,7 +36,6 @@ def flipped(pairs: Ints) -> Ints:
 
 
 def sorted_distinct(column: Ints) -> Ints:
-    """Return the distinct values, sorted."""
     column = np.sort(column)
     return column[_changes(column)]
 
@@ -45,7 +47,7 @@ def _changes(column: Ints) -> NDArray[np.bool_]:
 
 
 def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
-    """Return a mask of the `values` that are in a sorted column."""
+    """Return a mask of the `values` that are in the column `within`, which must be sorted."""
     if not len(within):
         return np.zeros(len(values), dtype=np.bool_)
     places = np.searchsorted(within, values)
@@ -55,13 +57,15 @@ def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
 
 
 def _rows(within: Ints, values: Ints) -> Ints:
-    """Return the positions of sorted values in a sorted column, without values that it lacks."""
+    """Return the positions of values in the column `within`. Both must be sorted. Values that are not in it are left
+    out."""
     places = np.searchsorted(within, values[contained(within, values)])
     return places
 
 
 def apart(within: Ints, values: Ints) -> Ints:
-    """Return the values of a sorted column that are not in another. This is fast if the two hardly differ."""
+    """Return the `values` that are not in the column `within`. Both must be sorted. This is fast if they hardly
+    differ."""
     if len(values) < _SIMILAR or not len(within):
         return values[~contained(within, values)]
     out: Ints = np.empty(len(values), dtype=np.int64)
@@ -90,9 +94,10 @@ def _seconds(pairs: Ints, first: int) -> list[int]:
 
 
 class BinaryRelation:
-    """Distinct pairs (subject, object), sorted by subject, then object. It is immutable.
+    """The pairs (subject, object) of a predicate, distinct and sorted by subject, then by object. It is immutable.
 
-    `pairs` are packed. `rounds`: the round of the closure that derived each pair, 0 for initial ones.
+    `pairs`: the packed pairs. `rounds`: the number of the round in which a rule derived each pair, or 0 if it is
+    asserted.
     """
 
     __slots__ = ("_backward", "_objects", "_subjects", "pairs", "rounds")
@@ -106,7 +111,7 @@ class BinaryRelation:
 
     @classmethod
     def at(cls, pairs: Ints, round: int) -> BinaryRelation:
-        """Build it from sorted, distinct pairs of one round."""
+        """Build a relation from packed pairs that were derived in the same round. They must be sorted and distinct."""
         return cls(pairs, np.full(len(pairs), round, dtype=np.int32))
 
     def __len__(self) -> int:
@@ -114,14 +119,14 @@ class BinaryRelation:
 
     @property
     def backward(self) -> Ints:
-        """The pairs (object, subject), sorted; computed at first use."""
+        """The packed pairs (object, subject), sorted. They are computed at first use."""
         if self._backward is None:
             self._backward = np.sort(flipped(self.pairs))
         return self._backward
 
     @property
     def subjects(self) -> Ints:
-        """The distinct subjects."""
+        """The distinct subjects, in ascending order."""
         if self._subjects is None:
             column = self.pairs >> 32
             self._subjects = column[_changes(column)]
@@ -129,33 +134,34 @@ class BinaryRelation:
 
     @property
     def objects(self) -> Ints:
-        """The distinct objects."""
+        """The distinct objects, in ascending order."""
         if self._objects is None:
             column = self.backward >> 32
             self._objects = column[_changes(column)]
         return self._objects
 
     def objects_of(self, subject: int) -> list[int]:
-        """Return the objects of a subject, ascending."""
+        """Return the objects of a subject, in ascending order."""
         return _seconds(self.pairs, subject)
 
     def subjects_of(self, object: int) -> list[int]:
-        """Return the subjects of an object, ascending."""
+        """Return the subjects of an object, in ascending order."""
         return _seconds(self.backward, object)
 
     def has(self, pairs: Ints, before: int | None = None) -> NDArray[np.bool_]:
-        """Return a mask of the packed pairs that are in the relation. With `before`, only earlier rounds count."""
+        """Return a mask of the packed pairs that are in the relation. `before`: only pairs from earlier rounds
+        count."""
         is_held = contained(self.pairs, pairs)
         if before is not None:
             is_held[is_held] = self.rounds[np.searchsorted(self.pairs, pairs[is_held])] < before
         return is_held
 
     def fresh(self, pairs: Ints) -> Ints:
-        """Return those of some sorted, distinct pairs that are not in the relation."""
+        """Return the packed pairs that are not in the relation. `pairs` must be sorted and distinct."""
         return apart(self.pairs, pairs) if len(pairs) * _FEW > len(self.pairs) else pairs[~contained(self.pairs, pairs)]
 
     def plus(self, pairs: Ints, round: int) -> BinaryRelation:
-        """Return the relation with more pairs of a round. They must be sorted, distinct and new."""
+        """Return the relation with further packed pairs from one round. They must be sorted, distinct and new."""
         places = np.searchsorted(self.pairs, pairs)
         backward = None
         if self._backward is not None:
@@ -168,7 +174,7 @@ class BinaryRelation:
         )
 
     def minus(self, pairs: Ints) -> BinaryRelation:
-        """Return the relation without some sorted, distinct pairs."""
+        """Return the relation without some packed pairs, which must be sorted and distinct."""
         gone = _rows(self.pairs, pairs)
         backward = self._backward
         if backward is not None:
@@ -180,7 +186,7 @@ NOTHING = BinaryRelation.at(np.empty(0, dtype=np.int64), 0)
 
 
 class PredicateRelations(Mapping[int, BinaryRelation]):
-    """Relations by predicate. A copy is cheap, because relations are immutable."""
+    """Triples as one relation per predicate. A copy is cheap, because relations are immutable."""
 
     __slots__ = ("_predicates", "_relations", "count")
 
@@ -191,14 +197,15 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
 
     @property
     def predicates(self) -> Ints:
-        """The predicates that have triples, ascending."""
+        """The predicates that have triples, in ascending order."""
         if self._predicates is None:
             self._predicates = np.array(sorted(self._relations), dtype=np.int64)
         return self._predicates
 
     @classmethod
     def of(cls, s: Ints, p: Ints, o: Ints, round: int = 0) -> PredicateRelations:
-        """Build it from columns of distinct triples in any order."""
+        """Build relations from columns of distinct triples, in any order. `round`: the round in which they were
+        derived."""
         order = np.argsort(p, kind="stable")
         pairs, p = packed(s, o)[order], p[order]
         starts = np.flatnonzero(_changes(p))
@@ -214,7 +221,7 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return PredicateRelations(self._relations)
 
     def __getitem__(self, predicate: int) -> BinaryRelation:
-        """Return the relation of a predicate, empty if it has no triples."""
+        """Return the relation of a predicate. It is empty if the predicate has no triples."""
         return self._relations.get(predicate, NOTHING)
 
     def __iter__(self) -> Iterator[int]:
@@ -227,21 +234,25 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return predicate in self._relations
 
     def add(self, predicate: int, pairs: Ints, round: int) -> None:
-        """Add pairs of a round. They must be sorted, distinct and new."""
+        """Add packed pairs to the relation of a predicate. They must be sorted, distinct and new.
+
+        `round`: the round in which they were derived.
+        """
         if len(pairs):
             self._relations[predicate] = self[predicate].plus(pairs, round)
             self._predicates = None
             self.count += len(pairs)
 
     def plus(self, more: PredicateRelations, round: int) -> PredicateRelations:
-        """Return a copy with more triples of a round, which must be new."""
+        """Return a copy that also contains the triples of `more`, which must be new. `round`: the round in which they
+        were derived."""
         relations = self.copy()
         for predicate in more:
             relations.add(predicate, more[predicate].pairs, round)
         return relations
 
     def minus(self, less: PredicateRelations) -> PredicateRelations:
-        """Return a copy without some triples."""
+        """Return a copy without the triples of `less`."""
         return PredicateRelations({p: self[p].minus(less[p].pairs) if p in less else self[p] for p in self})
 
     def fresh(self, of: PredicateRelations) -> PredicateRelations:
@@ -249,7 +260,7 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return PredicateRelations({p: BinaryRelation.at(self[p].fresh(of[p].pairs), 0) for p in of})
 
     def renamed(self, ids: Ints) -> PredicateRelations:
-        """Return a copy with the id `ids[i]` in place of each id i. The order of ids must not change."""
+        """Return a copy in which each id i is replaced by `ids[i]`. The new ids must sort like the old ones."""
         relations = {}
         for p in self:
             first, second = unpacked(self[p].pairs)
@@ -257,7 +268,7 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return PredicateRelations(relations)
 
     def common(self, other: PredicateRelations) -> PredicateRelations:
-        """Return the triples that are also in other relations."""
+        """Return the triples that are in both these relations and `other`."""
         return PredicateRelations(
             {p: BinaryRelation.at(other[p].pairs[contained(self[p].pairs, other[p].pairs)], 0) for p in other}
         )

@@ -1,4 +1,4 @@
-"""RDF terms as numbers: a dictionary from IRIs, blank nodes and literals to dense int64 ids, and back, by columns."""
+"""A dictionary of RDF terms: it maps IRIs, blank nodes and literals to dense int64 ids and back, column by column."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IRI, BLANK, LITERAL = range(3)
 
 LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 NONE = -1
-"""The id for unbound values and for terms that the dictionary lacks."""
+"""The id of unbound values, and of terms that a dictionary lacks."""
 
 Term = ox.NamedNode | ox.BlankNode | ox.Literal
 _SUFFIX = r'"(?:\^\^<(?<datatype>[^<>"]*)>|@(?<language>[A-Za-z0-9-]+))?$'
@@ -31,14 +31,14 @@ _SUFFIX = r'"(?:\^\^<(?<datatype>[^<>"]*)>|@(?<language>[A-Za-z0-9-]+))?$'
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """The sort of a term: its kind and, for a literal, the IRI of its datatype and its language in lower case."""
+    """The sort of a term: its kind and, if it is a literal, the IRI of its datatype and its language in lower case."""
 
     kind: int
     datatype: str = ""
     language: str = ""
 
     def written(self, texts: pl.Series) -> pl.Series:
-        """Write terms of this sort in N-Triples."""
+        """Write terms of this sort in N-Triples. `texts`: the IRIs, labels or lexical forms."""
         before, after = "_:" if self.kind == BLANK else "<", "" if self.kind == BLANK else ">"
         if self.kind == LITERAL:
             before, after, texts = (
@@ -56,11 +56,10 @@ _IRIS, _BLANKS, _STRINGS = range(3)  # the sorts every dictionary has
 
 
 class Terms:
-    """A dictionary of distinct RDF terms by id. Ids are dense from 0, in the order of insertion. Terms are never
-    removed.
+    """A dictionary of distinct RDF terms. The id of a term is its position in the order of insertion.
 
-    Two terms are equal as in RDF: `"1"^^xsd:integer` and `"01"^^xsd:integer` differ, `"x"` and `"x"^^xsd:string` are
-    equal. Texts are distinguished by two independent 64-bit hashes.
+    Terms are never removed. Two terms are equal as in RDF: `"1"^^xsd:integer` and `"01"^^xsd:integer` differ, `"x"` and
+    `"x"^^xsd:string` are equal. Texts are distinguished by two independent 64-bit hashes.
     """
 
     def __init__(self) -> None:
@@ -78,20 +77,20 @@ class Terms:
 
     @property
     def nbytes(self) -> int:
-        """The approximate memory in bytes."""
+        """The approximate memory of the dictionary in bytes."""
         texts = sum(piece.estimated_size() for piece in (self._texts, self._tail, *self._recent))
         return int(self._keys.nbytes + self._sort.nbytes + texts + 16 * len(self))
 
     def copy(self) -> Terms:
-        """Return a copy that grows separately."""
+        """Return a copy of the dictionary. Terms that are added to one are not added to the other."""
         copied = copy(self)
         copied.sorts, copied._sort_ids, copied._met = list(self.sorts), dict(self._sort_ids), dict(self._met)
         copied._keys, copied._sort, copied._recent = self._keys.copy(), self._sort.copy(), list(self._recent)
         return copied
 
     def only(self, ids: Ints) -> Terms:
-        """Return a dictionary that contains only the terms `ids`, which are ascending. In it, they have the ids 0, 1,
-        ..."""
+        """Return a dictionary that contains only the terms with these ids, which must be ascending. The new ids are 0,
+        1, ..."""
         kept_terms = Terms()
         kept_terms.sorts, kept_terms._sort_ids = list(self.sorts), dict(self._sort_ids)
         kept_terms._insert(self.texts(ids), self._sort[ids].astype(np.int64))
@@ -100,19 +99,25 @@ class Terms:
     # --- columns of texts to ids; terms not met before are added ---
 
     def iris(self, texts: pl.Series) -> Ints:
-        """Return the ids of absolute IRIs without angle brackets. They are not validated."""
+        """Return the ids of IRIs. Unknown IRIs are added to the dictionary.
+
+        `texts`: absolute IRIs without angle brackets, which are not validated.
+        """
         return self._insert(texts, _IRIS)
 
     def literals(self, texts: pl.Series, datatype: str = XSD + "string", language: str = "") -> Ints:
-        """Return the ids of literals of one datatype (a full IRI) or language, from their lexical forms."""
+        """Return the ids of literals that all have the same datatype or language. Unknown literals are added.
+
+        `texts`: the lexical forms. `datatype`: a full IRI.
+        """
         sort = Sort(LITERAL, LANG_STRING, language.lower()) if language else Sort(LITERAL, datatype)
         return self._insert(texts, self.sort_id(sort))
 
     def tokens(self, texts: pl.Series, add: bool = True) -> Ints:
-        """Return the ids of terms in N-Triples as Oxigraph writes them: `<http://...>`, `_:b`, `"1"^^<http://...>`,
-        `"x"@en`.
+        """Return the ids of terms in N-Triples, in the form that Oxigraph writes. The id of null is NONE.
 
-        Without `add`, unknown terms become NONE. Null becomes NONE.
+        Examples of `texts` are `<http://...>`, `_:b`, `"1"^^<http://...>` and `"x"@en`. `add`: if True, unknown terms
+        are added to the dictionary; if False, their id is NONE.
         """
         ids: Ints = np.full(len(texts), NONE, dtype=np.int64)
         take = self._insert if add else self._find
@@ -162,22 +167,23 @@ class Terms:
     # --- ids to what they stand for ---
 
     def kinds(self, ids: Ints) -> NDArray[np.int64]:
-        """Return IRI, BLANK or LITERAL for each id; no id may be NONE."""
+        """Return the kind of each term: IRI, BLANK or LITERAL. No id may be NONE."""
         return np.array([sort.kind for sort in self.sorts], dtype=np.int64)[self._sort[ids]]
 
     def sort_of(self, ids: Ints) -> NDArray[np.int32]:
-        """Return the index in `sorts` for each id; no id may be NONE."""
+        """Return the index in `sorts` of each term's sort. No id may be NONE."""
         return self._sort[ids]
 
     def sort_id(self, sort: Sort) -> int:
-        """Return the index of a sort in `sorts`; a new sort is added."""
+        """Return the index of a sort in `sorts`. An unknown sort is added."""
         if sort not in self._sort_ids:
             self._sort_ids[sort] = len(self.sorts)
             self.sorts.append(sort)
         return self._sort_ids[sort]
 
     def texts(self, ids: Ints) -> pl.Series:
-        """Return IRIs without brackets, labels without `_:`, and lexical forms; null for NONE."""
+        """Return the text of each term: IRIs without brackets, labels without `_:`, and lexical forms. The text of NONE
+        is null."""
         self._settle()
         known = ids != NONE
         late = ids >= len(self._texts)
@@ -193,7 +199,7 @@ class Terms:
         return texts
 
     def written(self, ids: Ints) -> pl.Series:
-        """Write terms in the N-Triples form that `tokens` reads; no id may be NONE."""
+        """Write terms in N-Triples, in the form that `tokens` reads. No id may be NONE."""
         distinct, index = np.unique(ids, return_inverse=True)
         sorts, texts = self._sort[distinct], self.texts(distinct)
         rows, parts = [], []
@@ -205,11 +211,12 @@ class Terms:
         return written
 
     def columns(self, ids: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]]:
-        """Convert columns of ids to columns of the engine's values, each with its type. NONE is a missing value.
+        """Convert columns of ids to columns of the engine's values. Return the type and the values of each column.
 
-        IRIs and blank nodes (`_:label`) become `iri`. Numbers, booleans, times and durations of XML Schema keep their
-        type. All other literals become strings. A column of one type has this type. A column of `int` and `float` is
-        `float` if that is lossless, and any other mixture is `any`.
+        The id NONE becomes a missing value. IRIs and blank nodes (`_:label`) become `iri`. Numbers, booleans, times and
+        durations of XML Schema keep their type. All other literals become strings. If all values have the same type, it
+        is the type of the column. A mixture of `int` and `float` is `float` if that is lossless. Any other mixture is
+        `any`.
         """
         decoded = [decoded_column(self, column, pool) for column in ids]
         return tuple(type for type, _ in decoded), tuple(column for _, column in decoded)
@@ -217,11 +224,12 @@ class Terms:
     # --- single terms, for the edges ---
 
     def iri(self, text: str) -> int:
-        """Return the id of an IRI; a new one is added."""
+        """Return the id of an IRI. An unknown IRI is added."""
         return int(self.iris(pl.Series([text]))[0])
 
     def id_of(self, term: Any) -> int:
-        """Return the id of an rdflib or pyoxigraph term, or of an IRI given as a string; NONE if it is unknown."""
+        """Return the id of a term, or NONE if it is unknown. `term`: a term of rdflib or pyoxigraph, or an IRI as a
+        string."""
         sort, text = part = sort_and_text(term)
         id = self._met.get(part)
         if id is None:
@@ -232,7 +240,7 @@ class Terms:
         return id
 
     def ids(self, terms: Sequence[Any]) -> Ints:
-        """Return the ids of rdflib or pyoxigraph terms; new ones are added."""
+        """Return the ids of terms of rdflib or pyoxigraph. Unknown terms are added."""
         split = [sort_and_text(term) for term in terms]
         met = [self._met.get(part, NONE) for part in split]
         new = list(dict.fromkeys(part for part, id in zip(split, met) if id == NONE))
@@ -246,7 +254,7 @@ class Terms:
         return np.array([new_ids[part] if id == NONE else id for part, id in zip(split, met)], dtype=np.int64)
 
     def term(self, id: int) -> Term:
-        """Return the term with this id, as one of pyoxigraph."""
+        """Return the term that has this id, as a term of pyoxigraph."""
         sort, text = self.sorts[self._sort[id]], self.texts(np.array([id], dtype=np.int64))[0]
         if sort.kind == IRI:
             return ox.NamedNode(text)
@@ -302,7 +310,7 @@ class Terms:
 
 
 def sort_and_text(term: Any) -> tuple[Sort, str]:
-    """Return the sort and text of an rdflib or pyoxigraph term, or of an IRI given as a string."""
+    """Return the sort and the text of a term. `term`: a term of rdflib or pyoxigraph, or an IRI as a string."""
     if isinstance(term, ox.NamedNode):
         return Sort(IRI), term.value
     if isinstance(term, ox.BlankNode):

@@ -1,4 +1,4 @@
-"""Triples as three columns of term ids, distinct and sorted, searched by any of their positions."""
+"""Sets of triples: three columns of term ids, distinct and sorted, which can be searched by any position."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cep.core.kernels import njit
 from cep.core.values import Ints
 
 TripleColumns = tuple[Ints, Ints, Ints]
-"""Subjects, predicates and objects of triples."""
+"""The ids of the subjects, predicates and objects of triples."""
 
 _ORDERS = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # any set of fixed positions is the beginning of one of these
 _FEW = 16  # a change up to this fraction (one in 16) is inserted, a larger one sorts everything anew
@@ -21,17 +21,17 @@ _SMALL = 4096  # the maximum number of rows that numpy sorts, instead of polars
 
 
 class TripleSet:
-    """Distinct triples of ids, sorted by subject, predicate, object. It is immutable: `plus` and `minus` return other
+    """A set of triples of ids, sorted by subject, predicate, object. It is immutable: `plus` and `minus` return other
     sets.
 
-    The result of a small change is stored as the triples before it, the few removed and the few added ones. Columns are
-    built from these when they are needed, or when the changes become many.
+    After a small change, the result is stored as the set before the change, the few removed triples and the few added
+    ones. Columns are built from these when they are needed, or when the changes become many.
     """
 
     __slots__ = ("_beside", "_orders")
 
     def __init__(self, columns: TripleColumns) -> None:
-        """Build it from columns that are sorted and distinct; `TripleSet.of` takes any columns."""
+        """Build a set from columns that are sorted and distinct. `TripleSet.of` accepts any columns."""
         self._orders: dict[int, TripleColumns] = {0: columns}
         self._beside: tuple[TripleSet, TripleSet, TripleSet] | None = (
             None  # a base set, the triples removed from it, and the triples added to it
@@ -39,7 +39,7 @@ class TripleSet:
 
     @classmethod
     def of(cls, s: Ints, p: Ints, o: Ints) -> TripleSet:
-        """Build it from columns in any order, in which triples may repeat."""
+        """Build a set from columns in any order. Triples may repeat."""
         return cls(_sorted((s, p, o), 0))
 
     @classmethod
@@ -82,11 +82,11 @@ class TripleSet:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the columns in bytes, in all orders that were built."""
+        """The memory of all columns in bytes, in every order that was built."""
         return sum(column.nbytes for columns in self._orders.values() for column in columns)
 
     def renamed(self, ids: Ints) -> TripleSet:
-        """Return a copy with the id `ids[i]` in place of each id i. The order of ids must not change."""
+        """Return a copy in which each id i is replaced by `ids[i]`. The new ids must sort like the old ones."""
         triple_set = object.__new__(TripleSet)
         triple_set._orders = {order: (ids[s], ids[p], ids[o]) for order, (s, p, o) in self._orders.items()}
         triple_set._beside = None
@@ -98,16 +98,16 @@ class TripleSet:
     # --- search by terms ---
 
     def match(self, s: int | None = None, p: int | None = None, o: int | None = None) -> TripleColumns:
-        """Return the triples with these ids (None: any) as three columns.
+        """Return the triples that have these ids (None: any) as three columns.
 
-        They are sorted in the order (s p o, p o s or o s p) that begins with the given positions.
+        They are sorted in the order (s p o, p o s or o s p) that begins with the positions of the ids.
         """
         order, start, stop = self._one(s, p, o)
         columns = self.ordered(order)
         return columns[0][start:stop], columns[1][start:stop], columns[2][start:stop]
 
     def count(self, s: int | None = None, p: int | None = None, o: int | None = None) -> int:
-        """Count the triples with these ids, without building their columns."""
+        """Count the triples that have these ids (None: any), without building columns."""
         if self._beside is not None:
             base, less, more = self._beside
             return base.count(s, p, o) - less.count(s, p, o) + more.count(s, p, o)
@@ -120,10 +120,10 @@ class TripleSet:
         return (order, int(start[0]), int(stop[0])) if len(start) else (order, 0, len(self))
 
     def ranges(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[int, Ints, Ints]:
-        """Find, for each row of the given columns (None: any), the triples with these ids.
+        """Find the triples that match each row of the given columns (None: any id).
 
-        Return an order of the triples, and for each row the range `start` to `stop` in this order. If no column is
-        given, there are no rows.
+        Return the number of an order (see `ordered`), and two columns `start` and `stop`. In this order, the triples
+        for row i are those from `start[i]` to before `stop[i]`. If all columns are None, there are no rows.
         """
         columns = (s, p, o)
         fixed = {i for i in range(3) if columns[i] is not None}
@@ -139,7 +139,8 @@ class TripleSet:
         return order, start, stop
 
     def counts(self, s: Ints | None, p: Ints | None, o: Ints | None) -> Ints:
-        """Count, for each row of the given columns (None: any, but not all), the triples with these ids."""
+        """Count the triples that match each row of the given columns (None: any id). At least one column must be
+        given."""
         if self._beside is None:
             _, start, stop = self.ranges(s, p, o)
             return stop - start
@@ -150,8 +151,10 @@ class TripleSet:
         return count + more.counts(s, p, o) if len(more) else count
 
     def found(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[Ints, TripleColumns]:
-        """Return the triples for all rows of the given columns (None: any, but not all), with the index of the row for
-        each."""
+        """Return the triples that match any row of the given columns (None: any id). At least one column must be given.
+
+        The first result is, for each triple, the index of the row that it matches.
+        """
         if self._beside is None:
             order, start, stop = self.ranges(s, p, o)
             index, rows = expand(start, stop)
@@ -170,8 +173,10 @@ class TripleSet:
         return np.concatenate([index, others]), (every[0], every[1], every[2])
 
     def ordered(self, order: int) -> TripleColumns:
-        """Return the columns s, p, o sorted in an order: 0: s p o, 1: p o s, 2: o s p. They are computed at first
-        use."""
+        """Return the columns s, p, o sorted in an order, which is computed at first use.
+
+        The orders are 0: s p o, 1: p o s, 2: o s p.
+        """
         if order not in self._orders:
             if self._beside is not None:
                 self._orders[order] = _replaced(*self._beside, order)
@@ -180,13 +185,13 @@ class TripleSet:
         return self._orders[order]
 
     def has(self, s: Ints, p: Ints, o: Ints) -> NDArray[np.bool_]:
-        """Return a mask of these triples that are in the set."""
+        """Return a mask of the given triples that are in the set."""
         return self.counts(s, p, o) > 0
 
     # --- additions and removals ---
 
     def plus(self, more: TripleSet) -> TripleSet:
-        """Return the union with another set."""
+        """Return the union of both sets."""
         if not len(self):
             return more
         more = more._without(self)
@@ -218,7 +223,7 @@ class TripleSet:
         return TripleSet._of_few(base, gone._with(less._without(back)), new._without(back))
 
     def common(self, other: TripleSet) -> TripleSet:
-        """Return the triples that are also in another set."""
+        """Return the triples that are in both sets."""
         return self._chosen(other.has(*self.columns))
 
     # Operations on small sets, whose triples are all in columns.
@@ -237,7 +242,7 @@ class TripleSet:
 
 
 def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> TripleColumns:
-    """Return the columns of `base` in an order, without the triples `less` and with the triples `more`."""
+    """Return the columns of `base`, sorted in an order, without the triples `less` and with the triples `more`."""
     columns = base.ordered(order)
     if len(less):
         gone = _places(columns, order, less)
@@ -254,7 +259,7 @@ def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> 
 
 
 def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
-    """Return the position in an order at which each triple is, or would be inserted."""
+    """Return the position of each triple in sorted columns, or the position at which it would be inserted."""
     start: Ints = np.empty(len(triples), dtype=np.int64)
     stop: Ints = np.empty(len(triples), dtype=np.int64)
     a, b, c = (columns[place] for place in _ORDERS[order])
@@ -264,7 +269,7 @@ def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
 
 
 def _located(columns: TripleColumns, keys: TripleColumns, width: int, start: Ints, stop: Ints) -> None:
-    """Write the bounds of the rows that have the first `width` ids of each key into `start` and `stop`."""
+    """Find the rows whose first `width` ids equal those of each key. Write their bounds into `start` and `stop`."""
     a, b, c = map(_fixed, columns)
     x, y, z = map(_fixed, keys)
     _locate(a, b, c, x, y, z, width, start, stop)
@@ -286,7 +291,7 @@ def _room(rows: int) -> TripleColumns:
 
 
 def expand(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
-    """Return two columns for the rows of some ranges: the index of the range, and the row."""
+    """List the rows in some ranges. Return two columns: the index of each row's range, and the row."""
     counts = stop - start
     index = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     before = np.cumsum(counts) - counts

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 Bools = NDArray[np.bool_]
 Read = Callable[[pl.Series], tuple[Bools, Column]]
-"""A function that parses the lexical forms of a datatype.
+"""A function that parses texts as values of a datatype.
 
-It returns a mask of the valid ones, and their values. The values of the others are arbitrary.
+It returns a mask of the valid texts, and a column of values. The values of invalid texts are arbitrary.
 """
 
 _DAY = 86_400_000_000
@@ -191,10 +191,7 @@ def _times(clock: bool) -> Read:
 
 
 def _days(year: Ints, month: Ints, day: Ints) -> Ints:
-    """Return the number of days from 1970-01-01 to each date of the proleptic Gregorian calendar.
-
-    The calculation lets years begin in March.
-    """
+    """Return the number of days from 1970-01-01 to each date of the proleptic Gregorian calendar."""
     year = np.clip(year, -20_000, 20_000) - (month <= 2)
     era, since = np.divmod(year, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1

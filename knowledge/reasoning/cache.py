@@ -30,7 +30,8 @@ If it is exceeded, the least recently used files are deleted. A larger closure i
 """
 
 LEAST = 20_000
-"""The minimum number of triples worth caching. The closure of fewer triples takes about a tenth of a second."""
+"""The minimum number of triples worth caching. Computing the closure of fewer triples takes about a tenth of a
+second."""
 
 _READ_TOO = (
     "rdf/canonical.py",

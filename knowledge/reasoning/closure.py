@@ -35,8 +35,8 @@ def compute_closure(
 ) -> Closure:
     """Compute the closure of triples. The terms in the rules are added to the dictionary.
 
-    `prefixes`: the prefixes for error messages. Raise CepError (`inconsistent`), with rule and proof, if the triples
-    contradict each other.
+    `prefixes`: the prefixes for error messages. Raise CepError (code `inconsistent`) if the triples contradict each
+    other. The message shows the rule and the proof.
     """
     assert reasoning in REASONING, f"no kind of reasoning: {reasoning}"
     return _closed(terms, PredicateRelations.of(*triples.columns), reasoning, prefixes or {})
@@ -46,8 +46,8 @@ def compute_closure(
 class Closure:
     """Triples and everything inferred from them. A closure is immutable: `plus` and `minus` return another one.
 
-    - `facts`: all facts, including those that are not valid RDF but lead to triples. These have literals as subjects or
-      blank nodes as predicates, or are members of lists. `triples` leaves them out.
+    - `facts`: all facts. Some of them are not valid RDF but lead to triples, such as facts about literals. `triples`
+      leaves these out.
     - `labels`: for each term, the term that represents all terms that are equal to it (same_as.py).
     - `round`: the number of the last round.
     - `cached`: True if the closure was read from disk (cache.py).
@@ -74,7 +74,7 @@ class Closure:
         return len(self.triples) - self.asserted.count
 
     def names(self, prefixes: Mapping[str, str] | None = None) -> PrefixedNames:
-        """Return the readable names of terms that proofs use."""
+        """Return readable names of terms, as they appear in proofs."""
         return PrefixedNames(self.terms, self.prefixes if prefixes is None else prefixes, self.asserted)
 
     def proof(self, s: int, p: int, o: int) -> Proof:
@@ -129,7 +129,7 @@ class Closure:
         return less.plus(added) if len(added) else less
 
     def since(self, before: Closure) -> tuple[TripleSet, TripleSet]:
-        """Return the triples that only this closure contains, and those that only `before` contains.
+        """Return the triples that only this closure contains, and the triples that only `before` contains.
 
         This is fast if the closures differ little, and one was derived from the other.
         """
@@ -138,8 +138,8 @@ class Closure:
         return visible(self.terms, former.fresh(here)), visible(self.terms, here.fresh(former))
 
     def links(self, less: Closure) -> bool:
-        """Return True if a rule derives a triple that is not in `less` from at least one other triple that is not in
-        `less`."""
+        """Return True if a triple that `less` lacks follows in one step from other triples, of which `less` lacks at
+        least one."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = former.fresh(here)
@@ -157,10 +157,9 @@ class Closure:
     def _saturated(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Closure:
-        """Return the closure under `rules`. The first round applies only the rules `first`, to facts that involve
-        `new`.
+        """Return the closure under `rules`. Raise CepError if it is inconsistent.
 
-        `new`: None in the first round stands for all facts. Raise CepError if the result is inconsistent.
+        The first round applies only the rules `first`, to facts of which at least one is in `new` (None: to all facts).
         """
         work = self._work()
         for brought in work.run(first, rules, new):

@@ -80,7 +80,7 @@ def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Predicate
 
 
 def _bound(head: RuleAtom, predicate: int, relation: BinaryRelation) -> Substitutions:
-    """Return the bindings of a rule's head for which it equals a triple of the relation. `predicate`: the relation's
+    """Return the bindings for which a rule's head equals a triple of the relation. `predicate`: the relation's
     predicate."""
     s, o = unpacked(relation.pairs)
     columns: dict[str, Ints] = {}

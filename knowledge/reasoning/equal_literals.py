@@ -1,7 +1,8 @@
-"""Literals of equal value (rule dt-eq). Each value has a representative literal, by which rules compare literals.
+"""Literals of equal value (rule dt-eq). One literal represents each value, and rules compare literals by it.
 
 The rules dt-eq and eq-rep-o together would repeat each triple in every form of its literal. These triples are not
-derived. Instead, the rules in `owl2rl.VALUES` compare objects by value where another rule mentions an object twice.
+derived. Instead, the tables contain further rules (`owl2rl.VALUES`). They correspond to rules that mention an object
+twice, but compare the object by value.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
 
 
 def _used(facts: PredicateRelations, literals: Ints) -> Ints:
-    """Return the literals among `literals` that are the object of at least one triple. This is fast for few
-    literals."""
+    """Return the literals that are the object of at least one triple. This is fast if `literals` contains only a
+    few."""
     is_used = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
         within = facts[predicate].backward

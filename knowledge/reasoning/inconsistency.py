@@ -115,7 +115,7 @@ class ConsistencyCheck:
 
 
 def _first(rows: Substitutions) -> dict[str, int]:
-    """Return the row that is first when rows are sorted by their columns, in the order of the columns' names."""
+    """Return the smallest row. Rows are compared column by column, in the order of the columns' names."""
     names = sorted(rows.columns)
     place = int(np.lexsort([rows.columns[name] for name in reversed(names)])[0])
     return {name: int(rows.columns[name][place]) for name in names}

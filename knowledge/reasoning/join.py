@@ -1,4 +1,5 @@
-"""Evaluation of a rule's body: relations are joined by columns, the smallest join next, in blocks of rows."""
+"""Evaluation of a rule's body as joins of relations by columns. The smallest join comes next. Rows are joined in
+blocks."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ class Substitutions:
         return Substitutions(self.count, {name: column for name, column in self.columns.items() if name in names})
 
     def of(self, slot: RuleTerm) -> Ints | None:
-        """Return the column of a variable, or None if it is unbound. For a constant, return a column that repeats
-        it."""
+        """Return the column of a variable, or None if it is unbound. If `slot` is a constant, return a column that
+        repeats it."""
         if isinstance(slot, str):
             return self.columns.get(slot)
         return np.full(self.count, slot, dtype=np.int64)
@@ -81,8 +82,10 @@ def solutions(
 
 
 def _open_predicate(parts: Sequence[BodyAtom], start: Substitutions) -> str | None:
-    """Return a variable that appears only as a predicate and is unbound, or None. The caller tries each predicate for
-    it."""
+    """Return a variable that appears only as a predicate and is unbound, or None if there is none.
+
+    The caller evaluates the body once for each value of this variable.
+    """
     ends = {slot for part in parts for slot in (part.atom.s, part.atom.o)} | set(start.columns)
     return next((p for part in parts if isinstance(p := part.atom.p, str) and p not in ends), None)
 
@@ -134,8 +137,7 @@ def _size(part: BodyAtom, rows: Substitutions) -> int:
 
 
 def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitutions, BinaryRelation]]:
-    """Group the rows by the value of the atom's predicate. Yield predicate, rows and relation, if the predicate has
-    triples."""
+    """Group the rows by the atom's predicate. Yield each predicate that has triples, its rows and its relation."""
     p = part.atom.p
     if not isinstance(p, str):
         if len(relation := part.relations[p]):

@@ -103,10 +103,10 @@ def rules_of_lists(
 
 
 def _agreeing(i: int, p: int, forms: bool) -> list[RuleAtom]:
-    """Return the atoms for "?x and ?y have the same value of the property `p`", which is the property number `i` of a
-    key.
+    """Return atoms that require that ?x and ?y have the same value of the property `p`.
 
-    `forms`: if True, the values are two different literals that have the same representative.
+    `i`: the position of the property in the key. `forms`: if True, the values must be different literals that have the
+    same representative.
     """
     if not forms:
         return [RuleAtom("?x", p, f"?z{i}"), RuleAtom("?y", p, f"?z{i}")]

@@ -165,7 +165,7 @@ def known_different(terms: Terms, first: int, second: int) -> bool:
 
 
 def _value(sort: Sort, text: str) -> object:
-    """Return a key for a literal's value. Different values in one value space have different keys."""
+    """Return a key for the value of a literal. If two values of the same value space differ, their keys differ."""
     space = SPACES[sort.datatype]
     if space == "decimal":
         return Decimal(text)

@@ -5,7 +5,7 @@ Source: https://www.w3.org/TR/owl2-profiles/#Reasoning_in_OWL_2_RL_and_RDF_Graph
 - `?l has ?m`: the list `?l` has the member `?m`. `?l holds ?m` means the same, but is only tested once both are bound.
 - `?l twice ?m`: the list `?l` has the member `?m` at two positions.
 - `?y a every ?l`: `?y` belongs to every class in the list `?l`.
-- `?y value ?v`: `?v` is the literal that represents all literals whose value equals that of `?y`.
+- `?y value ?v`: the literal `?v` represents the value of `?y`.
 - `1`: any literal of an integer type that has this value.
 - `?x != ?y`: the terms differ. This avoids results that another rule derives, or selects two different members of a
   list or two literals of one value.
@@ -146,6 +146,7 @@ cls-hv2     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?y value ?v . ?z value ?
 scm-hv      ?c1 owl:hasValue ?i . ?c1 owl:onProperty ?p1 . ?i value ?v . ?j value ?v . ?i != ?j . ?c2 owl:hasValue ?j
             . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
 """
-"""RULE dt-eq: variants of the rules above that mention an object twice. They match two literals of equal value."""
+"""RULE dt-eq: variants of the rules above that mention an object twice. Here, two different literals match if their
+values are equal."""
 
 DATA = EQUALITY + PROPERTIES + CLASSES + CLASS_AXIOMS + VALUES

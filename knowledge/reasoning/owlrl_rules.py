@@ -1,5 +1,4 @@
-"""Custom rule sets, which are classes for the library owlrl: how to load them by name, and the closures that they
-compute."""
+"""Custom rule sets: classes for the library owlrl, which are loaded by name, and the closures that they compute."""
 
 from __future__ import annotations
 

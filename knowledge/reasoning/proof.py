@@ -124,10 +124,9 @@ class Prover:
         return self.rules[best[2]].name, best[3]
 
     def _premises(self, rule: TripleRule, triple: IdTriple, before: int) -> list[list[IdTriple]]:
-        """Return lists of premises from which the rule derives the triple. `before`: premises must be from earlier
-        rounds.
+        """Return lists of premises from which the rule derives the triple, for some instances of the rule.
 
-        The result may be incomplete if there are very many.
+        `before`: the premises must be from earlier rounds.
         """
         if rule.head is None:
             return []

@@ -1,4 +1,4 @@
-"""Rules over triples. Terms are prefixed names as in the tables, or ids."""
+"""Rules over triples. The terms of a rule are ids, or prefixed names that ids will replace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HAS = -2
 TWICE = -3
 """A pseudo-predicate: the list (subject) has the member (object) at two positions."""
 VALUE = -4
-"""A pseudo-predicate: the object is the literal that represents all literals whose value equals that of the subject.
+"""A pseudo-predicate: the object is the literal that represents the value of the subject.
 
 Such facts exist only for values that appear in several forms.
 """
@@ -19,14 +19,14 @@ Such facts exist only for values that appear in several forms.
 _VERBS: dict[str, str | int] = {"a": "rdf:type", "has": HAS, "holds": HAS, "twice": TWICE, "value": VALUE}
 
 RuleTerm = str | int
-"""A term of a rule: a variable (`?x`), the id of a term, or a name or number that an id has yet to replace."""
+"""A term of a rule: a variable (`?x`), the id of a term, or a name or number that an id will replace."""
 
 
 @dataclass(frozen=True)
 class RuleAtom:
     """A triple pattern of a rule.
 
-    - `asks`: the atom binds no variables. It is only tested, once all its variables are bound.
+    - `asks`: the atom binds no variables. It is tested once all its variables are bound.
     - `every`: the object is a list, and the triple must exist for each of its members.
     """
 
@@ -52,8 +52,8 @@ class RuleAtom:
 class TripleRule:
     """A rule: if the body holds and the two terms of each pair in `differ` are different, then the head holds.
 
-    If a rule has no head, the knowledge is inconsistent when the body holds. The first term of each pair is a variable.
-    `name`: the rule's name in the W3C's tables.
+    If the head is None, the body describes a contradiction. The first term of each pair is a variable. `name`: the
+    rule's name in the W3C's tables.
     """
 
     name: str
@@ -66,8 +66,8 @@ class TripleRule:
         """The variables y and z of a head `?y owl:sameAs ?z`, if exchanging them does not change the body (as in
         prp-fp).
 
-        For given values of the other variables, such a rule makes all values of y equal. So it need not derive every
-        pair of them.
+        For given values of the other variables, such a rule makes all values of y equal. So not every pair of these
+        values must be derived.
         """
         if self.head is None or not (isinstance(self.head.s, str) and isinstance(self.head.o, str)):
             return None

@@ -83,7 +83,8 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, na
 def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
     """Return the rules of a table with ids as terms.
 
-    A rule that contains a number becomes one rule for each literal that has this value. `numbers`: these literals.
+    A rule that contains a number becomes one rule for each literal that has this value. `numbers`: the literals for
+    each number.
     """
     rules = []
     for rule in rules_of(table):
@@ -106,8 +107,8 @@ def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabul
 
 
 def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary) -> PredicateRelations:
-    """RULE dt-type2: relate each literal to the datatypes that contain its value. Only datatypes that axioms mention
-    count."""
+    """RULE dt-type2: relate each literal to the datatypes that contain its value. Use only datatypes that axioms
+    mention."""
     datatypes = _datatypes_in_use(terms, asserted, words)
     if not len(datatypes):
         return PredicateRelations()
@@ -124,7 +125,7 @@ def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabular
 
 
 def _datatypes_in_use(terms: Terms, facts: PredicateRelations, words: ReasoningVocabulary) -> Ints:
-    """Return the datatypes that appear in facts. Ranges (rdfs:range) and declarations (rdf:type) do not count."""
+    """Return the datatypes that are mentioned in facts, except in ranges (rdfs:range) and declarations (rdf:type)."""
     names = {*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)}
     columns = [
         column

@@ -1,4 +1,4 @@
-"""The equivalence relation owl:sameAs: classes of equal terms, and all pairs of them (rules eq-sym and eq-trans)."""
+"""The equivalence relation owl:sameAs (rules eq-sym and eq-trans): classes of equal terms, and all pairs in a class."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST = 20_000_000
 
 
 def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
-    """Return labels after some packed pairs became equal, and the labels of the classes that grew.
+    """Return the labels after further terms became equal, and the labels of the classes that grew.
 
-    `labels`: for each id, the least id that equals it.
+    `labels`: for each id, the lowest id that is equal to it. `pairs`: packed pairs of terms that became equal.
     """
     first, second = unpacked(pairs)
     apart = labels[first] != labels[second]
@@ -31,8 +31,10 @@ def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
 
 
 def pairs_of(labels: Ints, classes: Ints) -> Ints:
-    """Return all packed pairs (x, y) of different terms in these classes, sorted. Raise CepError if there are too
-    many."""
+    """Return all packed pairs of different terms that belong to the same class, sorted.
+
+    `classes`: the labels of the classes to use. Raise CepError if there are more than MOST pairs.
+    """
     wanted = np.zeros(len(labels), dtype=np.bool_)
     wanted[classes] = True
     members = np.flatnonzero(wanted[labels])

@@ -81,8 +81,10 @@ class Saturation:
         yield from rounds(self._round(first, new), lambda facts: self._round(rules, facts))
 
     def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
-        """Apply rules to facts of which at least one is in `new` (None: to all facts). Add the new results, and return
-        them."""
+        """Apply rules to facts of which at least one is in `new` (None: to all facts). Add new results to the facts.
+
+        Return the new results.
+        """
         heads = DerivedFacts()
         for rule in rules:
             self.apply(rule, new, heads)
@@ -92,7 +94,8 @@ class Saturation:
         """Apply a rule to facts of which at least one is in `new` (None: to all facts). Add the derived triples to
         `heads`.
 
-        `linked`: a rule that has `twins` derives only enough pairs to connect all equal terms, instead of every pair.
+        `linked`: if True, a rule that has `twins` does not derive every pair of equal terms, but only enough pairs to
+        connect them.
         """
         assert rule.head is not None, "a rule without a head gives nothing"
         if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
@@ -130,7 +133,8 @@ class Saturation:
     def _linked(self, rule: TripleRule, y: str, z: str, new: PredicateRelations | None) -> Ints:
         """Return enough pairs to connect all values of `y` that the rule makes equal.
 
-        `y`, `z`: the rule's `twins`. All values of y are equal that appear with the same values of the other variables.
+        `y`, `z`: the rule's `twins`. Two values of y are equal if they appear with the same values of the other
+        variables.
         """
         body = [atom for atom in rule.body if z not in atom.variables]
         group = sorted({name for atom in body for name in atom.variables} - {y})
@@ -217,9 +221,9 @@ class Saturation:
             heads.add(self.words.same, pairs_of(self.labels, grown))
 
     def _take(self, heads: DerivedFacts) -> PredicateRelations:
-        """Add the derived triples that are new to the facts, and return them. This ends the round.
+        """Add derived triples to the facts unless they exist already, and return the new ones. This ends the round.
 
-        Raise CepError if there are too many facts.
+        Raise CepError if there are more than MOST facts.
         """
         fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
         if VALUE in self.facts and self.words.same in fresh:  # do not repeat a triple in another form of its literal

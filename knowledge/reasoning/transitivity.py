@@ -1,4 +1,4 @@
-"""The closure of a transitive relation by a walk from each start, which never produces a pair twice (rule prp-trp)."""
+"""The closure of a transitive relation (rule prp-trp). A walk from each start never produces a pair twice."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ MOST = 100_000_000
 
 
 def reachable_pairs(closed: Ints, steps: Ints, again: bool = False) -> Ints:
-    """Return the pairs that become related when `steps` are added to the transitive relation `closed`, sorted and
-    packed.
+    """Return the pairs that become related when the pairs `steps` are added to a transitive relation.
 
-    Both arguments are sorted. The union of `closed` and the result is the least transitive relation that contains both.
-    With `again`, the result also has the pairs of `closed` that a path with at least one step connects.
+    - `closed`: the packed pairs of the relation, sorted.
+    - `steps`: the packed pairs to add, sorted.
+    - `again`: also return pairs that are already in `closed`, if a path that contains at least one step connects them.
+
+    The result is packed and sorted. The union of `closed` and the result is the smallest transitive relation that
+    contains `closed` and `steps`. Raise CepError if the result has more than MOST pairs.
     """
     ends = [end for pairs in (closed, steps) for end in unpacked(pairs)]
     nodes = sorted_distinct(np.concatenate(ends))

@@ -1,2 +1,4 @@
-"""Verification of the reasoner by comparison with owlrl: a sample of triples, owlrl with its known errors corrected,
-and the differences between the two closures."""
+"""Verification of the reasoner: its closure of a sample of triples is compared with the closure that owlrl computes.
+
+Known errors of owlrl are corrected, and each remaining difference gets a reason.
+"""

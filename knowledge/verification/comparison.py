@@ -1,5 +1,4 @@
-"""Comparison of our closure of some triples with owlrl's: the common triples, and the known reason of each
-difference."""
+"""Comparison of our closure of some triples with owlrl's. Each difference gets a known reason, if there is one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Values of literals according to rdflib: the datatypes that contain a value, and the literals that are equal.
 
-This module shares no code with `cep.knowledge.reasoning`, so that it can verify it.
+This module verifies `cep.knowledge.reasoning`, so it shares no code with that package.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OTHERS = (XSD.double, XSD.float, XSD.boolean, XSD.date, XSD.time, XSD.dateTime,
 
 
 def datatype_contains(datatype: Node, literal: Literal) -> bool:
-    """Return True if the datatype contains a literal's value, or if this is unknown because one of the datatypes is."""
+    """Return True if the datatype contains a literal's value. Also return True if this is unknown."""
     value = literal.value
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     if datatype in LEAST_AND_MOST:

@@ -124,8 +124,8 @@ class CorrectedRdfs(RDFS_Semantics):  # type: ignore[misc]
 
 
 def left_out(triple: Triple) -> str | None:
-    """Return the difference (D1 to D3) because of which our closure omits the triple, or None if it does not omit
-    it."""
+    """Return the known difference (D1 to D3) that explains why our closure omits the triple, or None if there is
+    none."""
     s, p, o = triple
     if p == OWL.sameAs and s == o:
         return "D1"

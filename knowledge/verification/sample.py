@@ -1,4 +1,7 @@
-"""A sample of triples: the whole schema, and some connected subjects with all their triples. It is deterministic."""
+"""A sample of triples: the whole schema, and some connected subjects with all their triples.
+
+The same knowledge always gives the same sample.
+"""
 
 from __future__ import annotations
 
