@@ -340,7 +340,7 @@ class Formulas:
         )
 
     def right(self, atom: Atom, fluent: bool) -> bool:
-        """Return True if a lowered event pattern has all arguments of its event. It lacks some after a mistake."""
+        """Return True if a lowered event pattern has all arguments of its event. After a mistake, some are absent."""
         schema = self.fluents.schemas[atom.event]
         return len(atom.arguments) == len(schema.attributes)
 

@@ -241,7 +241,7 @@ _BEHIND: Mapping[str, Callable[[Cursor, Token, Token, Formula], Formula]] = {
     "AGGREGATE": _aggregate,
     "WITHIN": _event_within,
 }
-"""For the first word of each clause after a formula, the function that reads the clause."""
+"""The functions that read the clauses after a formula, by the first word of the clause."""
 
 
 # --- how far an operator reaches ---

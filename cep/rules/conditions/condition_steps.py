@@ -86,8 +86,8 @@ class Answering(Protocol):
 class Argument:
     """An argument of a predicate that has a value.
 
-    - `written`: the value of the expression in the program. It is None, because nobody needs it, if it is missing
-      in the same rows as `fitted`.
+    - `written`: the value of the expression in the program. None if it is not needed, because it is missing in
+      the same rows as `fitted`.
     - `fitted`: the value in the type of the relation's column. It is missing if the relation cannot contain the
       value.
     """
