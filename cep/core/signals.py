@@ -136,7 +136,7 @@ class Stops:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """End the block at once when a request is granted. Use it around uncompiled code that waits by itself."""
+        """End the block at once when a request is granted. Use it around code that blocks outside compiled kernels."""
         self._breaking = True
         try:
             self.look()

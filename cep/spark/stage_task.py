@@ -419,10 +419,10 @@ class StageTask:
 
 
 def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
-    """Tell an engine when input begins, given the sorted first ends of its records.
+    """Tell an engine when its input begins. `ends`: the earliest ends of the input's records, sorted.
 
-    Ends at or before `late` (microseconds) do not count. CepError: all ends are of late records, and the input has not
-    begun yet.
+    Ends at or before `late` (microseconds) do not count. Raises CepError if all ends are of late records and the input
+    has not begun yet.
     """
     timely = [end for end in ends if end > late]
     if timely:

@@ -178,8 +178,8 @@ class Handling:
     def look(self, by: str = "", comment: str = "") -> None:
         """Publish the alerts that are now silenced or no longer silenced, before a round publishes other changes.
 
-        Silences begin and end by the clock, or because the person `by` ended one, with a comment. The caller must hold
-        `lock`. Alerts are only matched against silences that have begun or ended since the last call.
+        Silences begin and end at their times, or when a person ends one early: `by` with a `comment`. The caller must
+        hold `lock`. Alerts are only matched against silences that have begun or ended since the last call.
         """
         now = self.clock()
         active = {id: silence.matchers for id, silence in self._all.items() if silence.starts <= now < silence.ends}

@@ -65,11 +65,12 @@ def read_data(
     folded: FoldedTables | None = None,
     together: bool = False,
 ) -> Iterator[Batch]:
-    """Yield batches of data with columns or records, or of `{event: data}`. The first row has the number `first`.
+    """Yield the data as batches. `data`: columns, records, or a dictionary of these by event. The first row has the
+    number `first`.
 
-    `only`: the event of rows that do not name their event; None: every row must name it. The `file` of a block is
-    `data`, or `data["reading"]`. `folded`: the state left by earlier data, or None. `together`: if there are several
-    events, their rows form one batch without an order.
+    `only`: the event of rows that do not name their event; None: every row must name it. Each batch says where its rows
+    come from: `file` is the text `data`, or `data["reading"]` for the entry of an event. `folded`: the state left by
+    earlier data, or None. `together`: if there are several events, their rows form one batch without an order.
 
     Raises CepError if the data do not fit the declarations or cannot be read.
     """

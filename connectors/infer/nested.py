@@ -93,7 +93,7 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
 
 
 def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: RecordSample) -> None:
-    """Fill the sample with values by position: one column for each, and the columns of the time."""
+    """Fill the sample from records with a list of values: one column per position, and one per time field."""
     times = [key for key in ("time", "start", "end") if any(key in record for record in records)]
     for record in records:
         values = {f"arg{place}": value for place, value in enumerate(record[_ARGUMENTS], 1)}

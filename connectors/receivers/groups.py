@@ -154,8 +154,8 @@ class Groups:
             self._messages.pop(key, None)
 
     def settle(self) -> None:
-        """Forget the groups that are over, after the receiver's position has been stored in the outbox. Raises CepError
-        if the disk cannot be written."""
+        """Forget the groups that have ended. Call it after the receiver's position has been stored in the outbox.
+        Raises CepError if the disk cannot be written."""
         over = self._over - self._batches.keys()
         if over:
             self._outbox.forget_groups(self._name, over)

@@ -76,8 +76,8 @@ def _numbered(*columns: Ints) -> Ints:
 def closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
     """End open pieces by the records that close them, and return all pieces.
 
-    A record closes pieces with the same tuple and start. An open piece is dropped if such a record with an end is among
-    the `new` pieces. Otherwise the closing record with the earliest end counts.
+    A closing record applies to the pieces with its tuple and start. If `new` contains a piece that has this tuple and
+    start, and an end, the open piece is dropped. Otherwise it ends at the earliest end among its closing records.
     """
     every = held.with_(new)
     is_open = every.end == INFINITE

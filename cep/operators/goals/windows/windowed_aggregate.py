@@ -82,9 +82,9 @@ class WindowSpec:
     """The specification of windows of a `form` (`general_window`).
 
     `length`: in events or microseconds. `step`: the step of EVERY, in microseconds. `bounds`: the bounds of EACH. `by`:
-    the argument columns of the group; `by_codes`: those with pool codes. `values`: computes the bits of the arguments,
-    one row per result. `value_codes`: the results whose values are pool codes. `parameters`: the parameter of each
-    function that has one, else 0.
+    the columns of the BY key; `by_codes`: those of them with pool codes. `values`: a function that returns what each
+    function aggregates, as 64-bit patterns: one row per function. `value_codes`: the functions whose values are pool
+    codes. `parameters`: the parameter of each function that has one, else 0.
     """
 
     form: int
