@@ -1,1 +1,2 @@
-"""Backtests: detections of rules in a recorded history, scored against labelled incidents (docs/backtest.md)."""
+"""Backtests: run rules over a recorded history, and score their detections against labelled incidents
+(docs/backtest.md)."""

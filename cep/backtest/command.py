@@ -27,7 +27,7 @@ from cep.core.errors import CepError, reason_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryOptions(HistoryInputOptions):
-    """Options of the history: its records, and how to read them."""
+    """Options for the history: its records, and how to read them."""
 
     lateness: Annotated[
         str | None,
@@ -40,7 +40,7 @@ class HistoryOptions(HistoryInputOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOptions:
-    """Options of the scoring of detections against labels."""
+    """Options for scoring detections against labels."""
 
     PANEL: ClassVar = "Scoring"
 
@@ -87,7 +87,7 @@ class ScoreOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOptions:
-    """Options of a grid: the parameter values to try, and the criterion for choosing among them."""
+    """Options for a grid: the parameter values to try, and how to choose among them."""
 
     PANEL: ClassVar = "Grids"
 
@@ -134,7 +134,7 @@ class GridOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormOptions:
-    """Options of the output."""
+    """Options for the output."""
 
     PANEL: ClassVar = OUTPUT
 
@@ -159,7 +159,7 @@ class BacktestOptions:
     knowledge: KnowledgeOptions
 
     def check(self) -> None:
-        """Check that the options fit together. Raises CepError if an option is missing, or excludes another one."""
+        """Raise CepError if an option is missing, or cannot be combined with another option."""
         if not self.history.inputs:
             raise refuse("there is no --input", "name the history: `--input history.parquet`")
         if self.grids.state is not None and any(map(served_address, self.history.inputs)):

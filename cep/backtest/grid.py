@@ -1,4 +1,4 @@
-"""Grids of parameters, and the choice of the best point of a grid."""
+"""Grids of parameter values, and the choice of a grid's best point."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from cep.core.suggest import did_you_mean
 from cep.rules.parameters import NUMERIC, Parameter, Parameters, Value
 
 MOST_POINTS = 10_000
-"""The default maximum number of points in a grid."""
+"""The default for the greatest number of points in a grid."""
 
 HIGHER = ("recall", "precision", "lead", "lead_worst", "quiet")
 LOWER = ("load", "load_busiest", "flapping")
 FIGURES = (*HIGHER, *LOWER)
-"""The figures that can decide the choice. Figures in HIGHER are better when larger, figures in LOWER when smaller."""
+"""The figures that can decide the choice of a point. Those in HIGHER are better if they are larger, those in LOWER if
+they are smaller."""
 NAB = {"nab": "standard", "nab_low_fp": "low_fp", "nab_low_fn": "low_fn"}
-"""The NAB scores that can decide the choice with `--score nab`, and their fields in `NabScores`. Larger is better."""
+"""The NAB scores that can decide the choice if `--score nab` is set, each mapped to its field of `NabScores`. Larger is
+better."""
 _DURATIONS = ("lead", "lead_worst", "quiet")
 _LOADS = ("load", "load_busiest")
 _RANGE = re.compile(r"[^,]+\.\.[^,]+")
@@ -35,7 +37,7 @@ _BOUND = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>|=)\s*(.+?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A parameter of a grid, and the values to try."""
+    """An axis of a grid: a parameter, and the values to try for it."""
 
     parameter: Parameter
     values: tuple[Value, ...]
@@ -43,7 +45,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A condition on a figure, e.g. `load <= 1/d`. An undefined figure satisfies no condition."""
+    """A condition on a figure, for example `load <= 1/d`. A figure that is undefined does not satisfy any condition."""
 
     text: str
     figure: str
@@ -66,7 +68,7 @@ class Bound:
 
 
 def read_axis(text: str, parameters: Parameters) -> Axis:
-    """Read `Hot`, or `Hot=6,7,8`. Raises CepError if the parameter is unknown, or has no values to try."""
+    """Parse an axis, `Hot` or `Hot=6,7,8`. Raises CepError if the parameter is unknown, or has no values to try."""
     name, equals, listed = text.partition("=")
     name = name.strip()
     parameter = parameters.by_name.get(name)
@@ -87,7 +89,7 @@ def read_axis(text: str, parameters: Parameters) -> Axis:
 
 
 def _example(parameter: Parameter) -> str:
-    """Return some values of a parameter as an example for the command line."""
+    """Return some values of a parameter, as an example of what to write on the command line."""
     try:
         values = _own_values(parameter)[:3]
     except CepError:
@@ -114,15 +116,14 @@ def _own_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def points_of(axes: Sequence[Axis]) -> list[tuple[Value, ...]]:
-    """Return all combinations of the axes' values."""
+    """Return the points of a grid: all combinations of the axes' values."""
     return list(product(*(axis.values for axis in axes)))
 
 
 def read_bound(text: str, nab: bool = False) -> Bound:
-    """Read a condition, e.g. `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. Raises CepError if the text is not
-    a valid condition.
+    """Parse a condition: `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. Raises CepError if it is not valid.
 
-    `nab`: also allow the scores of NAB as figures.
+    `nab`: True if the condition may use a score of NAB.
     """
     match = _BOUND.fullmatch(text)
     if match is None:
@@ -132,9 +133,9 @@ def read_bound(text: str, nab: bool = False) -> Bound:
 
 
 def read_figure(name: str, option: str, nab: bool = False) -> str:
-    """Check the name of a figure and return it. Raises CepError if there is no such figure.
+    """Return the name of a figure. Raises CepError if no figure has this name.
 
-    `nab`: also allow the scores of NAB as figures.
+    `nab`: True if the name may be that of a score of NAB.
     """
     if name in NAB and not nab:
         raise CepError(f"{option}: `{name}` is not computed", hint="add `--score nab`", code="option")
@@ -165,7 +166,7 @@ def _figure_value(figure: str, text: str, whole: str) -> float:
 
 
 def _read_time(text: str) -> float:
-    """Read a time as reports print it, e.g. `-1 h 10 min`, or as one number. Raises ValueError if the text is not a
+    """Parse a time as reports print it, for example `-1 h 10 min`, or as one number. Raises ValueError if it is not a
     time."""
     negative = text.startswith("-")
     parts = _TIME_PART.findall(text.removeprefix("-"))
@@ -178,14 +179,15 @@ def _read_time(text: str) -> float:
 
 
 def value_of(figure: str, figures: Figures) -> Any:
-    """Return a figure by its name; None if it is undefined."""
+    """Return the value of the figure with this name, or None if it is undefined."""
     if figure not in NAB:
         return getattr(figures, figure)
     return None if figures.nab is None else getattr(figures.nab, NAB[figure])
 
 
 def rank(figure: str, figures: Figures) -> float:
-    """Return a number that is larger for a better figure. An undefined figure ranks last."""
+    """Return a number by which figures can be sorted: a better value has a larger number. An undefined value is the
+    worst."""
     own = value_of(figure, figures)
     if own is None:
         return -inf
@@ -199,9 +201,10 @@ def choose(
     figure: str,
     bounds: Sequence[Bound],
 ) -> int | None:
-    """Return the number of the best point that satisfies all bounds; None if no point does.
+    """Return the number of the best point that satisfies all bounds, or None if no point does.
 
-    Ties go to the lowest load, then to the point nearest to the defaults, then to the first point.
+    If several points are equally good, the one with the lowest load is chosen, then the one nearest to the defaults,
+    then the first.
     """
     allowed = [number for number, figure_set in enumerate(figures) if all(bound.allows(figure_set) for bound in bounds)]
 
@@ -213,7 +216,8 @@ def choose(
 
 
 def _distance(axes: Sequence[Axis], point: Sequence[Value]) -> float:
-    """Return the distance of a point from the defaults: a sum over the axes, each scaled to between 0 and 1."""
+    """Return the distance of a point from the default values. It is a sum over the axes, each scaled to between 0 and
+    1."""
     return sum(_apart(axis, value) for axis, value in zip(axes, point))
 
 
@@ -239,7 +243,8 @@ def front(figures: Sequence[Figures], figure: str) -> list[int]:
 
 
 def at_edge(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
-    """Return the names of the numeric parameters whose chosen value is the smallest or largest value tried."""
+    """Return the names of the numeric parameters whose chosen value is the smallest or the largest of the tried
+    values."""
     names = []
     for axis, value in zip(axes, point):
         if axis.parameter.type in (*NUMERIC, "time") and len(axis.values) > 2:

@@ -1,4 +1,4 @@
-"""A pass over a history that runs all variants of a program together and collects the detections of each."""
+"""Run all variants of a program over a history in one pass, and collect the detections of each variant."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from cep.variants import Variants
 class History:
     """The result of a pass over a history.
 
-    `detections` holds, for each variant, the detection times by key. `since` and `until` are the ends of the first and
-    the last record. `keys` are the keys that occur in records; None if no input event has all attributes of the key.
-    `first_dead` describes the first dead letter.
+    - `detections`: for each variant, the times of its detections, by key.
+    - `since`, `until`: the end of the first record, and the end of the last record.
+    - `keys`: the keys that occur in records. None if no input event has all attributes of the key.
+    - `first_dead`: a description of the first dead letter, or None.
     """
 
     detections: list[dict[Key, Times]]
@@ -39,7 +40,7 @@ class History:
 
 @dataclass(slots=True)
 class _Collected:
-    """The detections of one variant, collected as tables of keys and times."""
+    """A collector of the detections of one variant, as tables of keys and times."""
 
     key: Sequence[str]
     tables: list[pl.DataFrame] = field(default_factory=list)
@@ -68,11 +69,13 @@ def detections_of(
     options: EngineOptions,
     seen: Callable[[float], None],
 ) -> History:
-    """Run all variants over a history and collect their detections.
+    """Run all variants over a history, and collect their detections.
 
-    `detect`: the event whose occurrences are the detections, or the alert that detects by firing. `key`: the attributes
-    of the key. `seen`: a callback for progress, from 0 to 1. A detection's time is when it becomes known: its end plus
-    the lateness.
+    - `detect`: the event whose occurrences are the detections, or the alert that detects when it fires.
+    - `key`: the attributes of the key.
+    - `seen`: a callback that receives the progress, from 0 to 1.
+
+    The time of a detection is the time at which it becomes known: its end plus the lateness.
     """
     engine = Engine(variants.program, options)
     lateness = options.lateness or 0

@@ -1,4 +1,4 @@
-"""Labels of incidents, read from CSV, Parquet, JSON, windows of NAB, or the verdicts on a server."""
+"""Read labels of incidents from CSV, Parquet, JSON, windows of NAB, or the verdicts on a server's alerts."""
 
 from __future__ import annotations
 
@@ -33,9 +33,12 @@ def read_labels(
 ) -> tuple[list[Label], list[str]]:
     """Read labels, sorted by start. Also return the names of the columns other than `start` and `end`.
 
-    `path`: a file, or `server:URL` for the verdicts on alerts of `detect`, read with the token in `token_file`. `keys`:
-    the attributes of the key. A label whose key is empty or `null` applies to all keys. Raises CepError if the labels
-    cannot be read, or a label is invalid.
+    - `path`: a file, or `server:URL` for the verdicts on a server's alerts.
+    - `keys`: the attributes of the key. A label whose key is empty or `null` applies to all keys.
+    - `detect`: the event or alert whose verdicts are read from a server.
+    - `token_file`: the file that contains the token for the server.
+
+    Raises CepError if the labels cannot be read, or if a label is not valid.
     """
     if isinstance(path, str) and path.startswith(SERVER):
         rows = _checked(path, server_rows(path, detect, token_file), keys)
@@ -71,7 +74,7 @@ def _others(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _further(rows: Sequence[Mapping[str, Any]], keys: Sequence[Attribute]) -> str:
-    """Return the end of a hint on overlapping labels: name the column that may distinguish them."""
+    """Return the last part of a hint on overlapping labels: the name of a column that may distinguish them."""
     columns = _others(rows)
     return f", or tell them apart: `--key {columns[0]}`" if columns and not keys else ""
 
@@ -106,7 +109,7 @@ def _key(path: Path | str, number: int, row: Mapping[str, Any], keys: Sequence[A
 
 
 def _value(path: Path | str, number: int, attribute: Attribute, value: Any) -> object:
-    """Convert a value of a label's key to the type of the attribute."""
+    """Convert a value in the key of a label to the type of the key's attribute. `number`: the number of the label."""
     if value is None or value == "":
         hint = "a label that counts for every key leaves all columns of the key empty"
         raise _error(path, number, f"`{attribute.name}` is missing", hint)
@@ -136,7 +139,7 @@ def _rows(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
 
 
 def _checked(path: Path | str, rows: list[dict[str, Any]], keys: Sequence[Attribute]) -> list[dict[str, Any]]:
-    """Return the labels. Raises CepError if a column that they need is missing."""
+    """Return the rows of labels unchanged. Raises CepError if a column that labels need is missing."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for name in ("start", "end", *(key.name for key in keys)):
         if rows and name not in columns:
@@ -191,7 +194,7 @@ def _plain(value: Any) -> Any:
 def _of_json(document: Any, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
     """Return the rows of a JSON document: a list of records, or windows of NAB as `{name: [[start, end], ...]}`.
 
-    The name of NAB's windows becomes the value of the key, if the key has one attribute.
+    If the key has one attribute, its value is the name of NAB's windows.
     """
     if isinstance(document, dict):
         rows = []

@@ -3,8 +3,8 @@
 Let s(y) = 2 / (1 + exp(5 y)) - 1. Only the earliest detection in a window counts. It earns `tp` times s(y) / s(-1),
 where y goes from -1 at the start of the window to 0 at its end. A window without a detection costs `fn`.
 
-A detection outside of windows costs `fp` times -s(y). Here y is its distance from the end of the last window, in
-lengths of that window. The cost is the full `fp` if y is at least 3, or if there is no earlier window.
+A detection outside of windows costs `fp` times -s(y). Here y is the time since the end of the last window, divided by
+the length of that window. The cost is the full `fp` if y is at least 3, or if there is no earlier window.
 
 The sum is scaled so that no detection at all scores 0, and a detection at the start of each window scores 100. There is
 no probationary period.
@@ -24,14 +24,14 @@ Floats = NDArray[np.float64]
 Window = tuple[Key | None, int, int]
 """A window: its key (None: all keys), its start and its end."""
 PROFILES = {"standard": (1.0, 0.11, 1.0), "low_fp": (1.0, 0.22, 1.0), "low_fn": (1.0, 0.11, 2.0)}
-"""The weights of true positives, false positives and false negatives, by profile of NAB."""
+"""The weights of true positives, false positives and false negatives, for each profile of NAB."""
 _FAR = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class NabScores:
-    """The scores by profile: the standard score, and the scores with higher costs of false positives or false
-    negatives."""
+    """The score for each profile: the standard score, and scores for which false positives or false negatives cost
+    more."""
 
     standard: float
     low_fp: float
@@ -39,7 +39,11 @@ class NabScores:
 
 
 def nab_scores(detections: Mapping[Key, Times], windows: Sequence[Window]) -> NabScores:
-    """Return the scores of detections, passed as sorted times by key. There must be at least one window."""
+    """Return the NAB scores of detections.
+
+    - `detections`: the sorted times of the detections, by key.
+    - `windows`: the windows, at least one.
+    """
     earned, missed, false = _parts(detections, windows)
     count = len(windows)
     scores = {}
@@ -50,9 +54,9 @@ def nab_scores(detections: Mapping[Key, Times], windows: Sequence[Window]) -> Na
 
 
 def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[float, int, float]:
-    """Return the sum earned by windows, the number of windows without a detection, and the sum of false positives.
+    """Return the sum that windows earn, the number of windows without a detection, and the sum over false positives.
 
-    The sum of false positives is negative.
+    The sum over false positives is negative.
     """
     first = [int(end) + 1 for _, _, end in windows]
     false = 0.0
@@ -72,7 +76,10 @@ def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[
 
 
 def _false(times: Times, windows: Sequence[tuple[int, int, int]]) -> float:
-    """Return the (negative) sum over false positives, weighted by their distance from the end of the last window."""
+    """Return the sum over the false positives of one key, which is negative.
+
+    Each false positive is weighted by its distance from the end of the last window.
+    """
     by_end = sorted((end, end - start) for start, end, _ in windows)
     if not by_end:
         return -float(len(times))

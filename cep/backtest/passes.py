@@ -1,4 +1,4 @@
-"""Passes over the history that run the points of a grid, in sequence or in parallel processes.
+"""Run the points of a grid in passes over the history, one after the other or in parallel processes.
 
 The caller stores the results of each pass in a state file, so that an interrupted run can resume.
 """
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from cep.backtest.search import Search
 
 POLL = 0.5
-"""The seconds between two reports of the processes' progress."""
+"""The number of seconds between two reports of the processes' progress."""
 Point = tuple[Value, ...]
 Seen = Callable[[float], None]
-"""A callback for the progress of a pass, from 0 to 1."""
+"""A callback that receives the progress of a pass, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The figures of a point over the whole history and, if there is a holdout, before and after it."""
+    """The figures of a point over the whole history. If there is a holdout, also the figures before it and after it."""
 
     whole: Figures
     before: Figures | None = None
@@ -44,10 +44,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class HistorySummary:
-    """A summary of a history: the ends of its first and last record, and the numbers of records and dead letters.
+    """A summary of a history.
 
-    `first_dead`: the place of the first dead letter and its reason. `unknown`: remarks on labels whose key no record
-    has.
+    - `since`, `until`: the end of the first record, and the end of the last record.
+    - `records`, `dead`: the numbers of records and of dead letters.
+    - `first_dead`: the place and the reason of the first dead letter, or None.
+    - `unknown`: remarks about labels whose key does not occur in any record.
     """
 
     since: int
@@ -69,7 +71,11 @@ class PassResult:
 def passes(
     search: Search, pieces: Sequence[Sequence[Point]], workers: int, seen: Seen
 ) -> Iterator[tuple[int, PassResult]]:
-    """Run pieces of points. Yield the number of each piece with its results as soon as it is finished.
+    """Run the points of a grid, divided into `pieces`. Yield the number and the results of each piece when it is
+    finished.
+
+    - `workers`: the number of processes.
+    - `seen`: a callback that receives the progress, from 0 to 1.
 
     Raises KeyboardInterrupt if a signal arrives; the results of unfinished pieces are then lost. Raises CepError if a
     process dies.

@@ -1,4 +1,5 @@
-"""An SVG picture of a grid's points: a figure plotted over the load, the Pareto front, and the chosen point."""
+"""An SVG picture of a grid's points. It plots a figure over the load, and shows the Pareto front and the chosen
+point."""
 
 from __future__ import annotations
 
@@ -14,19 +15,21 @@ from cep.runtime.run_stats import count
 WIDTH, HEIGHT = 720, 440
 LEFT, RIGHT, TOP, BOTTOM = 72, 24, 62, 56
 Places = dict[int, tuple[float, float]]
-"""The load and the figure of each point, by its number."""
+"""The load and the figure of each point, by the number of the point."""
 TICKS = 6
 """The approximate number of labels on an axis."""
 ROOM = 1.6
-"""The largest load shown, as a multiple of the front's largest load. Points beyond it are left out."""
+"""The largest load shown, as a multiple of the largest load on the Pareto front. Points beyond it are omitted."""
 MANY = 200
-"""The number of points at one place beyond which their dot does not grow."""
+"""The number of points at one place from which on their dot does not grow any more."""
 GREY, DARK, BLUE, RED = "#9aa0a6", "#5f6368", "#1a5fb4", "#c01c28"
 
 
 def svg(result: BacktestResult) -> str:
-    """Return the picture of a grid: the figure that decides the choice, or else recall, over the number of episodes per
-    day."""
+    """Return the picture of a grid as SVG.
+
+    It plots the figure that decides the choice over the load. Without such a figure, it plots the recall.
+    """
     figure = result.figure if result.figure in HIGHER[:2] else "recall"
     judged = result.judged
     places = {
@@ -47,7 +50,7 @@ def svg(result: BacktestResult) -> str:
 
 
 class Axis:
-    """A linear scale from values to coordinates. It covers whole steps, which begin and end at round numbers."""
+    """An axis with a linear scale from values to coordinates. It begins and ends at round numbers."""
 
     def __init__(self, low: float, high: float, first: float, last: float) -> None:
         size = 10.0 ** floor(log10((high - low) / TICKS))
@@ -101,8 +104,8 @@ def _lines(
 
 
 def _dots(result: BacktestResult, places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield a dot for each place with points. Several points at a place make a larger dot, labelled with their
-    number."""
+    """Yield one dot for each place that has points. If a place has several points, the dot is larger, and its label has
+    their number."""
     dots: dict[tuple[float, float], list[int]] = {}
     for number, (load, value) in places.items():
         dots.setdefault((across.place(load), up.place(value)), []).append(number)
@@ -131,7 +134,7 @@ def _front(result: BacktestResult, best: Sequence[int], places: Places, across: 
 
 
 def _chosen(result: BacktestResult, chosen: int, places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield a ring around the chosen point, and its values as text below the title."""
+    """Yield a ring around the chosen point, and the point's values as text below the title."""
     x, y = across.place(places[chosen][0]), up.place(places[chosen][1])
     yield f'<circle cx="{x}" cy="{y}" r="7" fill="none" stroke="{RED}" stroke-width="2.5"/>'
     told = escape(f"chosen: {point_text(result, chosen)}")

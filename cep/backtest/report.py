@@ -18,7 +18,7 @@ from cep.runtime.run_stats import count
 
 WIDTH = 80
 SHOWN = 20
-"""The maximum number of points to print."""
+"""The greatest number of points that are printed."""
 ROWS = (
     "recall",
     "precision",
@@ -33,7 +33,7 @@ ROWS = (
     "nab_low_fn",
 )
 ASKED = ROWS[7:]
-"""The figures that are printed only on request."""
+"""The figures that are printed only if an option requests them."""
 TITLES = {
     "recall": "recall",
     "precision": "precision",
@@ -123,7 +123,10 @@ def _text(name: str, figures: Figures, long: bool) -> str:
 
 
 def _points(result: BacktestResult) -> Iterator[str]:
-    """Yield a table of the points, best first if there is a figure to choose by, and then the Pareto front."""
+    """Yield a table of the points, followed by a table of the Pareto front.
+
+    If a figure decides the choice, the best points are first.
+    """
     judged = result.judged
     order = list(range(len(result.points)))
     if result.figure is not None:
@@ -150,7 +153,7 @@ def _points(result: BacktestResult) -> Iterator[str]:
 
 
 def _table(result: BacktestResult, numbers: Sequence[int]) -> Iterator[str]:
-    """Yield a header, then a line per point with its main figures."""
+    """Yield a header, then one line with the main figures of each point in `numbers`."""
     judged = result.judged
     shown = ["recall", "precision", "lead", "load"]
     if result.figure is not None and result.figure not in shown:
@@ -192,7 +195,7 @@ def _choice(result: BacktestResult) -> Iterator[str]:
 
 
 def warnings(result: BacktestResult) -> list[str]:
-    """Return warnings about a doubtful choice."""
+    """Return warnings if the choice of the point is doubtful."""
     if result.chosen is None:
         return []
     texts = []

@@ -1,4 +1,5 @@
-"""Scoring of detections against labels: episodes, hits, and the figures computed from them."""
+"""Score detections against labels: merge detections into episodes, find the labels that they hit, and compute
+figures."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ DAY = 86_400_000_000
 _NONE = np.empty(0, np.int64)
 _NEVER = np.iinfo(np.int64).max
 FEW = 10
-"""The number of labels below which rates are shown with confidence intervals."""
+"""The number of labels below which rates have confidence intervals in the report."""
 Z = 1.959963984540054
 """The quantile of the normal distribution for a 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """An incident: a closed interval in microseconds. `key`: None applies the label to every key."""
+    """The label of an incident: a closed interval in microseconds. `key`: the incident's key, or None for all keys."""
 
     start: int
     end: int
@@ -30,10 +31,11 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Episodes: runs of detections of one key that are close together.
+    """Episodes. An episode is a run of detections of one key that are close together.
 
-    `firsts` and `lasts` hold the first and last detection time of each episode, grouped by key and in order. `places`
-    holds the range of each key's episodes in these arrays.
+    - `firsts`, `lasts`: the times of the first and the last detection of each episode, grouped by key and sorted by
+      time.
+    - `places`: for each key, the range of its episodes in these arrays.
     """
 
     firsts: Times
@@ -43,10 +45,11 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """The rules of scoring, with durations in microseconds.
+    """The rules of scoring. Durations are in microseconds.
 
-    `merge`: the largest gap within an episode. `flapping`: also report the share of episodes that are shorter than
-    this; None: do not. `nab`: also compute the scores of NAB.
+    - `merge`: the largest gap within an episode.
+    - `flapping`: the duration below which an episode counts as short, or None if short episodes are not counted.
+    - `nab`: True if the scores of NAB are also computed.
     """
 
     merge: int
@@ -58,8 +61,10 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a set of detections; None if undefined. Durations are in microseconds, loads in episodes per
-    day."""
+    """The figures of a set of detections. A figure is None if it is undefined.
+
+    Durations are in microseconds, loads in episodes per day.
+    """
 
     labels: int
     hit: int
@@ -78,17 +83,17 @@ class Figures:
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
-        """The Wilson interval of the recall, if there are few labels."""
+        """The Wilson interval of the recall, or None if there are many labels."""
         return wilson(self.hit, self.labels) if 0 < self.labels < FEW else None
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """The Wilson interval of the precision, if there are few labels."""
+        """The Wilson interval of the precision, or None if there are many labels."""
         return wilson(self.hitting, self.episodes) if self.episodes and self.labels < FEW else None
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Return the 95 % interval of a rate (Wilson 1927)."""
+    """Return the 95 % confidence interval of a rate (Wilson 1927)."""
     rate, square = successes / trials, Z * Z
     middle = rate + square / (2 * trials)
     spread = Z * math.sqrt(rate * (1 - rate) / trials + square / (4 * trials * trials))
@@ -97,7 +102,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 
 def episodes_of(detections: Mapping[Key, Times], merge: int) -> Episodes:
-    """Merge detections (sorted times by key) into episodes. Gaps within an episode are at most `merge` long."""
+    """Merge detections into episodes, in which gaps are at most `merge` long. `detections`: sorted times, by key."""
     firsts, lasts, places, count = [_NONE], [_NONE], dict[Key, tuple[int, int]](), 0
     for key, times in detections.items():
         if not len(times):
@@ -113,7 +118,7 @@ def episodes_of(detections: Mapping[Key, Times], merge: int) -> Episodes:
 def score(
     detections: Mapping[Key, Times], labels: Sequence[Label], scoring: Scoring, since: int, until: int
 ) -> Figures:
-    """Score the detections of a history from `since` to `until` (microseconds)."""
+    """Score the detections in a history that lasts from `since` to `until` (microseconds)."""
     episodes = episodes_of(detections, scoring.merge)
     number = len(episodes.firsts)
     hitting, leads = _hits(episodes, labels, scoring)
@@ -143,7 +148,7 @@ def _windows(labels: Sequence[Label], scoring: Scoring) -> list[tuple[Key | None
 
 
 def _hits(episodes: Episodes, labels: Sequence[Label], scoring: Scoring) -> tuple[int, list[int]]:
-    """Return the number of episodes that hit a label, and the sorted lead times of the labels that are hit."""
+    """Return the number of episodes that hit a label, and the sorted lead times of the labels that an episode hits."""
     by_key: dict[Key | None, list[Label]] = {}
     for label in labels:
         by_key.setdefault(label.key, []).append(label)
@@ -174,7 +179,7 @@ def _median(values: Sequence[int]) -> float:
 
 
 def _quiet(episodes: Episodes, since: int, until: int) -> int:
-    """Return the length of the longest part of the history without an episode of any key."""
+    """Return the length of the longest part of the history in which no key has an episode."""
     order = np.argsort(episodes.firsts, kind="stable")
     reached = np.maximum.accumulate(np.append(since, episodes.lasts[order]))
     return max(0, int((np.append(np.minimum(episodes.firsts[order], until), until) - reached).max()))
@@ -183,7 +188,7 @@ def _quiet(episodes: Episodes, since: int, until: int) -> int:
 def halves(
     detections: Mapping[Key, Times], labels: Sequence[Label], instant: int
 ) -> tuple[tuple[dict[Key, Times], list[Label]], tuple[dict[Key, Times], list[Label]]]:
-    """Split detections and labels at a time. Labels are assigned by their start."""
+    """Split detections and labels at a time. A label belongs to the part in which it starts."""
     early = {key: times[times < instant] for key, times in detections.items()}
     late = {key: times[times >= instant] for key, times in detections.items()}
     before = [label for label in labels if label.start < instant]
@@ -191,6 +196,7 @@ def halves(
 
 
 def holdout_of(labels: Sequence[Label]) -> int | None:
-    """Return the start of the label at two thirds of the labels in order; None if there are fewer than three labels."""
+    """Return the start of the label that comes after two thirds of the labels, or None if there are fewer than three
+    labels."""
     starts = sorted(label.start for label in labels)
     return starts[2 * len(starts) // 3] if len(starts) > 2 else None

@@ -1,4 +1,4 @@
-"""Evaluation of a program over a history with labels: the figures of one point, or of all points of a grid."""
+"""Evaluate a program over a history that has labels: compute the figures of one point, or of all points of a grid."""
 
 from __future__ import annotations
 
@@ -46,19 +46,21 @@ if TYPE_CHECKING:
     from cep.backtest.command import BacktestOptions
 
 AT_ONCE, KEPT_AT_ONCE = 500, 100
-"""The number of points per pass: without a state file, and with one."""
+"""The number of points per pass without a state file (AT_ONCE), and with a state file (KEPT_AT_ONCE)."""
 TIMED = 16
-"""The number of points in the trial run that estimates the duration of a grid."""
+"""The number of points in the trial run that estimates how long a grid takes."""
 ROWS = 1 << 18
 """The number of records per batch."""
 
 
 @dataclass(slots=True)
 class BacktestResult:
-    """The figures of all points.
+    """The figures of all points of a grid.
 
-    `merge`: the largest gap within an episode; None: the longest window of the rules, which depends on the point.
-    `remarks`: doubts about the labels. `chosen`: the number of the chosen point; None if no point was chosen.
+    - `merge`: the largest gap within an episode. None: it is the longest window of the rules, which differs between
+      points.
+    - `remarks`: doubts about the labels.
+    - `chosen`: the number of the chosen point, or None.
     """
 
     detect: str
@@ -76,13 +78,12 @@ class BacktestResult:
 
     @property
     def judged(self) -> list[Figures]:
-        """The figures that decide the choice. They cover the history before the holdout, or all of it without a
-        holdout."""
+        """The figures that decide the choice. If there is a holdout, they only cover the history before it."""
         return [part.whole if part.before is None else part.before for part in self.parts]
 
 
 class Search:
-    """A program with its history and labels, as the options name them."""
+    """A program with the history and the labels that the options name."""
 
     def __init__(
         self,
@@ -92,9 +93,9 @@ class Search:
         parameters: Parameters,
         servers: Mapping[str, str],
     ) -> None:
-        """Check the options and read the labels. `servers`: the server inputs, by the file of their download.
+        """Check the options and read the labels. Raises CepError if an option or a label is not valid.
 
-        Raises CepError if an option or a label is invalid.
+        `servers`: for each downloaded file, the input `server:URL` that it replaces.
         """
         self.options, self.source, self.program, self.parameters = options, source, program, parameters
         self.servers = servers
@@ -151,9 +152,9 @@ class Search:
 
     @classmethod
     def of(cls, options: BacktestOptions, folder: Path | None = None) -> Search:
-        """Compile the program, and read the labels. Raises CepError if an option is invalid.
+        """Compile the program and read the labels. Raises CepError if an option is not valid.
 
-        `folder`: a folder for the records that are downloaded from servers; None: do not download.
+        `folder`: a folder for the records that are downloaded from servers, or None to download none.
         """
         source = ProgramSource.read(
             options.rules,
@@ -174,7 +175,7 @@ class Search:
         return cls(options, source, program, parameters, servers)
 
     def run(self) -> BacktestResult:
-        """Run the history through all points, and score each point. Raises CepError if there are too many points."""
+        """Run all points over the history, and score each point. Raises CepError if there are too many points."""
         number = prod(len(axis.values) for axis in self.axes)
         most = self.options.grids.points or MOST_POINTS
         if number > most:
@@ -208,7 +209,8 @@ class Search:
         return result
 
     def _all(self, points: Sequence[Point], state: SearchState | None) -> tuple[list[Parts], HistorySummary]:
-        """Run the points that are not in the state file. Return the figures of all points."""
+        """Run the points that are not in the state file. Return the figures of all points, and a summary of the
+        history."""
         names = [self._name(point) for point in points]
         parts = {} if state is None else dict(state.found)
         history = None if state is None else state.history
@@ -239,7 +241,7 @@ class Search:
         return [parts[name] for name in names], history
 
     def _apart(self) -> int | None:
-        """Return the largest gap within an episode; None if it depends on the point."""
+        """Return the largest gap within an episode, or None if it differs between points."""
         if self.merge is not None or any(axis.parameter.type == "duration" for axis in self.axes):
             return self.merge
         return self._window(self.program, self.detect)
@@ -258,7 +260,7 @@ class Search:
             yield f"the history has no `{self.detect}`{where}: `cep test` says why it is missing"
 
     def _remarks(self, history: HistorySummary) -> list[str]:
-        """Return remarks about doubtful labels."""
+        """Return remarks about labels that are probably wrong."""
         remarks = []
         if not self.key and (columns := [name for name in self.label_columns if name in self.attributes]):
             column = columns[0]
@@ -288,7 +290,8 @@ class Search:
         return [*remarks, *history.unknown]
 
     def _unknown(self, keys: set[Key] | None) -> list[str]:
-        """Return remarks about keys that labels have but no record has."""
+        """Return remarks about labels whose key does not occur in any record. `keys`: the keys that occur in
+        records."""
         unknown = {} if keys is None else {label.key: None for label in self.labels if label.key is not None}
         known = [key for key in sorted(keys or (), key=str) if None not in key]
         texts = []
@@ -307,7 +310,7 @@ class Search:
         return ", ".join(sorted(told))
 
     def _of(self) -> dict[str, Any]:
-        """Return everything that the figures depend on, except the values of the grid."""
+        """Return everything that the figures depend on, except the parameter values of the grid."""
         scores, history = self.options.scores, self.options.history
         sources = inputs(history.inputs, self.schemas, history.format)
         names = [axis.parameter.name for axis in self.axes]
@@ -335,7 +338,8 @@ class Search:
         }
 
     def _without_defaults(self) -> str:
-        """Return the program's text without the defaults of its parameters. Figures do not depend on the defaults."""
+        """Return the program's text without the default values of parameters, because the figures do not depend on
+        them."""
         lines = self.source.text.splitlines(keepends=True)
         spans = [parameter.default.span for parameter in self.parameters]
         for span in sorted(spans, reverse=True):
@@ -344,7 +348,7 @@ class Search:
         return "".join(lines)
 
     def run_points(self, points: Sequence[Point], seen: Seen) -> PassResult:
-        """Run points together, and score each. Raises KeyboardInterrupt if a signal arrives."""
+        """Run points together in one pass, and score each point. Raises KeyboardInterrupt if a signal arrives."""
         history, merges = self._pass(points, seen)
         scorings = [replace(self.scoring, merge=merge) for merge in merges]
         parts = [self._score(*own, history) for own in zip(history.detections, scorings)]
@@ -360,7 +364,7 @@ class Search:
         return PassResult(parts, summary)
 
     def write(self, chosen: int) -> list[Path]:
-        """Write the values of a point into the PARAM lines of the program. Return the changed files."""
+        """Write the values of the chosen point into the PARAM lines of the program. Return the changed files."""
         point = points_of(self.axes)[chosen]
         lines: dict[str, list[str]] = {}
         changes = [
@@ -377,12 +381,13 @@ class Search:
         return [Path(file) for file in lines]
 
     def _window(self, program: CompiledProgram, name: str) -> int | None:
-        """Return the longest window among the rules of an event or alert; None if there is none."""
+        """Return the longest window in the rules of an event or alert, or None if they have no window."""
         target = next((alert.event for alert in program.alerts if self.is_alert and alert.name == name), name)
         return window_of(program.rules.rules, target)
 
     def _pass(self, points: Sequence[Point], seen: Seen) -> tuple[History, list[int]]:
-        """Run points together. Return their detections and, for each point, the largest gap within an episode."""
+        """Run points together in one pass. Return their detections and, for each point, the largest gap within an
+        episode."""
         params = [{axis.parameter.name: value for axis, value in zip(self.axes, point)} for point in points]
         named = [self._texts(param) for param in params]
         wanted, alerts = ([], [self.detect]) if self.is_alert else ([self.detect], [])
@@ -406,7 +411,7 @@ class Search:
         return history, [self._window(variants.program, name) or 0 for name in names]
 
     def _texts(self, values: Mapping[str, Value]) -> dict[str, object]:
-        """Convert values of parameters to the form that the option `params` of the compiler accepts."""
+        """Convert the values of parameters to the form that the compiler's option `params` accepts."""
         return {name: self.parameters.by_name[name].of(value).given for name, value in values.items()}
 
     def _score(self, own: Mapping[Key, Times], scoring: Scoring, history: History) -> Parts:
@@ -423,7 +428,7 @@ class Search:
         )
 
     def _holdout(self) -> int | None:
-        """Return the time of the holdout; None if no point is to be chosen. Raises CepError if there are too few
+        """Return the time of the holdout, or None if no point must be chosen. Raises CepError if there are too few
         labels."""
         if self.figure is None:
             return None
@@ -436,7 +441,8 @@ class Search:
         return cut
 
     def _estimate(self, number: int) -> str:
-        """Estimate the duration of a grid in one process, from a trial run of one point and one of several points."""
+        """Estimate how long a grid takes in one process. Two trial runs are measured: with one point, and with several
+        points."""
         several = [_point(self.axes, place * number // TIMED) for place in range(TIMED)]
         self._seconds(several)  # compile the kernels first
         alone, together = self._seconds(several[:1]), self._seconds(several)
@@ -444,25 +450,25 @@ class Search:
         return _about(number * further + -(-number // AT_ONCE) * max(alone - further, 0.0))
 
     def _seconds(self, points: Sequence[Point]) -> float:
-        """Return the CPU seconds of a pass over points."""
+        """Return the CPU seconds that a pass over the points takes."""
         began = process_time()
         self._pass(points, lambda part: None)
         return process_time() - began
 
     def _refuse(self, number: int) -> None:
-        """Raise CepError for a grid with too many points. The message says how long the grid would take."""
+        """Raise CepError because the grid has too many points. The message says how long the grid would take."""
         told = self._estimate(number)
         hint = f"use fewer values, or `--points {number}`: that takes {told}, measured on {TIMED} points"
         most = self.options.grids.points or MOST_POINTS
         raise CepError(f"--grid: {number:,} points are more than the limit of {most:,}", hint=hint, code="option")
 
     def _warn(self, number: int) -> None:
-        """Tell the user how long a large grid will probably take."""
+        """Print how long a large grid will probably take."""
         typer.echo(f"{number:,} points take {self._estimate(number)}, measured on {TIMED} points", err=True)
 
 
 def _point(axes: Sequence[Axis], place: int) -> Point:
-    """Return one point of `points_of` without computing the others."""
+    """Return the point that `points_of` would return at this place, without computing the other points."""
     values = []
     for axis in reversed(axes):
         place, own = divmod(place, len(axis.values))
@@ -471,15 +477,15 @@ def _point(axes: Sequence[Axis], place: int) -> Point:
 
 
 def _about(seconds: float) -> str:
-    """Return a duration, rounded to two digits, in the largest unit that fits."""
+    """Return a duration as text, rounded to two digits, in the largest unit that fits."""
     unit = next((name for name in ("d", "h", "min") if seconds * SECOND >= UNITS[name]), "s")
     amount = max(seconds * SECOND / UNITS[unit], 1.0)
     return f"about {float(f'{amount:.1e}'):,.16g} {unit}"
 
 
 def window_of(rules: Iterable[Rule], event: str) -> int | None:
-    """Return the longest window, in microseconds, of the rules from which an event is derived; None if they have
-    none."""
+    """Return the longest window of the rules from which an event is derived, in microseconds. None if they have no
+    window."""
     by_event: dict[str, list[Rule]] = {}
     for rule in rules:
         by_event.setdefault(rule.event, []).append(rule)
@@ -499,12 +505,14 @@ def _range(history: HistorySummary) -> str:
 
 
 def _say_nothing(source: str, text: str, /, *, lost: bool) -> None:
-    """Ignore messages about sources. Files lose no records."""
+    """Ignore a message about a lost source, because files lose no records."""
 
 
 def _detected(program: CompiledProgram, name: str) -> tuple[str, Schema, bool]:
-    """Return the name and schema of the event or alert that detects, and True for an alert. Raises CepError if the name
-    is unknown."""
+    """Return the name and schema of the event or alert that detects, and True if it is an alert.
+
+    Raises CepError if the name is unknown.
+    """
     schemas = program.plan.schemas
     derived = {rule.event for rule in program.rules.rules if schemas[rule.event].fluent is None}
     tables = {table for alert in program.alerts for table in alert.tables}

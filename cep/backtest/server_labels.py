@@ -1,4 +1,4 @@
-"""Labels of incidents from the verdicts of people on a server's alerts: `server:URL` or `server:URL#ALERT`."""
+"""Labels of incidents from people's verdicts on a server's alerts: `server:URL` or `server:URL#ALERT`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ SERVER = "server:"
 
 
 def server_rows(place: str, detect: str, token_file: Path | None = None) -> list[dict[str, Any]]:
-    """Return a row for each alert that was closed with the verdict `true`.
+    """Return one row for each alert that a person has closed with the verdict `true`.
 
-    `place` may name the alert. Otherwise all alerts count whose name or event is `detect`. The token is in
-    `token_file`, or else in CEP_TOKEN. Raises CepError if the server refuses, or there is no such verdict.
+    - `place`: the server. It may name the alert after `#`.
+    - `detect`: the name of the alert or event, if `place` does not name the alert.
+    - `token_file`: the file that contains the token. None: the token is in CEP_TOKEN.
+
+    Raises CepError if the server refuses the request, or if no alert has this verdict.
     """
     address, _, name = place.removeprefix(SERVER).partition("#")
     closed = Connection(server=address, token_file=token_file).verdicts()

@@ -1,2 +1,2 @@
-"""Tests of rules. A `*.test.yaml` file lists input and the results that a program must derive from it
+"""Tests of rules. A `*.test.yaml` file contains input, and the results that a program must derive from this input
 (docs/testing.md)."""

@@ -1,4 +1,4 @@
-"""Comparison of a test's expectations with the derived results, and explanations of the differences."""
+"""Compare a test's expectations with the derived results, and explain the differences."""
 
 from __future__ import annotations
 
@@ -28,17 +28,21 @@ from cep.testing.runs import Outcome, Prepared
 from cep.testing.yaml_tree import Value
 
 ALWAYS = 2**62
-"""A time that is longer than any input."""
+"""A duration in microseconds that is longer than any input."""
 LINES = 40
-"""The maximum number of lines shown of an explanation."""
+"""The greatest number of lines of an explanation that are shown."""
 MOST = 10
-"""The maximum number of unexpected events shown per type."""
+"""The greatest number of unexpected events that are shown per event type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A difference between a test and the derived results: its place in the test file, a message, and lines of
-    `details`."""
+    """A difference between a test's expectations and the derived results.
+
+    - `place`: the place of the expectation in the test file.
+    - `message`: the difference in one line.
+    - `details`: further lines, such as an explanation.
+    """
 
     place: Value
     message: str
@@ -47,7 +51,10 @@ class Failure:
 
 @dataclass(slots=True)
 class Result:
-    """The result of a test. `laws`: the number of runs under laws that gave the same result."""
+    """The result of a test.
+
+    `laws`: the number of runs under laws that had the same result as the plain run.
+    """
 
     test: RuleTest
     failures: list[Failure] = field(default_factory=list)
@@ -59,7 +66,7 @@ class Result:
 
 
 class Checker:
-    """Compares the results of a run with the expectations of a test.
+    """A comparison of a run's results with the expectations of a test.
 
     Raises CepError if an expectation names an event, fluent, alert or attribute that the program does not have.
     """
@@ -95,7 +102,7 @@ class Checker:
                     self._alerts.append((check, self._time(check.time), self._wanted_alerts(check)))
 
     def check(self, outcome: Outcome) -> list[Failure]:
-        """Return the differences between the results of a run and the test."""
+        """Return the differences between the expectations of the test and the results of a run."""
         failures: list[Failure] = []
         for name, wanted in self._expected:
             failures += self._compare(name, wanted, self._rows(outcome, name), self.test.at_least)
@@ -110,8 +117,10 @@ class Checker:
         return failures
 
     def passes(self, outcome: Outcome) -> bool:
-        """Return True if all expectations of the test are met. Faster than `check`, which also explains the
-        failures."""
+        """Return True if all expectations of the test are met.
+
+        This is faster than `check`, which also explains the failures.
+        """
         for name, wanted in (*self._expected, *self._held):
             matched = match(wanted, self._rows(outcome, name))
             if matched.missing or (matched.unexpected and not self.allows_more(name)):
@@ -143,7 +152,8 @@ class Checker:
     def _wanted(
         own: Sequence[Expectation], read: Callable[[Expectation, Schema], Wanted], schema: Schema
     ) -> list[Wanted]:
-        """Read the expectations of an event or fluent. Raises CepErrors with the mistakes of all that are invalid."""
+        """Read the expectations of an event or fluent. Raises CepErrors, which lists the mistakes of all
+        expectations."""
         wanted: list[Wanted] = []
         with mistakes_together() as wrong:
             for expectation in own:
@@ -210,7 +220,8 @@ class Checker:
 
     @cached_property
     def explainer(self) -> Explainer:
-        """An explainer of a second run of the program, whose engine remembers all occurrences."""
+        """An explainer of the program's results. It runs the program a second time, with an engine that remembers all
+        occurrences."""
         prepared, records = self.prepared, self.prepared.records
         engine = prepared.engine(remember=ALWAYS, corrected=True)
         engine.advance_only()
@@ -283,7 +294,8 @@ class Checker:
         return wanted
 
     def _alert_schema(self, name: str) -> Schema:
-        """Return the attributes of an alert: the named columns of its table, and its texts."""
+        """Return a schema for an alert. Its attributes are the named columns of the alert's table, and the alert's
+        texts."""
         alert = next(alert for alert in self.prepared.program.alerts if alert.name == name)
         schema = self.engine.plan.schemas[alert.table]
         own = tuple(attribute for attribute in schema.attributes if not attribute.name.startswith("the "))
@@ -358,7 +370,10 @@ class Checker:
         return f"{{{', '.join(f'{names[i]}: {self._text(wanted.values[i], i, schema)}' for i in order)}}}"
 
     def row_text(self, row: Row, schema: Schema, named: Collection[str] = ()) -> str:
-        """Write a row the way an expectation is written. `named`: write only these attributes, in this order."""
+        """Return a row as text, written like an expectation.
+
+        `named`: the names of the attributes to write, in this order. Empty: write all attributes.
+        """
         names = self._names(schema)
         if named:
             by_name = {"time": [0, 1], **{name: [place] for place, name in enumerate(names)}}
@@ -391,7 +406,7 @@ class Checker:
 def alert_state(change: AlertChange) -> str | None:
     """Return the state of an alert after a change, by its name in test files.
 
-    Return None if the alert never fired, or if it is hidden from receivers.
+    Returns None if the alert never fired, or if it is hidden from receivers.
     """
     if change.hidden or (change.state == "resolved" and change.fired is None):
         return None
@@ -403,7 +418,7 @@ def alert_state(change: AlertChange) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a YAML scalar, quoted if plain YAML would be read as another value."""
+    """Return a text as a YAML scalar. It is quoted if YAML would read the plain text as another value."""
     from cep.testing.yaml_tree import read_yaml
 
     plain = (

@@ -28,7 +28,7 @@ FAILED_TESTS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawOptions:
-    """Options that choose the laws to check."""
+    """Options that select the laws to check."""
 
     PANEL: ClassVar = "Laws"
 
@@ -44,7 +44,7 @@ class LawOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """Options of the report."""
+    """Options for the report."""
 
     PANEL: ClassVar = OUTPUT
 

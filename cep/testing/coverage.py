@@ -1,7 +1,7 @@
-"""Coverage: which rules, conditions, absences and bounds of a program the tests have tried in both cases.
+"""Coverage: the rules, conditions, absences and time limits of a program that the tests have tried in both cases.
 
-Each part has probes: copies of its rule under other names, without the part or with that part alone. All probes of a
-program run beside it, in one pass over the records of a test.
+Each part of the program has probes. A probe is a copy of the part's rule under another name, either without the part or
+without all other parts. All probes run together with the program, in one pass over the records of a test.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ LACKING = {
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
-"""Remarks for the two cases of a part, by kind of part. A remark is shown if the tests have not tried its case, unless
-the remark is empty."""
+"""Remarks about untried cases, by kind of part. The first remark of a pair is for the part's first case, the second for
+its second case. An empty remark is never shown."""
 
 
 @dataclass(slots=True)
 class CoverageItem:
-    """A part of a program. `first` and `second` say which of its two cases the tests have shown."""
+    """A part of a program. `first`, `second`: True if the tests have tried this one of the part's two cases."""
 
     kind: str
     text: str
@@ -49,17 +49,21 @@ class CoverageItem:
 
     @property
     def lacking(self) -> str:
-        """Return the cases that the tests have not tried, in words. The text is empty if they have tried both."""
+        """Return a text about the cases that the tests have not tried. It is empty if they have tried both."""
         told = zip(LACKING[self.kind], (self.first, self.second))
         return " and ".join(text for text, shown in told if text and not shown)
 
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """The names of the copies of a rule that together show whether a part of it was tried.
+    """The names of the copies of a rule that together show whether the tests have tried a part of the rule.
 
-    `whole` is the rule as written, `without` lacks the part. For a condition, `alone` keeps no other condition, and
-    `none` keeps no condition at all. None: the copy would not be a valid program.
+    - `whole`: the rule itself.
+    - `without`: the rule without the part.
+    - `alone`: if the part is a condition, the rule with this condition only.
+    - `none`: if the part is a condition, the rule without any condition.
+
+    A name is None if the copy would not be a valid program.
     """
 
     kind: str
@@ -72,8 +76,10 @@ class _Probe:
 
 
 def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
-    """Return the coverage of a test file's program, in the order of the program. Raises CepError if the program or a
-    test is wrong."""
+    """Return the coverage of a test file's program, in the order of the program.
+
+    Raises CepError if the program or a test is wrong.
+    """
     items: dict[tuple[str, str, Span], CoverageItem] = {}
     probed: dict[int, tuple[CompiledProgram, list[_Probe]]] = {}
     for test in file.tests:
@@ -95,8 +101,11 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
 
 
 def _judge(item: CoverageItem, probe: _Probe, outcome: Outcome, compared: Outcome) -> None:
-    """Record which cases of a part a test has shown. The copies' rows in `outcome` decide the first case, and their
-    rows in `compared` the second."""
+    """Record the cases of a part that a test has tried.
+
+    - `outcome`: the results that decide the part's first case.
+    - `compared`: the results that decide the part's second case.
+    """
     item.first |= _total(outcome, probe.whole) > 0 or _total(outcome, probe.alone) > 0
     if probe.kind == WINDOW:
         item.second |= _rows(compared, probe.without) != _rows(compared, probe.whole)
@@ -114,10 +123,10 @@ def _total(outcome: Outcome, name: str | None) -> int:
 
 
 def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: Prepared) -> None:
-    """Record which parts of formulas made a difference to the results of a test.
+    """Record the parts of formulas that make a difference to the results of a test.
 
-    One run evaluates all programs that lack one part each. It goes on to the end of the input, so that every formula
-    that looks ahead is decided.
+    One run evaluates all programs that lack one part each. It continues to the end of the input, so that the results of
+    formulas that look ahead are known.
     """
     options = prepared.source.options
     read = ReadProgram.of(prepared.source.text, prepared.source.name, options)
@@ -166,7 +175,7 @@ def _judge_alerts(items: dict[tuple[str, str, Span], CoverageItem], prepared: Pr
 
 
 def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
-    """Return a program with its probes added as rules, and the probes."""
+    """Return a program to which probes were added as rules, and these probes."""
     options = replace(prepared.source.options, alerts=True)
     read = ReadProgram.of(prepared.source.text, prepared.source.name, prepared.source.options)
     rules = lowered(read.tree, prepared.source.options)
@@ -174,7 +183,7 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
     merged, probes = rules, list[_Probe]()
 
     def copied(rule: Rule, body: Any, name: str) -> str | None:
-        """Add a copy of a rule with another body. Return its name, or None if the result is not a valid program."""
+        """Add a copy of a rule that has another body. Return its name, or None if it would not be valid."""
         nonlocal merged
         schema = replace(rules.schemas[rule.event], name=name, fluent=None)
         copy = replace(rule, event=name, body=body)
@@ -208,7 +217,7 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Return two copies of a rule, by name, without the conditions that only filter.
+    """Add two copies of a rule without those conditions that only filter. Return the names of the copies.
 
     The first copy keeps the condition at `span`, the second does not.
     """
@@ -224,7 +233,7 @@ def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> t
 
 
 def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[str]:
-    """Yield a line with the covered numbers of each kind, then a line per part with an untried case."""
+    """Yield one line with the numbers of covered parts by kind, then one line per part that has an untried case."""
     counts = []
     for kind in (RULE, CONDITION, ABSENCE, BOUND, WINDOW, FLUENT, ALERT):
         own = [item for item in items if item.kind == kind]
@@ -241,7 +250,7 @@ def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[st
 
 
 def coverage_page(items: Sequence[CoverageItem], source: Source) -> str:
-    """Return an HTML page of the program that marks covered lines and lists the untried cases of the other lines."""
+    """Return the program as an HTML page that marks covered lines, and lists the untried cases of the other lines."""
     by_line: dict[int, list[CoverageItem]] = {}
     for item in items:
         by_line.setdefault(item.span.line, []).append(item)

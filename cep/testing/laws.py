@@ -21,14 +21,18 @@ from cep.testing.records import Records
 from cep.testing.runs import Outcome, Prepared, Schedule
 
 SEEDS = 3
-"""The default number of schedules to try for each law."""
+"""The default number of schedules that are tried for each law."""
 SHRINKS = 400
-"""The maximum number of runs in the search for the smallest failing schedule."""
+"""The greatest number of runs in the search for the smallest failing schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law. `applies` decides whether a test can be checked; `schedule` draws a run from a random generator."""
+    """A law.
+
+    - `applies`: returns True if the law can be checked for a test.
+    - `schedule`: draws the records and the schedule of a run from a random generator.
+    """
 
     name: str
     applies: Callable[[Prepared], bool]
@@ -36,9 +40,9 @@ class Law:
 
 
 def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
-    """Return the laws with these names. Raises CepError if a name is unknown.
+    """Return the laws that have these names. Raises CepError if a name is unknown.
 
-    Without names, return all laws; the law `workers` only if `workers` is set.
+    If `names` is empty, return all laws, but the law `workers` only if `workers` is True.
     """
     known = {law.name: law for law in (*LAWS, WORKERS)}
     for name in names:
@@ -51,8 +55,10 @@ def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
 
 
 def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Sequence[int]) -> tuple[int, list[Failure]]:
-    """Run a test under each law that applies. Return the number of runs with the same result, and a failure per broken
-    law."""
+    """Run a test under each law that applies to it.
+
+    Returns the number of runs whose result is that of the plain run, and one failure for each broken law.
+    """
     passed, failures = 0, []
     for law in laws:
         if not law.applies(prepared):
@@ -72,7 +78,8 @@ def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Seque
 
 
 def _difference(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> tuple[str, ...] | None:
-    """Describe how the result of a schedule differs from the result of the plain run; None if it does not."""
+    """Describe the difference between the result of a schedule and the result of the plain run. None if there is
+    none."""
     outcome = prepared.run(schedule, records)
     none: Counter[Row] = Counter()
     for name in sorted({*plain.rows, *outcome.rows}):
@@ -93,7 +100,7 @@ def _plain(prepared: Prepared) -> Schedule:
 
 
 def _some(random: Random, count: int) -> frozenset[int]:
-    """Draw random positions between records, sometimes all of them."""
+    """Draw random positions at which a batch of records can be divided; sometimes all of them."""
     share = random.choice((0.1, 0.3, 0.6, 1.0))
     return frozenset(place for place in range(1, count) if random.random() < share)
 
@@ -115,9 +122,9 @@ def _shuffle(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
 
 
 def _disorder(prepared: Prepared, records: Records, lateness: int, random: Random) -> NDArray[np.int64]:
-    """Return a random order of arrival in which no record is later than `lateness` allows.
+    """Return a random order of arrival in which no record arrives later than `lateness` allows.
 
-    Simultaneous records keep their order if the program depends on it, or if they may correct each other by a KEY.
+    Records of the same time keep their order if the program depends on it, or if they may correct each other by a KEY.
     """
     jitter: dict[int, int] = {}
     arrivals, corrected = [], _corrected(prepared)
@@ -132,7 +139,7 @@ def _disorder(prepared: Prepared, records: Records, lateness: int, random: Rando
 
 
 def _late(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
-    """Draw a run in which records arrive late within the `revise` window, and some are withdrawn and sent again."""
+    """Draw a run in which records arrive late within the `revise` window. Some records are withdrawn and sent again."""
     assert prepared.revise is not None, "the law is for tests that revise"
     records = prepared.records
     order = _kept_in_window(records, prepared.revise, random)
@@ -143,7 +150,7 @@ def _late(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
 
 
 def _kept_in_window(records: Records, revise: int, random: Random) -> NDArray[np.int64]:
-    """Return a random order of arrival in which no record is older than `revise` allows.
+    """Return a random order of arrival in which no record arrives later than `revise` allows.
 
     Records with the same end keep their order, so that a correction follows the record that it corrects.
     """
@@ -164,7 +171,7 @@ def _kept_in_window(records: Records, revise: int, random: Random) -> NDArray[np
 
 
 def _may_come_again(prepared: Prepared, records: Records, place: int) -> bool:
-    """Return True if withdrawing a record and sending it again must not change the result."""
+    """Return True if the result must stay the same when the record at `place` is withdrawn and sent again."""
     name = list(records.tables)[int(records.types[place])]
     table = records.tables[name]
     schema = prepared.program.plan.schemas.get(name)
@@ -176,7 +183,7 @@ def _may_come_again(prepared: Prepared, records: Records, place: int) -> bool:
 def _with_withdrawals(
     records: Records, order: NDArray[np.int64], again: Sequence[int]
 ) -> tuple[Records, NDArray[np.int64]]:
-    """Add a withdrawal and a second copy of each record in `again`. Return the records and their order of arrival."""
+    """Add a withdrawal and a second copy of each record in `again`. Return all records and their order of arrival."""
     names = list(records.tables)
     tables = {}
     first_new: dict[int, int] = {}
@@ -204,14 +211,14 @@ def _with_withdrawals(
 
 
 def _once(prepared: Prepared) -> list[int]:
-    """Return the numbers of the tables with a KEY or DISTINCT, in which a repeated record changes nothing."""
+    """Return the numbers of the tables that have a KEY or DISTINCT. In these, a repeated record changes nothing."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
     return [number for number, schema in known if schema is not None and (schema.distinct or schema.key is not None)]
 
 
 def _corrected(prepared: Prepared) -> frozenset[int]:
-    """Return the numbers of the tables with a KEY, in which a record replaces an earlier one of the same key and
+    """Return the numbers of the tables that have a KEY. In these, a record replaces an earlier one of the same key and
     time."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
@@ -237,7 +244,7 @@ LAWS = (
     Law("late", lambda prepared: len(prepared.records) > 0 and prepared.revise is not None, _late),
     Law("duplicates", lambda prepared: bool(_once(prepared)), _duplicates),
 )
-"""The laws that run in this process, for every seed."""
+"""The laws that run in this process, once for every seed."""
 WORKERS = Law("workers", lambda prepared: len(prepared.records) > 0, _workers)
 """The law that starts processes. It runs once per test, and only on request."""
 
@@ -246,7 +253,7 @@ WORKERS = Law("workers", lambda prepared: len(prepared.records) > 0, _workers)
 
 
 def _smallest(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> Schedule:
-    """Remove cuts, restarts and swaps from a failing schedule for as long as it still fails."""
+    """Remove cuts, restarts and swaps from a failing schedule, as long as it still fails."""
     runs = 0
     smallest = schedule
     shrunk = True
@@ -277,7 +284,8 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _halves(places: Sequence[int]) -> Iterator[frozenset[int]]:
-    """Yield subsets of the positions to remove: all of them, each half, each quarter, and so on down to single ones."""
+    """Yield the sets of positions to remove: first all positions, then each half, each quarter, and so on to single
+    ones."""
     size = len(places)
     while size:
         for begin in range(0, len(places), size):

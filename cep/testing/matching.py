@@ -1,4 +1,4 @@
-"""Matching of expectations and derived rows one to one, after reading the expected values by their types."""
+"""Match expectations with derived rows, one to one. The expected values are read according to their types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOLDS_TIMES = {"from": (0,), "until": (1,)}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An expectation after its values were read. `values`: the expected values by their column in the row."""
+    """An expectation whose values were read. `values`: the expected values, by the index of their column in a row."""
 
     expectation: Expectation | None
     values: Mapping[int, EventValue]
@@ -37,10 +37,10 @@ class Wanted:
         return all(equal(value, row[place], self.tolerance) for place, value in self.values.items())
 
     def distance(self, row: Row) -> tuple[int, int]:
-        """Return the distance of a row from the expectation, as a pair for comparisons.
+        """Return the distance of a row from the expectation, as a pair that can be compared.
 
-        The first number counts wrong values: 2 for an attribute, 1 for a time. The second is the total distance of the
-        times, in microseconds.
+        The first number counts wrong values: 2 for an attribute, 1 for a time. The second number is the sum of the
+        differences of times, in microseconds.
         """
         differs = [place for place, value in self.values.items() if not equal(value, row[place], self.tolerance)]
         apart = sum(_apart(self.values[place], row[place]) for place in differs if place < 2)
@@ -52,7 +52,7 @@ def _apart(wanted: EventValue, row: EventValue) -> int:
 
 
 def equal(wanted: EventValue, value: EventValue, tolerance: float) -> bool:
-    """Return True if two values are equal. Floats may differ by a relative tolerance."""
+    """Return True if two values are equal. Floats may differ by the relative tolerance."""
     if isinstance(wanted, float) and isinstance(value, int | float) and not isinstance(value, bool):
         return wanted == value or abs(wanted - value) <= tolerance * max(abs(wanted), abs(value))
     if isinstance(wanted, bool) is not isinstance(value, bool):
@@ -63,21 +63,26 @@ def equal(wanted: EventValue, value: EventValue, tolerance: float) -> bool:
 
 
 class ValueReader:
-    """Reads expected values according to the attribute types of a program's events.
+    """A reader of expected values, which uses the attribute types of a program's events.
 
-    `unit`: the number of microseconds that the number 1 stands for in a time.
+    `unit`: the unit of a time that is written as a bare number, in microseconds.
     """
 
     def __init__(self, prefixes: Iterable[tuple[str, str]], unit: Fraction | None, tolerance: float) -> None:
         self.prefixes, self.unit, self.tolerance = dict(prefixes), unit, tolerance
 
     def event(self, expectation: Expectation, schema: Schema) -> Wanted:
-        """Read the expected values of an event. Raises CepError if an attribute is unknown, or a value has another
-        type."""
+        """Read the expected values of an event.
+
+        Raises CepError if an attribute is unknown, or if a value does not have the attribute's type.
+        """
         return self._wanted(expectation, schema, TIMES)
 
     def interval(self, expectation: Expectation, schema: Schema) -> Wanted:
-        """Read the expected values of a fluent's interval. Raises CepError as `event` does."""
+        """Read the expected values of a fluent's interval.
+
+        Raises CepError if an attribute is unknown, or if a value does not have the attribute's type.
+        """
         return self._wanted(expectation, schema, HOLDS_TIMES)
 
     def _wanted(self, expectation: Expectation, schema: Schema, times: Mapping[str, tuple[int, ...]]) -> Wanted:
@@ -98,9 +103,9 @@ class ValueReader:
         places: Mapping[str, int],
         times: Mapping[str, tuple[int, ...]],
     ) -> dict[int, EventValue]:
-        """Read the expected value of one attribute. Return it by column of the row; `time` fills two columns.
+        """Read one expected value. Return it by the index of its column in a row; a `time` is in two columns.
 
-        Raises CepError if the attribute is unknown, or the value has another type.
+        Raises CepError if the attribute is unknown, or if the value does not have the attribute's type.
         """
         if name in places:
             return {places[name]: self.value(value, schema.attributes[places[name] - FIRST])}
@@ -126,7 +131,7 @@ class ValueReader:
         return text
 
     def value(self, value: Value, attribute: Attribute) -> EventValue:
-        """Read a value of an attribute's type. Raises CepError if the value has another type."""
+        """Read a value as the type of an attribute. Raises CepError if the value does not have this type."""
         scalar = value.scalar
         if value.mapping is not None or value.items is not None:
             value.fail(f"`{attribute.name}` is one value, found {value.kind}")
@@ -162,14 +167,14 @@ class ValueReader:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The result of a matching: expectations without a row, and rows without an expectation."""
+    """The result of matching: the expectations that no row meets, and the rows that no expectation matches."""
 
     missing: tuple[Wanted, ...]
     unexpected: tuple[Row, ...]
 
 
 def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
-    """Match as many expectations and rows as possible, one to one (augmenting paths; Berge 1957)."""
+    """Match as many expectations and rows as possible, one to one. Source: augmenting paths (Berge 1957)."""
     fits = [[place for place, row in enumerate(rows) if expected.matches(row)] for expected in wanted]
     owner: dict[int, int] = {}  # by row, the expectation that is matched with it
     for number in range(len(wanted)):
@@ -182,7 +187,11 @@ def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
 
 
 def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -> bool:
-    """Assign a row to an expectation along an augmenting path. Return False if there is none."""
+    """Assign a row to the expectation `first`, along an augmenting path. Return False if no such path exists.
+
+    - `fits`: for each expectation, the rows that meet it.
+    - `owner`: for each row, the expectation to which it is assigned.
+    """
     seen: set[int] = set()
     stack = [(first, iter(fits[first]))]
     taken: list[int] = []
@@ -204,7 +213,7 @@ def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -
 
 
 def same_rows(rows: Counter[Row], other: Counter[Row], tolerance: float) -> bool:
-    """Return True if two bags of rows are equal. Floats may differ by the tolerance."""
+    """Return True if two bags of rows are equal. Floats may differ by the relative tolerance."""
     if rows == other:
         return True
     if rows.total() != other.total():

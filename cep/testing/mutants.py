@@ -1,5 +1,7 @@
-"""Mutation testing: the tests of a file run on copies of its program, each with one change. Copies that pass all tests
-are reported."""
+"""Mutation testing: run the tests of a file on copies of its program, each of which has one change.
+
+The copies that pass all tests are reported, because the tests do not detect the change.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A changed rule, deadline, formula or alert: the place of the change, its description, and the changed program."""
+    """A copy of a program in which one rule, deadline, formula or alert is changed.
+
+    - `span`: the place of the change.
+    - `change`: a description of the change.
+    - `rules`: the changed program.
+    """
 
     span: Span
     change: str
@@ -33,9 +40,9 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """A mutant that passes all tests: file and line of the change, and its description.
+    """A mutant that passes all tests: the file and line of the change, and its description.
 
-    `seen`: the mutant derives other results in some test, but no expectation covers the difference.
+    `seen`: True if the mutant derives other results in some test, although no expectation covers the difference.
     """
 
     file: str
@@ -46,14 +53,14 @@ class Survivor:
 
 @dataclass(slots=True)
 class MutantReport:
-    """The number of mutants of a test file's programs, and the survivors."""
+    """The number of mutants of a test file's program, and the mutants that survived."""
 
     count: int
     survivors: list[Survivor]
 
 
 def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
-    """Run the tests of a file with every mutant of its program. Raises CepError if the program or a test is wrong."""
+    """Run the tests of a file on every mutant of its program. Raises CepError if the program or a test is wrong."""
     by_params: dict[tuple[tuple[str, object], ...], list[tuple[RuleTest, Prepared]]] = {}
     for test in file.tests:
         prepared = programs.prepare(test)
@@ -84,7 +91,7 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
 
 
 def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
-    """Yield the mutants that are valid programs and whose plan differs from the original's plan."""
+    """Yield the mutants that are valid programs and have another plan than the original program."""
     options = replace(prepared.source.options, alerts=True)
     plan = prepared.program.plan
     for mutant in mutants_of(read, prepared.source.options):
@@ -99,8 +106,11 @@ def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
 def _killed(
     read: ReadProgram, mutants: Sequence[Mutant], own: Sequence[tuple[RuleTest, Prepared]]
 ) -> tuple[set[int], set[int]]:
-    """Return two sets of indices: the mutants that fail a test, and the mutants whose results differ from the
-    original's in a test."""
+    """Run the tests on mutants. Return two sets of indexes of mutants:
+
+    - the mutants that fail a test,
+    - the mutants whose results in a test differ from those of the original program.
+    """
     first = own[0][1]
     events = list(first.engine().outputs)
     alerts = [alert.name for alert in first.program.alerts]
@@ -127,7 +137,7 @@ def _killed(
 
 
 def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
-    """Return the results of one mutant under the names of the original program."""
+    """Return the results of one mutant, by the names of events and alerts in the original program."""
     names: dict[str, str] = dict(variants.names[number])
     for alert in variants.alerts[number].values():
         names |= {table.partition("#")[0]: table for table in alert.tables}
@@ -136,7 +146,8 @@ def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
 
 
 def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
-    """Return the changes of alerts until all alerts are over, or until the end of the test."""
+    """Return the changes of alerts until the end of the test. If the test has no end, continue until all alerts are
+    over."""
     alerts = prepared.program.alerts
     if not alerts:
         return []
@@ -146,7 +157,8 @@ def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
 
 
 def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
-    """Yield the mutants of a program: first changes of its statements, then changes of its lowered rules."""
+    """Yield the mutants of a program: first those whose statements are changed, then those whose lowered rules are
+    changed."""
     rules = lowered(read.tree, options)
     for place, statement in enumerate(read.tree.statements):
         for changed, span, change in statement_mutations(statement, read.parameters):

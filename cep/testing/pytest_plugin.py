@@ -17,7 +17,7 @@ SUFFIX = ".test.yaml"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option `--cep`, and the setting `cep` of the configuration file, which does the same."""
+    """Add the option `--cep`, and the setting `cep` of the configuration file, which has the same effect."""
     group = parser.getgroup("cep", "tests of event rules")
     group.addoption("--cep", action="store_true", help="Run the tests of event rules in *.test.yaml files.")
     parser.addini("cep", "Run the tests of event rules in *.test.yaml files.", type="bool", default=False)
@@ -36,7 +36,7 @@ class RuleTestModule(pytest.File):
     """A test file."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield the tests of the file. Raises CollectError if the file is invalid."""
+        """Yield the tests of the file. Raises CollectError if the file is not valid."""
         from cep.core.errors import CepError
         from cep.testing.rule_files import read_test_file
         from cep.testing.session import Session
@@ -59,7 +59,8 @@ class RuleTestItem(pytest.Item):
         self.rules = session_of_rules
 
     def runtest(self) -> None:
-        """Run the test. Raises RuleTestFailed if it fails, and CepError if its program or an expectation is invalid."""
+        """Run the test. Raises RuleTestFailed if it fails, and CepError if its program or an expectation is not
+        valid."""
         result = self.rules.run(self.test)
         if not result.passed:
             raise RuleTestFailed(result)
@@ -81,7 +82,7 @@ class RuleTestItem(pytest.Item):
 
 
 class RuleTestFailed(Exception):
-    """The failure of a test. `result`: the differences."""
+    """The exception of a failed test. `result`: the test's result, with all differences."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(result.test.name)

@@ -1,4 +1,4 @@
-"""The records of a test, from the test file and from other files, in the order in which they are run."""
+"""The records of a test, from the test file and from other files, in the order in which they arrive."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SUFFIXES = {name: format.suffixes[0] for name, format in FORMATS.items() if form
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records in tables by event, and their order of arrival.
+    """The records of a test, in one table per event type, and their order of arrival.
 
-    `types` and `rows` hold, for each record in that order, the number of its table and its row there. `dead` holds the
-    records that could not be read. `unit` is the number of microseconds that the number 1 stands for in a time; None if
-    unknown.
+    - `types`, `rows`: for each record in order of arrival, the number of its table and its row in this table.
+    - `dead`: the records that could not be read.
+    - `unit`: the unit of a time that is written as a bare number, in microseconds. None: unknown.
     """
 
     tables: Mapping[str, pl.DataFrame]
@@ -51,15 +51,17 @@ class Records:
 
     @classmethod
     def none(cls) -> Records:
-        """Return an empty set of records, in which times written as numbers count seconds."""
+        """Return an empty set of records. Times that are written as bare numbers count seconds."""
         return _arranged([], {}, Origins(), Fraction(SECOND), False)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def batch(self, places: NDArray[np.int64], first: int | None = None) -> dict[str, pl.DataFrame]:
-        """Return the records at some positions of the order, as tables. `first`: add an `@order` that counts from this
-        number."""
+        """Return some of the records as tables. `places`: their positions in the order of arrival.
+
+        `first`: if it is not None, the tables have a column `@order`, which counts from this number.
+        """
         batches = {}
         for number, (name, table) in enumerate(self.tables.items()):
             own = np.flatnonzero(self.types[places] == number)
@@ -76,7 +78,11 @@ class Records:
 
 
 def read_records(test: RuleTest, schemas: Mapping[str, Schema], revises: bool) -> Records:
-    """Read the records of a test. `schemas`: the program's input events. Raises CepError if a record cannot be read."""
+    """Read the records of a test. Raises CepError if a record cannot be read.
+
+    - `schemas`: the schemas of the program's input events.
+    - `revises`: True if records may withdraw or correct earlier records.
+    """
     read_as = with_changes(schemas) if revises else dict(schemas)
     origins, batches, specs = Origins(), list[Batch](), list[str]()
     with TemporaryDirectory(prefix="cep-test-") as folder:
@@ -145,9 +151,10 @@ def _given(
 
 
 def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: int) -> CepError:
-    """Return an error about records inside a test file, with a place in that file.
+    """Convert an error about records inside a test file, so that it has a place in this file.
 
-    The place is the first column of the header that the event does not have, or else the first column.
+    The place is the first column of the header that is not an attribute of the event. If there is none, it is the first
+    column.
     """
     message = error.message.replace(f"{file}: ", "").replace(str(file), "the records")
     lines = value.source.text.splitlines()
@@ -167,7 +174,7 @@ def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: 
 
 
 def _record(value: Value) -> object:
-    """Return a record as a JSON value. Times stay texts."""
+    """Return a record as a JSON value. Times remain texts."""
     if value.mapping is not None:
         return {key: _record(entry) for key, (_, entry) in value.mapping.items()}
     if value.items is not None:
@@ -176,7 +183,7 @@ def _record(value: Value) -> object:
 
 
 def _spec(test: RuleTest, value: Value) -> str:
-    """Return an input of a test in the form of `--input`, with its path resolved against the test file."""
+    """Return an input of a test in the form of `--input`. Its path is relative to the folder of the test file."""
     text = value.word("a file of records")
     name, equals, path = text.partition("=")
     if equals and name.isidentifier():
@@ -192,7 +199,10 @@ def _read(spec: str, value: Value, schemas: Mapping[str, Schema], first: int) ->
 
 
 def _placed(batch: Batch, file: str, numbers: Sequence[int]) -> Batch:
-    """Return a batch whose places in a temporary file are replaced by lines of the test file."""
+    """Replace places in a temporary file by lines of the test file.
+
+    `numbers`: for each line of the temporary file, the line of the test file.
+    """
 
     def line(own: int) -> int:
         return numbers[min(max(own, 1), len(numbers)) - 1]

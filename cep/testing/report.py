@@ -48,7 +48,8 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def closing_line(results: Sequence[Result]) -> str:
-    """Return a line with the numbers of passed and failed tests, and of runs under laws with the same result."""
+    """Return a line with the numbers of passed tests, of failed tests, and of runs under laws that had the same
+    result."""
     failed = sum(not result.passed for result in results)
     passed = len(results) - failed
     laws = sum(result.laws for result in results)
@@ -58,7 +59,7 @@ def closing_line(results: Sequence[Result]) -> str:
 
 
 def mutant_lines(report: MutantReport) -> Iterator[str]:
-    """Yield a line with the number of mutants, then a line per survivor."""
+    """Yield one line with the number of mutants, then one line per surviving mutant."""
     survived = len(report.survivors)
     yield f"{count(report.count, 'mutant')}, {report.count - survived} killed, {survived} survived"
     for survivor in report.survivors:
@@ -69,7 +70,7 @@ def mutant_lines(report: MutantReport) -> Iterator[str]:
 def as_json(
     results: Sequence[Result], mutants: Sequence[MutantReport], covered: Sequence[tuple[Sequence[CoverageItem], Source]]
 ) -> str:
-    """Return the results as JSON: `tests` with their failures, the surviving `mutants`, and `coverage`."""
+    """Return the results as JSON: the `tests` and their failures, the surviving `mutants`, and the `coverage`."""
     survivors = [asdict(survivor) for report in mutants for survivor in report.survivors]
     document: dict[str, Any] = {"tests": [_test(result) for result in results]}
     document |= (
@@ -100,7 +101,7 @@ def _test(result: Result) -> dict[str, Any]:
 
 
 def as_junit(results: Sequence[Result]) -> bytes:
-    """Return the results as JUnit XML, with one suite per file."""
+    """Return the results as JUnit XML. Each test file is a suite."""
     root = ElementTree.Element("testsuites")
     suites: dict[str, list[Result]] = {}
     for entry in results:

@@ -1,4 +1,4 @@
-"""Reading of test files: a `*.test.yaml` file is checked against the keys that it may have."""
+"""Read test files: `*.test.yaml` files, which are checked against the keys that they may have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cep.testing.yaml_tree import Value, read_yaml
 
 SUFFIX = ".test.yaml"
 TOLERANCE = 1e-9
-"""The default relative tolerance in comparisons of floats."""
+"""The default for the relative tolerance in comparisons of floats."""
 
 FILE_KEYS = {
     "program": "the file of the rules, or a list of files",
@@ -58,7 +58,7 @@ CHECKS = ("expect", "none", "holds", "alerts", "dead")
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """An expected event, interval or alert: its type and its expected values."""
+    """An expected event, interval or alert: its name and its expected values."""
 
     place: Value
     name: Value
@@ -71,7 +71,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class AlertCheck:
-    """The alerts that a test expects to be in one state at a time."""
+    """The alerts that must be in a certain state at a time."""
 
     place: Value
     time: Value
@@ -81,8 +81,11 @@ class AlertCheck:
 
 @dataclass(frozen=True, slots=True)
 class RuleTest:
-    """A test of a file. `records`: the records, by event. `until`: the time at which the test stops. None: the time of
-    the last record."""
+    """A test of a test file.
+
+    - `records`: the records in the test file, by event.
+    - `until`: the time at which the test stops. None: the time of the last record.
+    """
 
     file: RuleTestFile
     name: str
@@ -103,7 +106,7 @@ class RuleTest:
 
     @property
     def id(self) -> str:
-        """The file and name of the test."""
+        """The path of the test file, and the name of the test."""
         return f"{self.file.path}: {self.name}"
 
 
@@ -126,13 +129,15 @@ class RuleTestFile:
     tests: list[RuleTest] = field(default_factory=list)
 
     def beside(self, name: Value) -> Path:
-        """Resolve a file name in the test file against the folder of the test file."""
+        """Return the path of a file that the test file names. It is relative to the folder of the test file."""
         return self.path.parent / name.word("the name of a file")
 
 
 def find_test_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the test files among the paths and, recursively, in the folders among them. Raises CepError if there are
-    none."""
+    """Return the test files among `paths`, and all test files in the folders among them.
+
+    Raises CepError if there are no test files.
+    """
     files: dict[Path, None] = {}
     for path in paths or [Path(".")]:
         if path.is_dir():
@@ -161,7 +166,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def read_test_file(path: Path) -> RuleTestFile:
-    """Read a test file. Raises CepError if it cannot be read, or is not a valid test file."""
+    """Read a test file. Raises CepError if it cannot be read or is not valid."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -172,7 +177,7 @@ def read_test_file(path: Path) -> RuleTestFile:
 
 
 def parse_test_file(text: str, path: Path) -> RuleTestFile:
-    """Read the text of a test file. Raises CepErrors with all mistakes."""
+    """Parse the text of a test file. Raises CepErrors, which lists all mistakes."""
     with mistakes_together() as wrong:
         root = read_yaml(text, str(path), wrong)
         says = root.known(FILE_KEYS, "a test file", wrong)
@@ -214,7 +219,7 @@ def _tests(value: Value) -> list[Value]:
 
 
 def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
-    """Read a test. Raises CepErrors with all mistakes."""
+    """Parse one test. Raises CepErrors, which lists all mistakes."""
     with mistakes_together() as wrong:
         says = place.known(TEST_KEYS, "a test", wrong)
         if "name" not in says:

@@ -1,4 +1,4 @@
-"""Runs of a program over the records of a test by a schedule, with results that can be compared."""
+"""Run a program over the records of a test, as a schedule says. The results of several runs can be compared."""
 
 from __future__ import annotations
 
@@ -37,10 +37,13 @@ END = "end"
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How a run feeds the records of a test to the engine.
+    """A schedule: the way in which a run passes the records of a test to the engine.
 
-    `order` holds the positions of the records by arrival. A batch begins at each position in `cuts`, and the engine
-    restarts at each position in `restarts`. The watermark stays `slack` microseconds behind the latest record.
+    - `order`: the positions of the records, in order of arrival.
+    - `cuts`: the positions at which a batch begins.
+    - `restarts`: the positions at which the engine restarts.
+    - `slack`: how far the watermark stays behind the latest record, in microseconds.
+    - `workers`: the number of processes.
     """
 
     order: NDArray[np.int64]
@@ -51,13 +54,13 @@ class Schedule:
 
     @classmethod
     def plain(cls, records: Records) -> Schedule:
-        """Return a schedule with all records in one batch, in their own order."""
+        """Return a schedule that passes all records in one batch, in their own order."""
         return cls(np.arange(len(records), dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The results of a run: derived rows by event, fluent and table of alerts, and the refused records."""
+    """The results of a run: the derived rows by event, fluent and table of alerts, and the refused records."""
 
     rows: Mapping[str, Counter[Row]]
     dead: tuple[DeadLetter, ...]
@@ -67,7 +70,7 @@ class Outcome:
 class Prepared:
     """A test that is ready to run: its compiled program and its records.
 
-    `until`: the time at which the run stops; None runs to the end of the input.
+    `until`: the time at which the run stops, or None to run to the end of the input.
     """
 
     test: RuleTest
@@ -78,13 +81,13 @@ class Prepared:
 
     @cached_property
     def by_order(self) -> bool:
-        """Return True if the order of simultaneous records can change the results."""
+        """Return True if the results may depend on the order of records of the same time."""
         plan = self.program.plan
         return any(node.by_order(plan.types(number)) for number, node in enumerate(plan.nodes))
 
     @property
     def knowledge(self) -> tuple[str, ...]:
-        """The files of the test's knowledge."""
+        """The files of knowledge that the test uses."""
         return tuple(map(_known(self.test.file), self.test.file.knowledge))
 
     @property
@@ -96,17 +99,17 @@ class Prepared:
         return Engine(self.program, self.options(**options))
 
     def reading(self, program: CompiledProgram) -> Prepared:
-        """Return the same test with another program, and only the records that this program reads."""
+        """Return the same test with another program. It has only the records that this program reads."""
         other = replace(self, program=program)
         return replace(other, records=self.records.only(other.engine().inputs))
 
     def options(self, **options: Any) -> EngineOptions:
-        """Return the options of engines that run the test."""
+        """Return the options of an engine that runs the test. `options`: further options."""
         lateness = 0 if self.revise is not None else None
         return EngineOptions(lateness=lateness, revise=self.revise, **options)
 
     def run(self, schedule: Schedule | None = None, records: Records | None = None) -> Outcome:
-        """Run the records by a schedule; by default, all at once."""
+        """Run the program over the records. `schedule`: the way to pass the records; None: all at once."""
         records = self.records if records is None else records
         asked = schedule or Schedule.plain(records)
         engine, derived = self._dealt(asked.workers), DerivedRows()
@@ -138,7 +141,7 @@ class Prepared:
         return dealt_engine(self.program, self.options(), workers, lambda text: None)
 
     def alerts(self, outcome: Outcome, until: int) -> list[AlertChange]:
-        """Return the changes of alerts up to a time, computed from the results of a run."""
+        """Return the changes of alerts up to the time `until`, which follow from the results of a run."""
         return alert_changes(self.engine(), self.program.alerts, outcome.rows, until)
 
 
@@ -147,7 +150,7 @@ def _dead(row: RefusedRow) -> DeadLetter:
 
 
 class Programs:
-    """The compiled programs of test files, one for each set of parameters.
+    """The compiled programs of test files, one for each set of parameter values.
 
     `texts`: texts that replace the contents of program files, by absolute path.
     """
@@ -157,9 +160,9 @@ class Programs:
         self._compiled: dict[tuple[Path, tuple[tuple[str, str], ...]], tuple[ProgramSource, CompiledProgram]] = {}
 
     def prepare(self, test: RuleTest, wrong: Mistakes | None = None) -> Prepared:
-        """Compile the program of a test and read its records. Raises CepError if the program or a record is invalid.
+        """Compile the program of a test and read its records. Raises CepError if the program or a record is not valid.
 
-        If `wrong` is passed, it collects the mistakes in records, and the test has no records.
+        `wrong`: if it is not None, mistakes in records are added to it instead, and the test has no records.
         """
         values = tuple(sorted((name, value.word("a value")) for name, (_, value) in test.params.items()))
         key = test.file.path, values
@@ -188,7 +191,7 @@ def _compiled(test: RuleTest, texts: Mapping[Path, str]) -> tuple[ProgramSource,
 
 
 def _parameter(value: Value) -> object:
-    """Return the value of a parameter as written, so that `08:00` stays a time and `15 min` a duration."""
+    """Return the value of a parameter as it is written, so that `08:00` remains a time and `15 min` a duration."""
     return value.scalar if isinstance(value.scalar, bool) else value.word("the value of a parameter")
 
 
@@ -215,7 +218,8 @@ def _source(file: RuleTestFile, params: Mapping[str, object], texts: Mapping[Pat
 
 
 def _known(file: RuleTestFile) -> Any:
-    """Return a function that resolves a file of knowledge. Names of registered knowledge are left as they are."""
+    """Return a function that resolves the path of a file of knowledge. The names of built-in registers are not
+    changed."""
 
     def place(value: Value) -> str:
         path = file.beside(value)

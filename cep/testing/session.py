@@ -1,4 +1,4 @@
-"""Runs of tests: once as written, then under the laws that apply."""
+"""Run tests: first as written, then under the laws that apply to them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cep.testing.runs import Programs
 
 @dataclass(slots=True)
 class Session:
-    """Runs tests one after the other. `laws`: the laws to check, each with every seed in `seeds`."""
+    """A session that runs tests one after the other. `laws`: the laws to check, each with every seed in `seeds`."""
 
     laws: Sequence[Law] = LAWS
     seeds: Sequence[int] = tuple(range(SEEDS))
     programs: Programs = field(default_factory=Programs)
 
     def run(self, test: RuleTest) -> Result:
-        """Run a test. Raises CepError if its program, a record or an expectation is invalid."""
+        """Run a test. Raises CepError if its program, a record or an expectation is not valid."""
         with mistakes_together() as wrong:
             prepared = self.programs.prepare(test, wrong)
             with wrong.kept():

@@ -1,4 +1,4 @@
-"""Rewriting of test files: derived results replace failing expectations. Comments and layout stay."""
+"""Rewrite test files: derived results replace the expectations that fail. Comments and layout are kept."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ WIDTH = 4096
 
 
 def updated(file: RuleTestFile, programs: Programs) -> str:
-    """Return the text of a test file after replacing the expectations that fail. Raises CepError if a program or test
-    is invalid.
+    """Return the text of a test file in which derived results replace the expectations that fail.
 
-    Only types with failures are rewritten. Expectations that match are not changed.
+    Only the events and fluents that have a failure are rewritten. Expectations that are met stay unchanged. Raises
+    CepError if the program or a test is not valid.
     """
     from ruamel.yaml import YAML
 
@@ -53,10 +53,10 @@ def updated(file: RuleTestFile, programs: Programs) -> str:
 def _rewrite(
     checker: Checker, outcome: Outcome, name: Value, schema: Schema, items: Any, head: str, type_name: str | None
 ) -> None:
-    """Replace each unmet expectation of an event or fluent by the nearest row that no expectation matches.
+    """Replace each expectation of an event or fluent that is not met by the nearest row that no expectation matches.
 
-    A replaced expectation keeps its list of attributes. The rows that are left over are added, with the attributes of
-    the first expectation.
+    A replaced expectation keeps its list of attributes. The remaining rows are added as new expectations, with the
+    attributes of the first expectation.
     """
     left = checker.remainder(outcome, name)
     wanted, rows = checker.wanted(name), sorted_rows(Counter(left.unexpected))

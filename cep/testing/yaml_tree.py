@@ -1,4 +1,4 @@
-"""YAML values with their places, so that an error in a test file quotes its line and column."""
+"""YAML values and their places, so that an error in a test file can quote its line and column."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Scalar = str | int | float | bool | None
 class Value:
     """A value in a YAML file: a scalar, a mapping or a list.
 
-    `scalar` is the value as YAML reads it, `text` as written. `line_inside` is set for block texts: the line before the
-    first line of the text.
+    - `scalar`: the value of a scalar, as YAML reads it.
+    - `text`: the text of a scalar, as it is written.
+    - `line_inside`: for a block text, the line before the text's first line.
     """
 
     source: Source
@@ -34,7 +35,7 @@ class Value:
 
     @property
     def kind(self) -> str:
-        """The kind of the value, for messages."""
+        """The kind of the value, in words for messages."""
         if self.mapping is not None:
             return "a mapping"
         if self.items is not None:
@@ -51,7 +52,7 @@ class Value:
         return bool(self.mapping or self.items) or self.scalar is not None
 
     def fail(self, message: str, hint: str | None = None) -> NoReturn:
-        """Raise a CepError about the value."""
+        """Raise a CepError that quotes the value's place."""
         raise self.error(message, hint)
 
     def error(self, message: str, hint: str | None = None) -> CepError:
@@ -64,9 +65,9 @@ class Value:
         return self.mapping
 
     def known(self, names: Mapping[str, str], what: str, wrong: Mistakes) -> dict[str, Value]:
-        """Return the values of a mapping, by key. Raises CepError if the value is not a mapping.
+        """Return the values of a mapping that must have certain keys. Raises CepError if the value is not a mapping.
 
-        `names`: the allowed keys. Any other key is added to `wrong`.
+        `names`: the allowed keys. For each other key, a mistake is added to `wrong`.
         """
         entries = {}
         for name, (key, value) in self.entries(f"{what}, which has keys such as `{next(iter(names))}`").items():
@@ -85,7 +86,7 @@ class Value:
         return self.items
 
     def one_or_list(self) -> tuple[Value, ...]:
-        """Return the items of a list, or a tuple of the value itself."""
+        """Return the items of a list. If the value is not a list, return the value as the only item."""
         return (self,) if self.items is None else self.items
 
     def word(self, expected: str) -> str:
@@ -95,16 +96,16 @@ class Value:
         return self.text
 
     def only_entry(self, expected: str) -> tuple[Value, Value]:
-        """Return the only key and value of a mapping. Raises CepError if the value is not a mapping with exactly one
-        key."""
+        """Return the key and the value of a mapping's only entry. Raises CepError if the value is not a mapping with
+        one entry."""
         entries = self.entries(expected)
         if len(entries) != 1:
             self.fail(f"expected {expected}, found {len(entries)} keys", "begin each with `- `")
         return next(iter(entries.values()))
 
     def read(self, reader: Callable[[str], Read], expected: str) -> Read:
-        """Parse the text of the value with `reader`. Raises CepError if the reader refuses the text, or the value has
-        none."""
+        """Parse the text of the value with `reader`. Raises CepError if the value has no text, or if `reader` refuses
+        the text."""
         try:
             return reader(self.word(expected))
         except CepError as error:
@@ -116,8 +117,10 @@ class Value:
 
 
 def read_yaml(text: str, name: str, wrong: Mistakes) -> Value:
-    """Read a YAML file with one document. Repeated keys are added to `wrong`. Raises CepError if the text is not
-    YAML."""
+    """Parse the text of a YAML file that has one document. Raises CepError if the text is not valid YAML.
+
+    Mistakes about repeated keys are added to `wrong`.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
