@@ -173,8 +173,8 @@ class Knowledge(KnowledgeSource):
     def by_difference(self, graph: Graph) -> bool:
         """Return True if changes can update the table of this pattern, so that the pattern need not be evaluated again.
 
-        This requires that the pattern consists of triples (`cep.knowledge.query.pattern_tables`), or that each of its
-        answers depends on few triples (`cep.knowledge.query.locality`).
+        This requires that the pattern consists of triples (`cep.knowledge.query.pattern_tables`). Otherwise, each of
+        its answers must depend on few triples (`cep.knowledge.query.locality`).
         """
         prefixes = dict(graph.prefixes)
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))

@@ -23,7 +23,8 @@ from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 MOST = 50
 """The maximum number of triples listed for one answer."""
 MOST_SOLUTIONS = 2_000
-"""The maximum number of solutions that are compared with an answer, and of triples that are compared with a literal."""
+"""The maximum number of solutions to compare with an answer. Also the maximum number of triples to compare with a
+literal."""
 
 TermOrValue = Term | Value
 """A term, or a value that stands for a term."""

@@ -1,4 +1,4 @@
-"""Detection of the times that a query asks for, and of the bounds that its filters set.
+"""Detection of the times for which a query asks, and of the bounds that its filters set.
 
 Oxigraph does not expose the algebra of a query, so this module reads the query's tokens. The query must be one SELECT,
 ASK or CONSTRUCT over the default graph. Only triples and filters directly in its outermost group count. If anything is

@@ -35,7 +35,7 @@ class PatternBlock:
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """The key of a pattern, which is a variable that every answer binds, and the blocks of the pattern."""
+    """The key and the blocks of a pattern. Every answer to the pattern binds the key."""
 
     key: str
     blocks: tuple[PatternBlock, ...]

@@ -1,1 +1,1 @@
-"""RDF as columns: terms as numbers, triples, and files."""
+"""RDF as columns: terms are numbers, and triples are columns of these numbers."""

@@ -55,7 +55,10 @@ class JsonDepth:
 
 
 class TurtleDepth:
-    """The nesting depth of triples that are terms of triples, in Turtle or TriG text that arrives in pieces."""
+    """The nesting depth of quoted triples in Turtle or TriG text, which arrives in pieces.
+
+    A quoted triple is a triple that is a term of another triple.
+    """
 
     def __init__(self) -> None:
         self._depth, self._begun = 0, b""  # at the start of the line, with the quotes of an open string
@@ -138,7 +141,7 @@ def triples_too_deep(line: bytes) -> bool:
 
 
 class LineDepth:
-    """The nesting depth of triples that are terms of triples, in N-Triples or N-Quads text that arrives in pieces."""
+    """The nesting depth of quoted triples in N-Triples or N-Quads text, which arrives in pieces."""
 
     def __init__(self) -> None:
         self._rest = b""

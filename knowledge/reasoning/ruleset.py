@@ -1,5 +1,4 @@
-"""The rules that one kind of reasoning needs for a set of triples, and the facts that hold before any rule is
-applied."""
+"""The rules for one kind of reasoning over a set of triples, and the facts that hold before any rule is applied."""
 
 from __future__ import annotations
 
