@@ -1,2 +1,2 @@
-"""Formats of records, with their fast readers: text tables, JSON, packs of sensor data, Parquet, RDF, and lines of
-DatalogMTL and RTEC."""
+"""The supported record formats and their readers: text tables, JSON, packs of sensor data, Parquet, RDF, and the line
+syntax of DatalogMTL and RTEC."""

@@ -1,8 +1,8 @@
-"""Parallel reading of large files in chunks of whole lines; results arrive in the order of the file.
+"""Parallel reading of large files in chunks of whole lines. The results arrive in file order.
 
-A chunk ends where a block would end if one process read the file. So blocks, record numbers and dead letters do not
-depend on which process reads. If a chunk cannot be read on its own (a quote is open at its end, or a line is longer
-than a chunk), one process reads the rest of the file.
+A chunk ends where a single process would end a block. So blocks, record numbers and dead letters do not depend on the
+number of processes. Some chunks cannot be read on their own: a quote is open at the end, or a line is longer than the
+chunk. From such a chunk on, one process reads the rest of the file.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from cep.connectors.records.batch import Block, DeadLetter
 from cep.core.schema import ARRIVAL
 
 _PIECE = 1 << 16
-"""Bytes per step of the backward search for the last line end."""
+"""The number of bytes per step of the backward search for the last line end."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundInChunk:
-    """The contents of a chunk. Its records and lines are numbered from 0. `lines`: the number of its line ends."""
+    """The records of one chunk. Record numbers and line numbers start at 0. `lines`: the number of line ends in the
+    chunk."""
 
     tables: dict[str, pl.DataFrame]
     dead: list[DeadLetter]
@@ -33,7 +34,10 @@ class FoundInChunk:
     lines: int
 
     def placed(self, line: int, first: int) -> FoundInChunk:
-        """Return the contents renumbered for the file: lines start at `line`, and records at `first`."""
+        """Return a copy with the line numbers and record numbers of the file.
+
+        `line`: the number of the chunk's first line. `first`: the number of the chunk's first record.
+        """
         tables = {
             name: table.with_columns(pl.col(ARRIVAL) + first) if first and table.height else table
             for name, table in self.tables.items()
@@ -44,19 +48,22 @@ class FoundInChunk:
 
 
 class ReadsChunks(Protocol):
-    """A reader of chunks of one file; it works in any process."""
+    """A reader of chunks of one file. Another process can use it."""
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
-        """Read the chunk `data`, which starts at byte `position`. `final`: the file ends with it. Return None if the
-        chunk cannot be read on its own."""
+        """Read the chunk `data`, which starts at byte `position` of the file. Return None if it cannot be read on its
+        own.
+
+        `final`: True if the file ends with this chunk.
+        """
 
 
 class ChunkReaders(Protocol):
     """A pool of processes that read chunks.
 
-    `ahead`: the number of chunks to request before the first result is taken. `least`: the smallest chunk, in bytes,
-    that is worth sending to another process. `cheap`: True if CSV is worth sending too. CSV is fast to read, and its
-    rows have to be copied back.
+    - `ahead`: the number of chunks to request before the first result is taken.
+    - `least`: the smallest chunk size in bytes for which another process is worth its cost.
+    - `cheap`: True if the pool should also read CSV. CSV is fast to read, and its rows have to be copied back.
     """
 
     ahead: int
@@ -64,7 +71,7 @@ class ChunkReaders(Protocol):
     cheap: bool
 
     def begin(self, file: str, reader: ReadsChunks) -> int:
-        """Register a file, and return its number."""
+        """Register a file with its reader. Return a number that identifies the file."""
 
     def ask(self, source: int, position: int, size: int, final: bool) -> int:
         """Request a chunk of a registered file, and return the number of the request."""
@@ -76,12 +83,12 @@ class ChunkReaders(Protocol):
         """Cancel a requested chunk."""
 
     def end(self, source: int) -> None:
-        """Unregister a file, after the last request for its chunks."""
+        """Unregister a file. No more of its chunks may be requested."""
 
 
 @dataclass(slots=True)
 class Place:
-    """A position in a file: the next byte, line and record."""
+    """A position in a file: the numbers of the next byte, the next line and the next record."""
 
     position: int
     line: int
@@ -89,16 +96,16 @@ class Place:
 
 
 def readable_apart(readers: ChunkReaders | None, stream: ByteStream, chunk: int) -> bool:
-    """Return True if it pays to let other processes read the file."""
+    """Return True if reading the file in other processes is possible and worth its cost."""
     return readers is not None and chunk >= readers.least and stream.on_disk and (stream.size or 0) > chunk
 
 
 def read_apart(
     readers: ChunkReaders, reader: ReadsChunks, file: str, stream: ByteStream, chunk: int, place: Place
 ) -> Generator[FoundInChunk]:
-    """Yield the contents of the file's chunks from `place` on, and advance `place` and `stream`.
+    """Yield the records of each chunk of the file from `place` on. Advance `place` and `stream` past each chunk.
 
-    If the generator ends before the file does, the caller has to read the rest itself.
+    If the generator ends before the end of the file, the caller has to read the rest itself.
     """
     source = readers.begin(file, reader)
     pieces = chunks(file, place.position, chunk, stream.size or 0)
@@ -127,11 +134,10 @@ def read_apart(
 
 
 def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield (position, length, rest) for each chunk of a file of `size` bytes. Reading starts at byte `begin`, which
-    lies within the first `chunk` bytes.
+    """Yield (position, length, rest) for each chunk of the file, whose size is `size` bytes.
 
-    `rest` is True for a last chunk whose last line has no line end. The generator stops early before a line that is
-    longer than a chunk.
+    The first chunk starts at byte `begin`, which is less than `chunk`. `rest` is True for a last chunk whose last line
+    has no line end. The generator stops early before a line that is longer than `chunk` bytes.
     """
     with open(file, "rb", buffering=0) as opened:
         descriptor = opened.fileno()
@@ -151,7 +157,7 @@ def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, 
 
 
 def _beyond_last_line(descriptor: int, begin: int, end: int) -> int:
-    """Return the position after the last line end in bytes `begin` to `end`; 0 if there is none."""
+    """Return the position after the last line end between bytes `begin` and `end`; 0 if there is no line end."""
     while begin < end:
         begin_of_piece = max(begin, end - _PIECE)
         newline = os.pread(descriptor, end - begin_of_piece, begin_of_piece).rfind(b"\n")

@@ -1,8 +1,8 @@
-"""A fast reader of plain lines of a dialect, a block at a time: facts, `P(a,b)@[0,1.5)`, and lines of RTEC,
-`go_to|9|9|chris|work`.
+"""A fast reader of blocks of plain lines: facts, `P(a,b)@[0,1.5)`, and lines of RTEC, `go_to|9|9|chris|work`.
 
-A plain line has no quotes, no inner blanks, finite numbers of few digits, and arguments that are strings or numbers.
-`cep.connectors.formats.clauses` defines the meaning of lines, and reads all other lines one by one.
+A plain line has no quotes and no inner blanks. Its arguments are strings or numbers, and its numbers are finite and
+have few digits. `cep.connectors.formats.clauses` defines the meaning of all lines, and reads the lines that are not
+plain one by one.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _NAME = "([A-Za-z_][A-Za-z0-9_]*)"
 _TERM = r'[^\s\x1c-\x1f"(),]+'
 _INT, _FLOAT = r"^-?[0-9]{1,18}$", r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
 _MORE = 2
-"""The number of attributes that a fluent's records have in addition to those of the fluent: its end and its bounds."""
+"""The number of attributes that a fluent's record adds to the fluent's own: the end and the bounds of the interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainLines:
     """The plain lines of a block.
 
-    `tables`: the rows by event or fluent, with the number of the line as ARRIVAL. `read`: a mask of the lines that were
-    read.
+    `tables`: for each event type or fluent, its rows, with the line number in the column ARRIVAL. `read`: a mask of the
+    block's lines that is True for the lines that were read.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -44,8 +44,9 @@ class PlainLines:
 class ClauseColumns:
     """A reader of plain lines.
 
-    `schemas`: the events and fluents that the program reads. `fluents`: the names whose lines are records of fluents.
-    `tick`: the length of a tick in microseconds.
+    - `schemas`: the event types and fluents that the program reads.
+    - `fluents`: the names of the fluents. A line with one of these names is a record of the fluent.
+    - `tick`: the length of a tick in microseconds.
     """
 
     schemas: Mapping[str, Schema]
@@ -55,7 +56,7 @@ class ClauseColumns:
     # --- facts ---
 
     def facts(self, lines: pl.Series) -> PlainLines:
-        """Read lines in the syntax of DatalogMTL."""
+        """Read lines in the syntax of DatalogMTL facts."""
         number = self._number
         pattern = (
             rf"^{_NAME}(?:\(({_TERM}(?:,{_TERM})*)\))?@"
@@ -86,7 +87,7 @@ class ClauseColumns:
     # --- RTEC ---
 
     def rows(self, lines: pl.Series) -> PlainLines:
-        """Read lines in the syntax of RTEC."""
+        """Read lines in the syntax of RTEC's input."""
         fields = pl.DataFrame({"text": lines, "name": lines.str.extract(rf"^{_NAME}\|", 1)}).with_row_index("line")
         fields = fields.filter(pl.col("name").is_in(sorted(self.schemas)))
         untidy = fields["text"].str.contains(rf"{_BLANK}\||\|{_BLANK}|{_BLANK}$|\|$")
@@ -104,8 +105,10 @@ class ClauseColumns:
         return PlainLines({name: pl.concat(parts).sort(ARRIVAL) for name, parts in tables.items()}, read)
 
     def _forms(self, name: str, rows: pl.DataFrame) -> list[_Found]:
-        """Return the rows of an event or a fluent. For a fluent, there are two groups: lines with one tick, and lines
-        with two."""
+        """Parse the lines of one event type or fluent, grouped by their number of fields.
+
+        A fluent has up to two groups: lines with a single tick, and lines with a start and an end.
+        """
         wanted = len(self.schemas[name].attributes)
         if name not in self.fluents:
             fields = self._fields(rows, wanted + 2, (2,))
@@ -130,10 +133,10 @@ class ClauseColumns:
     def _fields(
         self, rows: pl.DataFrame, bars: int, times: Sequence[int]
     ) -> tuple[pl.Series, list[pl.Series], list[pl.Series]] | None:
-        """Read the fields of the lines that contain `bars` times the mark `|`.
+        """Split the lines that contain exactly `bars` marks `|`. Return None if no line does.
 
-        Return the line numbers, the times at the places `times`, and all fields after these. Lines with an unreadable
-        time are left out.
+        Return the line numbers, the times in the fields `times`, and the fields after the last time. Lines with an
+        unreadable time are left out.
         """
         rows = rows.filter(pl.col("text").str.count_matches("|", literal=True) == bars)
         if not rows.height:
@@ -151,7 +154,8 @@ class ClauseColumns:
 
     @property
     def _number(self) -> str:
-        """A regular expression for numbers that are certainly an exact time. Groups: sign, whole part, decimals."""
+        """A regular expression for the numbers that an exact time can be computed from. Groups: sign, whole part,
+        decimals."""
         whole, part = 1, 0
         while 10 ** (whole + 1) * self.tick <= FARTHEST:
             whole += 1
@@ -161,7 +165,8 @@ class ClauseColumns:
         return rf"(-?)([0-9]{{1,{whole}}}){behind}"
 
     def _ticks(self, fields: pl.DataFrame, sign: str, whole: str, part: str) -> pl.Series:
-        """Convert numbers to microseconds, from columns with their parts; null if there is no number."""
+        """Convert times in ticks to microseconds. `sign`, `whole`, `part`: the columns with the parts of each
+        number."""
         size = 0
         while size < 6 and self.tick % 10 ** (size + 1) == 0:
             size += 1
@@ -170,7 +175,8 @@ class ClauseColumns:
         return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
 
     def _made(self, count: int, forms: Mapping[str, _Found]) -> PlainLines:
-        """Build the tables. Drop rows with an argument that is not plain."""
+        """Build the table of each name. Drop the lines that have an argument which is not plain. `count`: the number of
+        lines."""
         read = np.zeros(count, np.bool_)
         tables: dict[str, pl.DataFrame] = {}
         for name, (lines, texts, start, end, bounds) in forms.items():
@@ -200,12 +206,15 @@ class ClauseColumns:
 
 
 _Found = tuple[pl.Series, Sequence[pl.Series], pl.Series, pl.Series | None, pl.Series | None]
-"""The lines of one name: line numbers, arguments, start, end and bounds. Events have no end and bounds."""
+"""Parsed lines of one name: line numbers, arguments, starts, ends and bounds. For an event type, ends and bounds are
+None."""
 
 
 def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Series]:
-    """Split texts at `mark` into `count` parts, and return the parts from number `since` on. A text with another number
-    of parts becomes null."""
+    """Split texts at `mark` into `count` parts. Return the parts from index `since` on, one column per part.
+
+    A text that does not have `count` parts becomes null.
+    """
     if not count:
         return []
     right = inside.str.count_matches(mark, literal=True) == count - 1
@@ -214,8 +223,10 @@ def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Seri
 
 
 def _typed(attribute: Attribute, text: pl.Series) -> pl.Series | None:
-    """Convert texts to an attribute's type. Texts that are not plain become null. Return None if this attribute can
-    have no plain values."""
+    """Convert texts to the type of an attribute. Texts that are not plain become null.
+
+    Return None if the attribute's declaration or type requires the reader of single lines.
+    """
     if attribute.missing or attribute.format is not None:
         return None
     match attribute.type:

@@ -1,6 +1,6 @@
-"""A reader of the dialects' lines: facts of DatalogMTL, `P(a,b)@[0,1.5)`, and lines of RTEC, `go_to|9|9|chris|work`.
+"""A reader of lines in the syntax of DatalogMTL, `P(a,b)@[0,1.5)`, or RTEC, `go_to|9|9|chris|work`.
 
-A `-` at the start of a line withdraws the record that the rest of the line states: `-P(a,b)@[0,1.5)`,
+A line that begins with `-` withdraws the record that the rest of the line describes: `-P(a,b)@[0,1.5)`,
 `-go_to|9|9|chris|work`.
 """
 
@@ -28,23 +28,23 @@ from cep.core.ticks import INFINITE, ticks
 from cep.events import Value
 
 WITHDRAWS = "-"
-"""The mark at the start of a line that withdraws another line."""
+"""The mark at the start of a line that withdraws an earlier record."""
 FACT = "a fact is written `P(a,b)@[0,1.5)` or `P(a)@3`"
 _FACT = re.compile(r"([^\W\d]\w*)\s*(?:\((.*)\))?\s*@\s*(.+?)\s*\.?")
 _TERM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^",()]+?)\s*(?:,|$)')
 _INTERVAL = re.compile(r"([\[(])([^,]+),([^,]+)([\])])")
 
 _Row = tuple[str, int, tuple[Value, ...]]
-"""An event or a record of a fluent: its name, time and values."""
+"""An occurrence of an event, or a record of a fluent: name, time and values."""
 _MORE = 2
-"""The number of attributes that a fluent's records have in addition to those of the fluent: its end and its bounds."""
+"""The number of attributes that a fluent's record adds to the fluent's own: the end and the bounds of the interval."""
 
 
 class ClauseReader:
-    """A reader of blocks of lines of one input. The declarations define the length of a tick."""
+    """A reader of one input's lines, block by block. The length of a tick comes from the declarations."""
 
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
-        """Raise CepError unless the program is written in this dialect, or a declaration names the format."""
+        """Raise CepError if the program is not written in this dialect and no declaration names the format."""
         self.schemas = without_changes({name: own for name, own in schemas.items() if own.when is None})
         self._revises = any(
             schema.attributes[-1:] and schema.attributes[-1].name == CHANGE for schema in schemas.values()
@@ -73,8 +73,10 @@ class ClauseReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read a block of whole lines. Its first line has the number `line`, and its first record the number
-        `first`."""
+        """Read a block of whole lines. Return the table of each event type or fluent, the dead letters, and the block.
+
+        `line`: the number of the block's first line. `first`: the number of its first record.
+        """
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
         starts = np.append(0, breaks + 1)
         if data and not data.endswith(b"\n"):
@@ -129,8 +131,10 @@ class ClauseReader:
     def _signed(
         self, table: pl.DataFrame, gone: NDArray[np.bool_], block: Block, dead: list[DeadLetter]
     ) -> pl.DataFrame:
-        """Add the column `@change`. If the program does not revise, turn records that withdraw others into dead
-        letters."""
+        """Add the column `@change` to a table. `gone`: a mask of the records that withdraw an earlier record.
+
+        If the program does not revise its results, add the withdrawals to `dead` and drop them from the table.
+        """
         withdraws = pl.Series(gone[table[ARRIVAL].to_numpy() - block.first])
         if self._revises:
             return table.with_columns(pl.when(withdraws).then(-1).otherwise(1).cast(pl.Int8).alias(CHANGE))
@@ -139,7 +143,7 @@ class ClauseReader:
         return table.filter(~withdraws)
 
     def _plain(self, lines: pl.Series) -> PlainLines:
-        """Read the lines that are plain."""
+        """Read the plain lines of a block."""
         fluents = frozenset(name for name in self.schemas if self._is_fluent(name) and self.schemas[name].attributes)
         events = {name: schema for name, schema in self.schemas.items() if name in fluents or not self._is_fluent(name)}
         columns = ClauseColumns(events, fluents, self.tick)
@@ -154,7 +158,7 @@ class ClauseReader:
         return pl.DataFrame(columns)
 
     def _record(self, name: str, texts: Sequence[str], span: tuple[int, int | None, str]) -> _Row:
-        """Return the record of a fluent. `span`: its start, end and bounds."""
+        """Build a fluent's record. `texts`: the arguments. `span`: the start, end and bounds of the interval."""
         start, *more = span
         return name, start, (*self._values(name, texts), *more)
 
@@ -168,11 +172,11 @@ class ClauseReader:
         return [text_value(attribute, text) for attribute, text in zip(wanted, texts)]
 
     def _is_fluent(self, name: str) -> bool:
-        """Return True if the program reads records of a fluent with this name, rather than events."""
+        """Return True if the name belongs to a fluent. The program reads events for all other names."""
         return self.schemas[name].time == RECORD_COLUMNS[0]
 
     def _known(self, name: str) -> str:
-        """Return the name. Raise Unreadable if the program reads nothing of this name."""
+        """Return `name`. Raise Unreadable if the program reads no event or fluent of this name."""
         if name not in self.schemas:
             raise Unreadable("type", f"the program does not read `{name}`{closest(name, list(self.schemas))}")
         return name
@@ -219,7 +223,7 @@ class ClauseReader:
         return -ticks(bare, self.tick) if text.startswith("-") else ticks(bare, self.tick)
 
     def _row(self, text: str) -> _Row:
-        """Read a line of RTEC: an event, or a fluent that holds at one tick or from one tick to another."""
+        """Parse a line of RTEC: an event, or a fluent that holds at one tick or between two ticks."""
         name, *fields = (part.strip() for part in text.split("|"))
         if len(fields) < 2:
             raise Unreadable("row", "this line is not `event|arrival|time|arguments..`, such as `go_to|9|9|chris|work`")

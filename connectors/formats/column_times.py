@@ -1,4 +1,4 @@
-"""Times and durations in columns of Parquet, which may hold datetimes, numbers or texts."""
+"""Conversion of Parquet columns to times and durations. The columns may contain datetimes, numbers or texts."""
 
 from __future__ import annotations
 
@@ -69,8 +69,10 @@ def _instants(file: str, column: pl.Series) -> CepError:
 
 
 def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Convert a column to microseconds; NaN becomes null. Nanoseconds and decimals of seconds are rounded half to
-    even."""
+    """Convert a column of times or durations to microseconds. NaN becomes null.
+
+    Nanoseconds and decimals of seconds are rounded half to even.
+    """
     format = attribute.format
     if _written(column, attribute, format):
         ticks = _read(column, attribute, format or TimeFormat(), reasons, code)
@@ -94,7 +96,8 @@ def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Re
 
 
 def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None) -> bool:
-    """Return True if the column has to be read as text: a text column, or numbers for which a pattern is declared."""
+    """Return True if the values must be parsed as text: in text columns, and in numeric columns with a declared
+    pattern."""
     if column.dtype.is_numeric():
         return format is not None and format.pattern is not None
     if attribute.type == "duration" and format is None:
@@ -103,7 +106,6 @@ def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None)
 
 
 def _by_clock(dtype: pl.DataType) -> bool:
-    """Return True if values of this type are local times, without an offset."""
     return dtype == pl.Date or (isinstance(dtype, pl.Datetime) and dtype.time_zone is None)
 
 
@@ -119,10 +121,10 @@ def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: 
 
 
 def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
-    """Return a column of times as texts.
+    """Convert a column of times to texts.
 
-    Whole numbers get back the leading zeros that the pattern requires (`time_pattern.padded`). So do floats without
-    decimals: pandas turns integers into them if values are missing.
+    If the pattern requires leading zeros, whole numbers get them back (`time_pattern.padded`). So do floats without
+    decimals, because pandas turns an integer column with missing values into floats.
     """
     numeric = column.dtype.is_numeric()
     texts = number_texts(column) if numeric else column.cast(pl.String)
@@ -142,7 +144,10 @@ def _single(text: str, attribute: Attribute, format: TimeFormat) -> int:
 def _of_zone(
     clock: pl.Series, column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: Reasons, code: str
 ) -> pl.Series:
-    """Convert local times of a time zone to UTC. Times that the zone's clocks skip become null, with a reason."""
+    """Convert local times in the declared time zone to UTC.
+
+    A local time that the zone's clocks skip becomes null, with a reason in `reasons`.
+    """
     assert format.zone is not None, "it is named"
     utc_ticks, exists = zone(format.zone).utc(clock.fill_null(0).to_numpy(), format.later)
     why = f"is skipped by the clocks of {format.zone}"
@@ -151,7 +156,10 @@ def _of_zone(
 
 
 def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Drop seconds that lie before the first valid time or after 2200, because they may have another unit."""
+    """Replace seconds outside the plausible range by null, because they may have another unit. Record the reasons.
+
+    The range begins at the first valid time and ends after the year 2200.
+    """
     sizes = column.cast(pl.Float64).fill_nan(None)
     far = ((sizes < FIRST / SECOND) | (sizes > FAR)).fill_null(False)
     for row in np.flatnonzero(far.to_numpy()).tolist():
@@ -189,7 +197,8 @@ def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reason
 
 
 def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Convert integers to microseconds. `unit`: the microseconds per unit, or 0 if the unit is the nanosecond."""
+    """Convert integers to microseconds. `unit`: the number of microseconds per unit; 0 if the unit is the
+    nanosecond."""
     if unit == 0:
         whole = column // 1000
         rest = column - whole * 1000
@@ -200,7 +209,7 @@ def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons
 
 
 def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Parse texts or decimals, each distinct value once."""
+    """Parse a column of texts or decimals as times or durations. Each distinct value is parsed once."""
     exact = column.dtype != pl.String
     unit = power(SHIFTS["s" if attribute.format is None or attribute.format.unit is None else attribute.format.unit])
     read: dict[str, int | None] = {}
@@ -219,7 +228,7 @@ def _parsed(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 
 
 def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str = "ill-typed") -> pl.Series:
-    """Convert integers of any width to 64 bits. Values that do not fit become null, with a reason."""
+    """Convert integers of any width to 64 bits. A value that does not fit becomes null, with a reason in `reasons`."""
     fits = column.cast(pl.Int64, strict=False)
     least = refuse(fits == -LARGEST - 1, column, attribute, LEAST, reasons, code)
     far = fits.is_null() & column.is_not_null()
@@ -231,7 +240,7 @@ def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 def refuse(
     wrong: pl.Series, column: pl.Series, attribute: Attribute, why: str, reasons: Reasons, code: str = "ill-typed"
 ) -> pl.Series:
-    """Record `why` for the rows that are wrong, and return the mask without nulls."""
+    """Record the reason `why` for each row in the mask `wrong`. Return the mask with nulls replaced by False."""
     wrong = wrong.fill_null(False)
     if wrong.any():
         for row in np.flatnonzero(wrong.to_numpy()).tolist():

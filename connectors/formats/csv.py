@@ -1,4 +1,4 @@
-"""CSV and TSV: a header names the columns, and the rows are read column by column."""
+"""CSV and TSV files. A header names the columns."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
 
 LOOKED_AT = 1 << 14
-"""The bytes of rows from which column types are guessed."""
+"""The number of bytes of rows from which column types are guessed."""
 CLOSED = 1 << 20
-"""The bytes within which an open quote must be closed."""
+"""The number of bytes within which an open quote must be closed."""
 
 
 def read_csv(
@@ -42,10 +42,10 @@ def read_csv(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Yield tables of one event, or of several events with WHEN, block by block. While the stream is silent, yield
-    `({}, [], None)`.
+    """Yield the tables of each block, with its dead letters. While the stream is silent, yield `({}, [], None)`.
 
-    `readers`: processes that read chunks of the file. Raise CepError if the header is absent or lacks a column.
+    `schemas`: one event type, or several event types that have WHEN. `readers`: processes that read chunks of the file.
+    Raise CepError if the header is absent or lacks a column.
     """
     dialect = Dialect.of(file, schemas, separator)
     separator = dialect.separator
@@ -100,9 +100,9 @@ def read_csv(
 
 
 class _Beginning:
-    """The lines at the beginning of a table, consumed one by one.
+    """The first lines of a file, which the caller consumes one by one until the header has been read.
 
-    `rest`: bytes that were read but not consumed. They begin at byte `position`, in line `line`.
+    `rest`: bytes that were read but not consumed. They begin at byte `position` of the file, in line `line`.
     """
 
     def __init__(self, stream: ByteStream, chunk: int, comment: bytes) -> None:
@@ -113,13 +113,15 @@ class _Beginning:
             self.rest, self.position = self.rest[len(BOM) :], len(BOM)
 
     def skip(self, count: int) -> None:
-        """Skip `count` lines, whatever they contain."""
+        """Skip `count` lines without parsing them."""
         for _ in range(count):
             self._take()
 
     def line_of_columns(self, file: str) -> bytes:
-        """Return the header, which may follow comments; empty if the file is empty. Raise CepError if the line cannot
-        be a header."""
+        """Skip comments and return the header line. Return empty bytes if the file is empty.
+
+        Raise CepError if the line cannot be a header.
+        """
         self._look()
         while self._comment and self.rest.startswith(self._comment):
             self._take()
@@ -133,8 +135,10 @@ class _Beginning:
         return head if head.strip() else b""
 
     def fields(self, file: str) -> list[str]:
-        """Return the column names of Zeek's line `#fields`; none for an empty file. Raise CepError if there is no such
-        line."""
+        """Return the column names from the line `#fields` of a Zeek log. Return no names if the file is empty.
+
+        Raise CepError if the line is missing.
+        """
         names: list[str] = []
         self._look()
         while self.rest.startswith(self._comment):
@@ -154,7 +158,7 @@ class _Beginning:
         return line
 
     def _look(self) -> None:
-        """Read on until `rest` contains a line end, but no further, so that blocks begin where they do for other
+        """Read until `rest` contains a line end, but no further, so that blocks have the same boundaries as in other
         formats."""
         while b"\n" not in self.rest and len(self.rest) <= LONGEST and (data := self._stream.read(self._chunk)):
             self.rest += data
@@ -185,7 +189,7 @@ def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]
 
 
 def _separated(head: bytes, separator: str) -> str | None:
-    """Return a hint if the header seems to use another separator, else None."""
+    """Return a hint for an error message if the header seems to use another separator, else None."""
     if separator.encode() in head:
         return None
     if separator != "," and b"," in head:
@@ -200,7 +204,7 @@ def _separated(head: bytes, separator: str) -> str | None:
 
 
 def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str]:
-    """Guess the types of the columns from the first rows below the header."""
+    """Guess the type of each column from the first rows below the header. `body`: the bytes of these rows."""
     lines = body[:LOOKED_AT].decode("utf-8", "replace").splitlines()[: -1 if len(body) > LOOKED_AT else None]
     rows = [row for row in reader(lines, delimiter=separator) if len(row) == len(columns)]
     return {name: guessed([row[place] for row in rows]) for place, name in enumerate(columns)} if rows else {}
@@ -208,11 +212,14 @@ def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The layout of fields.
+    """The syntax of a text table.
 
-    `point`: the decimal mark. `thousands`: the mark between groups of digits. `comment`: the mark at the start of
-    comments. `columns`: the names, if there is no header. `skip`, `units`: lines to skip before and after the header.
-    `zeek`: comments name the columns, as Zeek writes them.
+    - `point`: the decimal mark.
+    - `thousands`: the mark between groups of digits.
+    - `comment`: the text that begins a comment line.
+    - `columns`: the column names, if the file has no header.
+    - `skip`, `units`: the numbers of lines to skip before and after the header.
+    - `zeek`: True if the column names are in comments, as in the logs of Zeek.
     """
 
     separator: str
@@ -227,8 +234,10 @@ class Dialect:
 
     @classmethod
     def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
-        """Return the dialect that the declarations define. Raise CepError if two of its marks are equal, or two
-        declarations differ."""
+        """Return the dialect that the declarations define.
+
+        Raise CepError if two marks of the dialect are equal, or two declarations define different dialects.
+        """
         schema, records = schemas[0], schemas[0].records
         for other in schemas:
             if other.records != records:
@@ -260,7 +269,7 @@ class Dialect:
 
 
 class Fields:
-    """A reader of blocks of lines under one header. It reads occurrences of one event, or of several events with
+    """A reader of the lines below a header, block by block. It reads one event type, or several event types that have
     WHEN."""
 
     def __init__(
@@ -287,9 +296,9 @@ class Fields:
     def read(
         self, data: bytes, position: int, line: int, first: int, final: bool
     ) -> tuple[int, int, dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read the whole lines of a block. Return (bytes used, line breaks among them, tables, dead letters, block).
+        """Read the whole lines of a block. Return (bytes used, line breaks in them, tables, dead letters, block).
 
-        The unused bytes are the beginning of a line.
+        The bytes that are not used are an incomplete last line.
         """
         buffer = np.frombuffer(data, np.uint8)
         capacity = line_breaks(data) + 1
@@ -354,7 +363,7 @@ class Fields:
         return used, breaks, tables, dead_letters, block
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
-        """Read a chunk of the file. Return None if a quote is open at its end."""
+        """Read a chunk of the file. Return None if a quote is open at the end of the chunk."""
         used, lines, tables, dead, block = self.read(data, position, 0, 0, final)
         return None if used < len(data) else FoundInChunk(tables, dead, block, lines)
 

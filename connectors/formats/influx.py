@@ -1,4 +1,5 @@
-"""InfluxDB's line protocol: the measurement of a line selects its event, and tags and fields are its values."""
+"""A reader of InfluxDB's line protocol. The measurement of a line selects the event type; tags and fields are its
+values."""
 
 from __future__ import annotations
 
@@ -38,14 +39,16 @@ _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
 
 
 class PointReader:
-    """A reader of blocks of lines of one input.
+    """A reader of one input's lines, block by block.
 
-    `default`: the event assigned to the input, or None. `bound`: the user assigned it, so lines of other events are
-    unreadable. If its declaration names no measurement, every measurement that belongs to no other event is accepted.
+    `default`: the event type assigned to the input, or None. `bound`: True if the user made this assignment; then lines
+    of other event types are unreadable. If the declaration of `default` names no measurement, the event type accepts
+    every measurement that belongs to no other event type.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
-        """Raise CepError if the event bound to the input is not declared, or two events have the same measurement."""
+        """Raise CepError if `default` is bound but not declared or has WHEN, or if two event types have the same
+        measurement."""
         self._bound = schemas[default] if bound and default is not None else None
         if self._bound is not None and not self._bound.declared:
             message = f"{self._bound.name} is not declared, so it is not known which tags and fields are its values"
@@ -94,9 +97,11 @@ class PointReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read a block of whole lines. Its first line has the number `line`, and its first record the number `first`.
+        """Read a block of whole lines. Return the table of each event type, the dead letters, and the block.
 
-        `beside`: further values of each line from its message, by source.
+        - `line`: the number of the block's first line.
+        - `first`: the number of its first record.
+        - `beside`: for each source, the value that each line's message has for it outside of the line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)
@@ -175,7 +180,7 @@ class PointReader:
         entries: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]],
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> tuple[Cells, NDArray[np.bool_]]:
-        """Return the cells of one event's lines, and a mask of the lines that were read completely."""
+        """Return the cells of one event type's lines, and a mask of the lines that were read completely."""
         wanted = sources(schema, time_keys(schema))
         first = np.full(len(self._entries), -1, np.int64)
         following = np.full(len(wanted), -1, np.int64)
@@ -193,8 +198,10 @@ class PointReader:
         return cells, good
 
     def _schema(self, point: LinePoint) -> Schema:
-        """Return the schema of the event of a point. Raise Unreadable if the program has none, or if the input is bound
-        to another event."""
+        """Return the schema of the event type that a point belongs to.
+
+        Raise Unreadable if the program has no such event type, or if the input is bound to another one.
+        """
         name = point.measurement
         place = self._of.get(name)
         if self._bound is not None and self._own is not None:

@@ -1,4 +1,4 @@
-"""A reader of single lines of InfluxDB's line protocol. It is the reference for the fast reader."""
+"""A parser of single lines of InfluxDB's line protocol. It is the reference for the fast scanner."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cep.core.fluents import RECORD_END
 from cep.core.schema import Schema, TimeFormat
 
 TIME, MEASUREMENT = "time", "measurement"
-"""The names under which declarations read a point's timestamp and measurement."""
+"""The names that a declaration uses for a point's timestamp and measurement."""
 TAGS, FIELDS = "tags.", "fields."
-"""Prefixes of a name that select only tags, or only fields."""
+"""The prefixes with which a declaration selects only tags, or only fields."""
 
 _NAME = re.compile(r"(?:[^\\, ]|\\[, ]?)+", re.DOTALL)
 _WORD = re.compile(r"(?:[^\\,= ]|\\[,= ]?)+", re.DOTALL)
@@ -31,10 +31,12 @@ _LINE = "`measurement,tag=value field=1.5 1700000000000000000`"
 
 @dataclass(frozen=True, slots=True)
 class LinePoint:
-    """A line of the protocol.
+    """A parsed line of the protocol.
 
-    `tags`: texts. `fields`: texts, booleans, integers and other numbers (`Real`). `time`: the digits of the timestamp.
-    `twice`: keys that several tags or several fields have.
+    - `tags`: the value of each tag, a text.
+    - `fields`: the value of each field: a text, a boolean, an integer or another number (`Real`).
+    - `time`: the digits of the timestamp.
+    - `twice`: the keys that occur more than once among the tags or among the fields.
     """
 
     measurement: str
@@ -85,10 +87,9 @@ def read_point(line: bytes) -> LinePoint:
 
 
 def timed(schema: Schema) -> Schema:
-    """Return the schema with its times set: by default, the time is the timestamp.
+    """Return the schema with its time columns filled in. The default for the time is the timestamp.
 
-    If the time, start or end is the timestamp, and FORMAT names no unit, all times are numbers in the timestamp's
-    precision.
+    If a time column is the timestamp and FORMAT names no unit, all times are numbers in the precision of the timestamp.
     """
     if schema.time is None and schema.start is None and schema.end is None:
         schema = replace(schema, time=TIME)
@@ -104,14 +105,15 @@ def timed(schema: Schema) -> Schema:
 
 
 def measurement(schema: Schema) -> str | None:
-    """Return the measurement that a declaration names, or None."""
+    """Return the measurement that the declaration names, or None."""
     return schema.records.option("measurement") if _own(schema) and schema.records is not None else None
 
 
 def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] | None) -> Record:
-    """Convert a point to an occurrence of an event. Raise Unreadable if this fails.
+    """Convert a point to an occurrence of an event. Raise Unreadable if a value is missing or has the wrong type.
 
-    `schema`: as returned by `timed`. `envelope`: further values from the point's message, by source.
+    `schema`: a result of `timed`. `envelope`: for each source, the value that the point's message has for it outside of
+    the point.
     """
 
     def get(source: str) -> Any:
@@ -154,7 +156,7 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
 
 
 class _Count(str):
-    """The digits of a timestamp, to distinguish them from texts."""
+    """The digits of a timestamp. The class distinguishes them from texts."""
 
     __slots__ = ()
 
@@ -171,7 +173,7 @@ def _key(text: str, position: int, what: str) -> tuple[str, int]:
 
 
 def _value(text: str, position: int, key: str) -> tuple[Any, int]:
-    """Parse the value of a field. Return it, and the position where it ends."""
+    """Parse the value of a field. Return the value, and the position where it ends in `text`."""
     if text[position : position + 1] == '"':
         match = _STRING.match(text, position)
         if match is None:

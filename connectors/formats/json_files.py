@@ -1,4 +1,4 @@
-"""JSON files that do not have one record per line: a list of records, or records that span several lines."""
+"""JSON files that contain a list of records, or records that span several lines."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from cep.connectors.formats.streams import BOM, LONGEST, ByteStream, more_bytes
 from cep.connectors.records.batch import Block, DeadLetter, too_long
 
 LOOKED_AT = 1 << 20
-"""The bytes within which the first record must end. If it does not, the file's records are assumed to span several
-lines."""
+"""The number of bytes within which the first record must end. If it does not, the reader assumes that records span
+several lines."""
 _BLANK = b" \t\r\n"
 
 _Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]
 
 
 def in_lines(head: bytes, whole: bool) -> bool | None:
-    """Return True if a file with this beginning has one record per line; None if more of the file is needed to decide.
+    """Return True if a file that begins with `head` has one record per line.
 
-    Return False if it begins with a list of objects, or with an object that spans several lines. `whole`: the text is
-    the whole file.
+    Return False if the file begins with a list of objects, or with an object that spans several lines. Return None if
+    more bytes are needed to decide. `whole`: True if `head` is the whole file.
     """
     text = head.removeprefix(BOM).lstrip(_BLANK)
     if text.startswith(b"["):
@@ -50,8 +50,8 @@ def in_lines(head: bytes, whole: bool) -> bool | None:
 
 
 def _ending(text: bytes) -> int | None:
-    """Return the end of the object at the beginning of a text; -1 if it is not JSON, None if the text ends within
-    it."""
+    """Return the end of the object at the beginning of a text. Return -1 if the text is not JSON, and None if the
+    object is incomplete."""
     plain = text.decode("utf-8", "replace")
     try:
         return json.JSONDecoder().raw_decode(plain)[1]
@@ -69,7 +69,7 @@ def read_json(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> _Parts:
-    """Yield tables by type, block by block. While the stream is silent, yield `({}, [], None)`."""
+    """Yield the table of each event type, block by block. While the stream is silent, yield `({}, [], None)`."""
     head = b""
     while True:
         while stream.silent():
@@ -106,11 +106,14 @@ def read_json(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some whole records of a file.
+    """A number of whole records of a file.
 
-    `data`: the bytes of the file from `position` on, changed so that each record is on a line of its own. `first`,
-    `beyond`: where each record begins and ends. `ends`: line ends in the file. `open`: the file ends within a list.
-    `length`: the length of a record that is too long; then `data` is its beginning.
+    - `data`: the bytes of these records, changed so that each record is on a line of its own.
+    - `position`: the position of the first byte in the file.
+    - `first`, `beyond`: for each record, the positions where it begins and ends.
+    - `ends`: the positions of the line ends in the file.
+    - `open`: True if the file ends inside a list.
+    - `length`: the length of a record that is too long, else 0. Then `data` is only the beginning of this record.
     """
 
     data: bytes
@@ -123,14 +126,14 @@ class Part:
 
     @property
     def breaks(self) -> int:
-        """The number of line ends in this part of the file."""
+        """The number of line ends that the file has in this part."""
         return len(self.ends)
 
     def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:
-        """Map dead letters and a block from this part to the lines and bytes of the file.
+        """Convert dead letters and a block from record numbers to positions in the file.
 
-        In the arguments, a line is the index of a record in this part. `line`: the number of the file's line in which
-        this part begins.
+        In the arguments, a line number is the index of a record in this part. `line`: the number of the line of the
+        file in which this part begins.
         """
         line_numbers = line + np.searchsorted(self.ends, self.first)
         index = np.arange(block.count) if block.lines is None else block.lines
@@ -140,7 +143,10 @@ class Part:
 
 
 def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
-    """Yield the records of a file, which are in a list or follow each other. While the stream is silent, yield None."""
+    """Split a file into parts of whole records. The records follow each other or are elements of a list.
+
+    While the stream is silent, yield None.
+    """
     rest, position, place = b"", 0, BETWEEN
     begun = False
     while True:

@@ -1,4 +1,4 @@
-"""JSON Lines: plain lines are read column by column, other lines one by one."""
+"""A reader of JSON Lines. It reads plain lines column by column, and all other lines one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cep.core.schema import ARRIVAL, CHANGE, Schema
 
 
 class ReadsLines(Protocol):
-    """A reader of blocks of lines with one record each."""
+    """A reader of blocks of lines that contain one record each."""
 
     def read(
         self, file: str, data: bytes, position: int, line: int, first: int
@@ -42,7 +42,7 @@ def read_jsonl(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Yield tables by type, block by block. While the stream is silent, yield `({}, [], None)`.
+    """Yield the table of each event type, block by block. While the stream is silent, yield `({}, [], None)`.
 
     `readers`: processes that read chunks of the file.
     """
@@ -67,7 +67,7 @@ def read_jsonl(
 
 
 class KeyNames:
-    """The names of keys and types that a program knows, in the form that the scanner takes. Name 0 is `type`, 1 is
+    """The keys and event types that a program reads, as arrays for the compiled scanner. Name 0 is `type`, name 1 is
     `args`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
@@ -85,21 +85,21 @@ class KeyNames:
         self.cells = [self._cells(schema) for schema in self.schemas]
 
     def width(self, schema: Schema) -> int:
-        """Return the number of cells per record of an event."""
+        """Return the number of cells in a record of an event type."""
         return len(sources(schema, time_keys(schema)))
 
     def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
-        """Return the top-level keys of an event's records, with the cell of each key's value."""
+        """Return the top-level keys of an event type's records, and the cell that stores the value of each key."""
         paths = self.paths[schema.name]
         if paths is not None:
             return paths.keys
         return [(key, cell) for cell, key in enumerate(sources(schema, time_keys(schema)))]
 
     def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return linked lists of an event's cells: the first cell of each name, and for each cell the next cell of its
-        name.
+        """Return the cells of each name as linked lists: (first cell of each name, next cell of each cell, number of
+        cells).
 
-        -1 ends a list. The third value is the number of cells.
+        The cells in a list store values of the same name. -1 ends a list.
         """
         keys = self._keys(schema)
         paths = self.paths[schema.name]
@@ -113,7 +113,7 @@ class KeyNames:
 
 
 class LineReader:
-    """A reader of blocks of lines of one input. `default` and `bound`: as in `records.read_events`."""
+    """A reader of one input's lines, block by block. `default`, `bound`: arguments of `records.read_events`."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
         self._schemas = schemas
@@ -136,9 +136,11 @@ class LineReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read a block of whole lines. Its first line has the number `line`, and its first record the number `first`.
+        """Read a block of whole lines. Return the table of each event type, the dead letters, and the block.
 
-        `beside`: further values of each line from its message, by source.
+        - `line`: the number of the block's first line.
+        - `first`: the number of its first record.
+        - `beside`: for each source, the value that each line's message has for it outside of the line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)
@@ -225,7 +227,7 @@ class LineReader:
     def _events(
         self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None
     ) -> list[Record | Unreadable]:
-        """Return the events of one line, or a single Unreadable if it has none."""
+        """Return the events of one line, or a single Unreadable if the line has none."""
         envelope = None if beside is None else {source: texts[row] for source, texts in beside.items()}
         try:
             return read_events(line, self._schemas, self._default, self._bound, envelope)
@@ -240,10 +242,10 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> list[_LineRows]:
-        """Add the rows of events with WHEN, whose tests are applied to every line.
+        """Add the rows of event types that have WHEN. Their conditions are tested on every line.
 
-        `line_rows`: the rows of events that lines name by their type. If a line cannot be read as columns for one
-        event, it is read on its own for all events.
+        `line_rows`: the rows of the event types that lines name themselves. If a line cannot be read column by column
+        for one event type, it is read on its own for all event types.
         """
         every = list(line_rows)
         lines = np.flatnonzero(types > ODD)
@@ -267,7 +269,8 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> _LineRows:
-        """Return the cells of one event's lines. If the event has WHEN, return only lines that pass the test."""
+        """Return the rows of one event type with their cells. If the event type has WHEN, return only lines that
+        satisfy it."""
         names = self._names
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), self._names.width(schema)
@@ -328,10 +331,11 @@ class LineReader:
         good: NDArray[np.bool_],
         paths: EventPaths | None,
     ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
-        """Drop the lines that certainly fail WHEN. Return the other lines, with their cells and their part of `good`.
+        """Drop the lines that certainly fail the condition WHEN. Return the other lines, their cells, and their part of
+        `good`.
 
-        The test uses only values at the top level or, if the paths lead into a list, all values outside of its
-        elements.
+        The test uses only values at the top level. If the paths lead into a list, it uses all values outside of the
+        list's elements.
         """
         offset, length, kind = matrix
         cells = Cells(buffer, offset, length, kind, False)
@@ -346,10 +350,10 @@ class LineReader:
         return lines[kept], [cells[:, kept] for cells in matrix], good[kept]
 
     def _settle(self, types: NDArray[np.int32]) -> None:
-        """Give lines without a type the default type. Mark lines without a readable event as ODD.
+        """Set the default event type for lines that name none. Mark lines of unreadable event types as ODD.
 
-        If the user bound the input to an event, lines of unknown types belong to this event, and lines of another event
-        are ODD.
+        If the user bound the input to an event type, lines of unknown types belong to it, and lines of other event
+        types are ODD.
         """
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN
@@ -388,11 +392,14 @@ class LineReader:
 
 @dataclass(frozen=True, slots=True)
 class _LineRows:
-    """Events of one type in a block of lines.
+    """The events of one type in a block of lines.
 
-    `lines`: the lines with these events. `counts`: the number of events in each of them. `odd`: lines that must be read
-    one by one. For each event: `row` is its line, `place` its number in the line, `good` is True if its cells can be
-    read as columns.
+    - `lines`: the numbers of the lines that contain such events.
+    - `counts`: for each of these lines, how many events it contains.
+    - `odd`: the numbers of the lines that must be read one by one.
+    - `row`: for each event, the number of its line.
+    - `place`: for each event, its index among the events of its line.
+    - `good`: for each event, True if its cells can be converted column by column.
     """
 
     schema: Schema
@@ -405,7 +412,7 @@ class _LineRows:
     cells: Cells
 
     def with_odd(self, slow: Sequence[tuple[int, int]]) -> _LineRows:
-        """Add events that must be read one by one, as pairs (line, place)."""
+        """Return the rows with additional events that must be read one by one. `slow`: the (line, place) of each."""
         row, place = np.concatenate([np.stack([self.row, self.place]), np.array(slow, np.int64).T], axis=1)
         index = np.lexsort((place, row))
         good = np.concatenate([self.good, np.zeros(len(slow), np.bool_)])[index]
@@ -419,7 +426,7 @@ class _LineRows:
         return replace(self, row=row[index], place=place[index], good=good, cells=cells)
 
     def without(self, gone: NDArray[np.bool_]) -> _LineRows:
-        """Return the rows without the lines in the mask `gone`."""
+        """Return the rows without the lines that are True in the mask `gone`."""
         if not gone[self.lines].any():
             return self
         lines, rows = ~gone[self.lines], ~gone[self.row]
@@ -442,10 +449,10 @@ def with_envelope(
     row: NDArray[np.int64],
     beside: Mapping[str, Sequence[str | None]],
 ) -> Cells:
-    """Fill the cells that a record lacks with values of the message around it.
+    """Fill in values that a record lacks from its message's envelope.
 
-    Clear `good` for records that must be read one by one, because the message has no value for a cell, or other records
-    of the block have values of their own.
+    Clear `good` for records that lack a value and must be read one by one. These are records whose envelope lacks the
+    value too, and records of a block in which another record has its own value.
     """
     data = [cells.buffer.tobytes()]
     size = len(data[0])
@@ -469,7 +476,7 @@ def with_envelope(
 
 
 def _form(line: bytes, schema: Schema) -> str:
-    """Return the time format of a record that was read without error."""
+    """Return the time format of a line that was read without error."""
     record = parse(line)
     for key in time_keys(schema):
         value = first_at(record, path(key)) if key not in record else record[key]

@@ -1,4 +1,5 @@
-"""The table of all record formats. Options, help texts, refusals and readers follow from it."""
+"""The table of all record formats. Command-line options, help texts, error messages and the choice of readers are
+derived from it."""
 
 from __future__ import annotations
 
@@ -19,24 +20,30 @@ if TYPE_CHECKING:
     MessageReader = LineReader | PointReader | ClauseReader | PackReader | Documents
 
 Shape = Literal["lines", "points", "clauses", "documents", "graph", "table", "columns"]
-"""The layout of records.
+"""The layout of records in a format.
 
-`lines`: a JSON object per line. `points`: a point of line protocol per line. `clauses`: a clause of a dialect per line.
-`documents`: many records in a JSON document. `graph`: nodes of RDF. `table`: rows of text below a header. `columns`:
-typed columns. In the first three layouts, records name their event.
+- `lines`: a JSON object per line.
+- `points`: a point of line protocol per line.
+- `clauses`: a clause of a dialect per line.
+- `documents`: JSON documents with many records each.
+- `graph`: nodes of an RDF graph.
+- `table`: rows of text below a header.
+- `columns`: typed columns.
+
+In the first three layouts, each record names its event type.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of records.
+    """A record format.
 
-    `suffixes`: the suffixes of its files.
-    `reader`: the module and class that read messages, imported at first use; None if messages cannot have this format.
-    `inferred`: `cep infer` can declare events from it.
-    `written`: derived events can be written in it.
-    `numeric_times`: times may be numbers, in a unit that the declaration names.
-    `declared`: only a declaration can select it, not a command-line option.
+    - `suffixes`: the file name suffixes.
+    - `reader`: the module and class that read messages, imported at first use; None if messages cannot use it.
+    - `inferred`: True if `cep infer` can write declarations for it.
+    - `written`: True if derived events can be written in it.
+    - `numeric_times`: True if times may be numbers, in a unit that the declaration names.
+    - `declared`: True if only a declaration can select the format, not a command-line option.
     """
 
     name: str
@@ -50,19 +57,20 @@ class Format:
 
     @property
     def names_events(self) -> bool:
-        """Return True if records name their event."""
+        """Return True if records name their event type."""
         return self.shape in ("lines", "points", "clauses")
 
     @property
     def of_sensors(self) -> bool:
-        """Return True for formats of sensor data, which define the names of fields themselves."""
+        """Return True for formats of sensor data. These formats define their own field names."""
         return self.shape in ("documents", "points")
 
     def open(self, schemas: Mapping[str, Schema], event: str | None, bound: bool) -> MessageReader:
-        """Return a reader of messages or lines. `event`: the event that they contain, or None if records name their
-        event. `bound`: the user chose the event.
+        """Return a reader of messages or lines. Raise CepError if records of this format cannot hold the event as
+        declared.
 
-        Raise CepError if records of this format cannot hold the event as it is declared.
+        `event`: the event type of all records, or None if records name their event type. `bound`: True if the
+        user chose `event`.
         """
         assert self.reader is not None, "it is not a format of messages"
         module, name = self.reader.split(":")
@@ -113,13 +121,13 @@ _ALL = (
 FORMATS: Mapping[str, Format] = {format.name: format for format in _ALL}
 BY_SUFFIX: Mapping[str, str] = {suffix: format.name for format in _ALL for suffix in format.suffixes}
 NAMES = tuple(format.name for format in _ALL if not format.declared)
-"""The formats that the option `--format` accepts."""
+"""The names of the formats that the option `--format` accepts."""
 KNOWN = ", ".join(NAMES)
 COMPRESSED = (".gz", ".zst")
 
 
 def check_declared(schemas: Mapping[str, Schema]) -> None:
-    """Raise CepError if a declaration names a format whose records cannot hold its event or fluent."""
+    """Raise CepError if a declaration names a format that cannot hold its event or fluent."""
     named: dict[str, dict[str, Schema]] = {}
     for name, schema in schemas.items():
         if schema.records is not None:

@@ -1,4 +1,5 @@
-"""Conversion of nested columns of Parquet to plain ones: paths into structs, and one row per list element."""
+"""Conversion of nested Parquet columns to plain ones. A path leads into structs, and each list element becomes a
+row."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 from cep.connectors.records.paths import EACH, Path, list_of, path, place, written
 
 Reasons = dict[int, tuple[str, str]]
-"""The first error of each unreadable row: its code and reason, by row."""
+"""The errors of unreadable rows. For each row number: the code and the reason of the row's first error."""
 
 
 def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
-    """Return the sources that are paths into nested columns, with their steps. A column named like the source has
+    """Return the path of each source that lies inside a nested column. A column whose name equals the source has
     precedence."""
     paths = {}
     for source in sources:
@@ -30,7 +31,7 @@ def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
 
 
 def _inside(kind: Any, step: str) -> Any:
-    """Return the type inside `kind` that a step of a path leads to, or None if the step leads nowhere."""
+    """Return the type that a step of a path leads to inside the type `kind`, or None if there is none."""
     if kind is None:
         return None
     if step == EACH or place(step) is not None:
@@ -46,7 +47,7 @@ def is_list(kind: Any) -> bool:
 
 
 def leaves(schema: pa.Schema, name: str) -> list[Path]:
-    """Return the paths of the plain values in a nested column."""
+    """Return the paths of all plain values inside a nested column."""
     paths: list[Path] = []
     waiting: list[tuple[Path, Any]] = [((name,), schema.field(name).type)]
     while waiting:
@@ -63,10 +64,11 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
 def flattened(
     batch: pa.RecordBatch, plain: Sequence[str], nested: Mapping[str, Path], reasons: Reasons
 ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """Return the plain columns and the nested values, named after their sources. Return also the row of the batch for
-    each returned row.
+    """Replace nested columns by plain ones, one row per list element. Return the batch, and the original row of each
+    row.
 
-    If the list of a row is missing, the row stays, and a reason is recorded.
+    `plain`: the columns to keep. `nested`: the path of each nested value, by source. A row whose list is missing is
+    kept, and `reasons` gets an entry for it.
     """
     import pyarrow.compute as pc
 
@@ -95,20 +97,22 @@ def flattened(
 
 
 def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
-    """Return some rows of a column. Converts the string views of polars first, because pyarrow cannot select their
-    rows."""
+    """Return the rows `index` of a column.
+
+    String views, which polars creates, are converted first, because pyarrow cannot select rows from them.
+    """
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
     return column.take(index)
 
 
 def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
-    """Return the values at the end of a path through structs and list elements."""
+    """Return the values that a path leads to. The path may lead through structs and list elements."""
     return inner(batch.column(steps[0]), steps[1:])
 
 
 def inner(column: pa.Array, steps: Path) -> pa.Array:
-    """Return the values at the end of a path within a column."""
+    """Return the values that a path leads to inside a column."""
     import pyarrow.compute as pc
 
     for step in steps:

@@ -1,7 +1,7 @@
-"""JSON documents with many records each: packs of SenML, and pages of SensorThings.
+"""Readers of JSON documents that contain many records: packs of SenML, and pages of SensorThings.
 
-Each record is turned into a line of JSON, which includes the values that its document defines for it. The reader of
-JSON Lines then reads this line.
+Each record is first rewritten as a line of JSON that includes the values which its document defines for it. The reader
+of JSON Lines then reads this line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cep.core.schema import Schema
 
 FORMATS = ("senml", "sensorthings")
 ROWS = 1 << 17
-"""The maximum number of records of a document in one batch."""
+"""The maximum number of a document's records in one batch."""
 LONGEST = 1 << 31
 """The maximum size of a document in bytes."""
 
@@ -38,39 +38,41 @@ _LOOKED_AT = 20  # lines
 _NO_LINE = "!"  # in place of a refused record
 _Scan = Callable[[str, int], tuple[Any, int]]
 _scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
-"""A function that parses the JSON value at a position, and returns it with its end."""
+"""A function that parses the JSON value at a position, and returns the value and its end."""
 _plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
-"""A variant of `_scan` that accepts duplicate keys and non-finite numbers, because the reader of lines reports them.
+"""A variant of `_scan` that accepts duplicate keys and non-finite numbers. The reader of JSON Lines reports them later.
 
-The last value of a duplicate key counts.
+The last value of a duplicate key is kept.
 """
 _space = re.compile(r"[ \t\n\r]*").match
 _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]"
 
 
 class Resolver(MakesLines, Protocol):
-    """The part of a reader that depends on the format.
+    """The format-specific part of a `PackReader`.
 
-    `schema`: the schema of the generated lines. `pages`: the key of the list of records in a document that is an
-    object; None if documents are lists.
+    `schema`: the schema of the generated lines. `pages`: the key under which a document stores its list of records;
+    None if the document is itself a list.
     """
 
     @property
     def schema(self) -> Schema: ...
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Return the JSON line of each element; the reason if it cannot have one; None if it is not a record.
+        """Convert elements of a document to lines of JSON.
 
-        `text`: a function that returns the text of an element. Raise Unreadable if the document cannot be used.
+        An element that cannot be converted yields the reason, and an element that is not a record yields None. `text`:
+        a function that returns the source text of an element, by index. Raise Unreadable if the whole document cannot
+        be used.
         """
 
 
 @dataclass(slots=True)
 class DocumentLines:
-    """JSON lines generated from documents.
+    """JSON lines that were generated from documents.
 
-    For each line: its document, and the span of its record in the document's text, in characters. `refused`: the
-    reasons of records without a line, by row.
+    For each line, the lists store the number of its document, and the span of its record in the document's text, in
+    characters. `refused`: for each row that has no line, the reason.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -89,16 +91,16 @@ class DocumentLines:
         self.beyond.append(beyond)
 
     def text(self, row: int, document: str) -> str:
-        """Return the text of a row's record, cut from its document."""
+        """Return the source text of a row's record. `document`: the text of the row's document."""
         record = document[self.first[row] : self.beyond[row]]
         return record.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 class PackReader:
-    """A reader of documents whose records are occurrences of one event."""
+    """A reader of documents that contain records of one event type."""
 
     def __init__(self, schema: Schema, format: str) -> None:
-        """Raise CepError if the event is not declared, or reads something that no record of the format has."""
+        """Raise CepError if the event type is not declared, or reads a field that no record of the format has."""
         if not schema.declared:
             message = f"{schema.name} is not declared, so it is not known which fields of {format} are its values"
             example = "sensor: string FROM n, value: float FROM v"
@@ -111,8 +113,10 @@ class PackReader:
         self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
 
     def document(self, text: str, offset: int, number: int, rows: DocumentLines, last: bool = True) -> int:
-        """Add the records of the document at position `offset` to the rows, and return its end. `last`: no text may
-        follow it."""
+        """Add the records of the document at position `offset` of a text to `rows`. Return the end of the document.
+
+        `number`: the number of the document. `last`: True if no text may follow the document.
+        """
         try:
             values, spans, end = elements(text, offset, self._resolver.pages)
             if last and (rest := _past_blanks(text, end)) < len(text):
@@ -130,7 +134,7 @@ class PackReader:
         return end
 
     def plain(self, data: bytes, text: str, starts: Ints, stops: Ints, alone: bool) -> PlainDocuments | None:
-        """Read the plain documents of a text; None if there are none."""
+        """Convert the plain documents of a text. Return None if the text is not suited. See `plain_documents`."""
         try:
             decode(data)
         except Unreadable:
@@ -138,7 +142,7 @@ class PackReader:
         return plain_documents(self._resolver, data, len(text), starts, stops, alone)
 
     def add_plain(self, documents: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
-        """Add the records of plain document number `number` to the rows."""
+        """Add the records of the plain document with this number to `rows`."""
         some = slice(documents.bounds[number], documents.bounds[number + 1])
         lines = documents.lines[some]
         for place, (line, first, beyond) in enumerate(zip(lines, documents.first[some], documents.beyond[some])):
@@ -154,7 +158,7 @@ class PackReader:
         rows.beyond += documents.beyond[some]
 
     def message(self, payload: bytes, number: int, rows: DocumentLines) -> None:
-        """Add the records of a message, which is a single document, to the rows."""
+        """Add the records of a message to `rows`. The message is a single document."""
         try:
             text = decode(payload)
         except Unreadable as reason:
@@ -165,11 +169,17 @@ class PackReader:
     def tables(
         self, rows: DocumentLines, first: int, beside: Mapping[str, Sequence[str | None]] | None = None
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None, int]:
-        """Read the rows as occurrences, numbered from `first`.
+        """Convert rows to occurrences, numbered from `first`.
 
-        Return the occurrences; dead letters, whose line is a row; the row of each record; the form of times (see
-        `Block.times`); and the number of rows that match no event. `beside`: further values of each row from its
-        message, by source.
+        Return:
+
+        - the table of occurrences, or None;
+        - dead letters, whose line number is the index of a row;
+        - the index of the row that each record comes from;
+        - the time format (see `Block.times`);
+        - the number of rows that match no event type.
+
+        `beside`: for each source, the value that each row's message has for it outside of the record.
         """
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
@@ -182,9 +192,9 @@ class PackReader:
     def batch(
         self, file: str, text: str, data: bytes, position: int, line: int, rows: DocumentLines, first: int
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], Block]:
-        """Read rows generated from `text` as occurrences.
+        """Convert rows that were generated from `text` to occurrences.
 
-        `data`: the bytes of the text in a file. They begin at byte `position` and in line `line`.
+        `data`: the bytes of `text`. They begin at byte `position` of the file, in line `line`.
         """
         table, dead, index, times, unmatched = self.tables(rows, first)
         spans = np.stack([_bytes(text, data, rows.first), _bytes(text, data, rows.beyond)], axis=1)
@@ -200,10 +210,10 @@ class PackReader:
 
 
 def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, first: int) -> _Parts:
-    """Yield tables block by block. While the stream is silent, yield `(None, [], None)`.
+    """Yield the table of each block. While the stream is silent, yield `(None, [], None)`.
 
-    If the first block does not have one document per line, read the whole stream first, because a document may span any
-    number of lines.
+    If the first block does not have one document per line, the whole stream is read first, because a document may span
+    any number of lines.
     """
     line = 1
     blocks = whole_lines(stream, chunk, LONGEST)
@@ -231,8 +241,10 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
 
 
 def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
-    """Yield the elements of each document in a text. Yield None for a document that is not JSON, and continue after its
-    line."""
+    """Yield the list of elements of each document in a text.
+
+    Yield None for a document that is not JSON, and continue on the next line.
+    """
     place = _past_blanks(text, 0)
     while place < len(text):
         try:
@@ -245,7 +257,7 @@ def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
 
 
 def _line(packs: PackReader, text: str, offset: int, number: int, rows: DocumentLines) -> None:
-    """Add the records of a document on one line to the rows. `offset`: the position of its first character."""
+    """Add the records of a document on one line to `rows`. `offset`: the position of the document's first character."""
     before = len(rows.lines)
     try:
         decode(text.encode("utf-8", "surrogateescape"))
@@ -259,7 +271,7 @@ def _line(packs: PackReader, text: str, offset: int, number: int, rows: Document
 
 
 def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int) -> _Parts:
-    """Read a whole file whose documents follow each other."""
+    """Read a whole file in which documents follow each other and may span several lines."""
     text, rows = _decoded(data), DocumentLines()
     place, number = _past_blanks(text, 0), 0
     try:
@@ -283,7 +295,7 @@ def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int)
 
 
 def _a_line_each(data: bytes) -> bool:
-    """Return True if each line is a document: the first line is one, or most of the first lines are."""
+    """Return True if each line is a document. This is assumed if the first line is one, or most of the first lines."""
     lines = [line for line in data.split(b"\n", _LOOKED_AT)[:_LOOKED_AT] if line.strip()]
     alone = [_is_document(line) for line in lines]
     return alone[:1] == [True] or 2 * sum(alone) > len(alone)
@@ -297,10 +309,10 @@ def _is_document(line: bytes) -> bool:
 
 
 def elements(text: str, offset: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
-    """Parse the document at a position. Return its elements, the span of each, and the document's end.
+    """Parse the document at position `offset`. Return its elements, the span of each element, and the document's end.
 
-    The elements come from the document's list, or from the list at the key `pages` of its object. Otherwise the
-    document is the only element. Raise Unreadable if it is not JSON.
+    The elements are those of the document if it is a list, or those of the list at its key `pages`. Any other document
+    is its own only element. Raise Unreadable if the document is not JSON.
     """
     scan = _scan if pages is None else _plain
     try:
@@ -347,8 +359,10 @@ def _list(text: str, place: int, scan: _Scan) -> tuple[list[Any], list[tuple[int
 
 
 def _page(text: str, place: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
-    """Parse the list at the key `wanted` of an object. Return a result like that of `elements`; None if there is no
-    such list."""
+    """Parse the list at the key `wanted` of the object at `place`. Return None if the object has no such list.
+
+    The result has the form that `elements` returns.
+    """
     page: tuple[list[Any], list[tuple[int, int]]] | None = None
     place = _past_blanks(text, place + 1)
     while text[place : place + 1] == '"':
@@ -374,7 +388,10 @@ def _page(text: str, place: int, wanted: str) -> tuple[list[Any], list[tuple[int
 def _unpacked(
     values: list[Any], spans: list[tuple[int, int]]
 ) -> tuple[list[Any], list[tuple[int, int]], dict[int, str]]:
-    """Replace each data array by its observations. Return elements, spans, and the texts of these observations."""
+    """Replace each data array of SensorThings by its observations.
+
+    Return the new elements, their spans, and the JSON text of each observation that comes from an array.
+    """
     if not any(isinstance(value, dict) and "dataArray" in value for value in values):
         return values, spans, {}
     elements: list[Any] = []
@@ -391,7 +408,7 @@ def _unpacked(
 
 
 def _bad(text: str, offset: int, place: int, why: str) -> Unreadable:
-    """Return the error for bad JSON at `place`, in a document that begins at `offset`."""
+    """Build the error for invalid JSON at `place`, in a document that begins at `offset`."""
     line = text.count("\n", offset, place)
     column = place - max(text.rfind("\n", offset, place) + 1, offset) + 1
     where = f"character {column}" if not line else f"line {line + 1} of the document, character {column}"
@@ -409,7 +426,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _bytes(text: str, data: bytes, places: Sequence[int]) -> NDArray[np.int64]:
-    """Convert positions in characters to positions in bytes."""
+    """Convert positions in `text`, counted in characters, to positions in `data`, counted in bytes."""
     if len(text) == len(data):
         return np.array(places, np.int64)
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)

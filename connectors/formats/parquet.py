@@ -1,4 +1,4 @@
-"""Parquet: only the needed columns are read, row group by row group."""
+"""A reader of Parquet files. It reads only the needed columns, row group by row group."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _EMPTY: dict[str, type[pl.DataType]] = {
 
 
 def open_parquet(file: str) -> pq.ParquetFile:
-    """Open the file and read its footer. Raise CepError if it is not a Parquet file, or would unpack to more than is
-    allowed."""
+    """Open the file and read its footer. Raise CepError if it is not a Parquet file, or its decompressed size exceeds
+    the limit."""
     try:
         parquet = pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
@@ -56,14 +56,14 @@ def open_parquet(file: str) -> pq.ParquetFile:
 
 
 def _chunks(footer: pq.FileMetaData) -> list[tuple[int, int]]:
-    """Return the unpacked and packed size of each column chunk."""
+    """Return the decompressed and compressed size of each column chunk."""
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return [(column.total_uncompressed_size, column.total_compressed_size) for column in columns]
 
 
 def _type(kind: pa.DataType) -> str:
-    """Return the type of a column for a suggested declaration."""
+    """Return the attribute type to suggest in a declaration for a column."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
         return "string"
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
@@ -74,8 +74,11 @@ def _type(kind: pa.DataType) -> str:
 def read_parquet(
     file: str, opened: pq.ParquetFile, schemas: Sequence[Schema], rows: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield tables by event, for up to `rows` rows at a time. With WHEN, there may be several events. Raise CepError if
-    a column is missing or has a wrong type."""
+    """Yield the table of each event type, for up to `rows` rows of the file at a time.
+
+    `schemas`: one event type, or several event types that have WHEN. Raise CepError if a column is missing or has a
+    wrong type.
+    """
     arrow = opened.schema_arrow
     events, columns = [], dict[str, None]()
     for schema in schemas:
@@ -89,9 +92,9 @@ def read_parquet(
 def read_events(
     file: str, batches: Iterable[pa.RecordBatch], schemas: Sequence[Schema], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield tables of one event, or of several events with WHEN, each with the rows that pass its test.
+    """Yield the table of each event type from Arrow batches. Event types that have WHEN get the rows that satisfy it.
 
-    Records are numbered in the order of rows, from `first` on. Raise CepError as `read_batches` does.
+    Records are numbered in row order, from `first` on. Raise CepError as `read_batches` does.
     """
     if len(schemas) == 1 and schemas[0].when is None:
         for table, dead, block in read_batches(file, batches, schemas[0], first):
@@ -125,9 +128,9 @@ def read_events(
 
 
 def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list[str]:
-    """Return the columns to read for an event whose time columns are set.
+    """Return the columns that an event type needs. Its time columns must be filled in.
 
-    `nested`: paths of the sources that are inside columns.
+    `nested`: for each source inside a nested column, its path.
     """
     inner = nested or {}
     return list(
@@ -138,10 +141,10 @@ def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list
 def read_batches(
     file: str, batches: Iterable[pa.RecordBatch], schema: Schema, first: int, line: int = 1
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-    """Yield tables of one event from Arrow batches. Columns are passed on without a copy if possible.
+    """Yield the tables of one event type from Arrow batches. Columns are passed on without a copy if possible.
 
-    `schema`: a schema whose time columns are set (`cep.connectors.records.header.bind`). `line`, `first`: the numbers
-    of the first row and of the first record. Raise CepError if a column has a wrong type.
+    `schema`: a schema whose time columns are filled in (`cep.connectors.records.header.bind`). `line`: the number of
+    the first row. `first`: the number of the first record. Raise CepError if a column has a wrong type.
     """
     keys = time_keys(schema)
     wanted = list(dict.fromkeys(sources(schema, keys)))
@@ -193,7 +196,7 @@ def read_batches(
 
 
 def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Return the start and end of each row; null if a time is missing."""
+    """Return the start and the end of each row; null if a time is missing."""
     keys = time_keys(schema)
     if len(keys) == 2 and keys[0] == keys[1] and columns[keys[0]].dtype == pl.String:
         return _intervals(columns[keys[0]], schema, reasons)
@@ -210,7 +213,7 @@ def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -
 
 
 def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Return the start and end of intervals written in one column of texts."""
+    """Return the start and the end of each row, from a column of texts that contain intervals."""
     start, end, states = intervals(schema, text_cells(column))
     for row in np.flatnonzero(states != GOOD).tolist():
         try:
@@ -230,7 +233,7 @@ def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepErro
 
 
 def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
-    """Join the columns of a time that is written in parts, such as a date and a clock time."""
+    """Join the columns of a time that is split into parts, such as a date and a clock time."""
     texts: list[pl.Series] = []
     for column, pattern in zip(columns, part_patterns(schema.format, len(columns))):
         if isinstance(column.dtype, pl.Datetime) and not texts:
@@ -242,7 +245,7 @@ def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
 
 
 def _present(column: pl.Series, attribute: Attribute) -> pl.Series:
-    """Return a column in which the values declared to mean "missing" are null."""
+    """Return the column with null in place of each value that the declaration defines as missing."""
     if not attribute.missing:
         return column
     if column.dtype.is_numeric():
@@ -329,7 +332,7 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
 
 
 def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
-    """Parse texts as numbers; an empty text is null."""
+    """Parse texts as numbers. An empty text becomes null."""
     numbers, odd = quoted_numbers(attribute, column)
     for row in odd.tolist():
         try:
@@ -340,7 +343,7 @@ def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Ser
 
 
 def _whole(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
-    """Convert floats and decimals to integers. A number that is not whole is null, with a reason."""
+    """Convert floats and decimals to integers. A number that is not whole becomes null, with a reason in `reasons`."""
     if column.dtype.is_float():
         column = column.cast(pl.Float64).fill_nan(None)
         whole = without(column, (column.abs() >= 2.0**63) | (column != column.round(0))).cast(pl.Int64)

@@ -1,7 +1,7 @@
-"""Conversion of all records of plain documents to lines of JSON at once.
+"""A fast converter of plain documents: it rewrites all their records as lines of JSON at once.
 
-The reference is the reader of single documents (`cep.connectors.formats.packs`). Both give the same results for plain
-documents. Only the reference reads other documents.
+The reference is the reader of single documents (`cep.connectors.formats.packs`). Both produce the same results for
+plain documents. Other documents are left to the reference.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ from cep.connectors.records.numbers import ABSENT, ESCAPED, STRING
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Spans = tuple[Ints, Ints, Bools]
-"""A part of each record: where it begins, its length (-1: none), and whether it is quoted."""
+"""A part of each record: its position in the buffer, its length (-1 if it is absent), and whether it is quoted."""
 
 LARGE = 1 << 16
-"""The smallest text, in bytes, that this reader reads. For smaller ones, the other reader is faster."""
+"""The size in bytes from which on a text is converted by this module. The reference is faster for smaller texts."""
 
 _NO_KEYS = ["\0", "\1"]  # in place of the keys `type` and `args`
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRecords:
-    """Records in a buffer.
+    """Records in a buffer. A span is a part of the text that contains one or more documents.
 
-    For each record: its span `first` to `beyond`, the number of the span of text that contains it (`of`), and the first
-    record `head` of its document. The cells `offset`, `length` and `kind` have a row per label and a column per record.
-    `good`: no member appears twice. `known`: all members are known. `empty`: there are no members. `spans`: the number
-    of spans of text.
+    - `first`, `beyond`: for each record, where it begins and ends.
+    - `of`: for each record, the number of its span.
+    - `head`: for each record, the first record of its document.
+    - `offset`, `length`, `kind`: the cells, with a row per label and a column per record.
+    - `good`: for each record, True if no member appears twice.
+    - `known`: for each record, True if it has only known members.
+    - `empty`: for each record, True if it has no members.
+    - `spans`: the number of spans.
     """
 
     buffer: NDArray[np.uint8]
@@ -55,17 +59,18 @@ class PlainRecords:
     empty: Bools
 
     def there(self, label: str, *kinds: int) -> Bools:
-        """Return a mask of the records that have the member. `kinds`: count only values of these kinds."""
+        """Return a mask of the records that have the member `label`. `kinds`: the kinds of values to count; none:
+        all."""
         kinds_by_row = self.kind[self.labels.index(label)]
         return np.isin(kinds_by_row, kinds) if kinds else kinds_by_row != ABSENT
 
     def cell(self, label: str) -> tuple[Ints, Ints]:
-        """Return where the member of each record begins, and its length; 0 if it is absent."""
+        """Return the position and the length of the member `label` in each record. The length is 0 if it is absent."""
         place = self.labels.index(label)
         return self.offset[place], np.where(self.kind[place] != ABSENT, self.length[place], 0)
 
     def span(self, label: str) -> Spans:
-        """Return the member of each record as it is written in the text."""
+        """Return the member `label` of each record exactly as the text contains it."""
         first, length = self.cell(label)
         return first, np.where(self.there(label), length, -1), self.there(label, STRING, ESCAPED)
 
@@ -74,9 +79,11 @@ class PlainRecords:
 class Lines:
     """The lines that a format generates from records.
 
-    `buffer`: the bytes of all parts. `columns`: pairs of a constant text and the part that follows it. `written`: a
-    mask of the records that have a line. `odd`: a mask of the records that must be read separately. `refused`: a mask
-    of the spans of text that must be read by the reference.
+    - `buffer`: the bytes from which all parts of lines are copied.
+    - `columns`: the parts of a line. Each has a constant text and the part that follows it.
+    - `written`: a mask of the records that have a line.
+    - `odd`: a mask of the records that must be converted one by one.
+    - `refused`: a mask of the spans that must be left to the reference.
     """
 
     buffer: NDArray[np.uint8]
@@ -96,10 +103,10 @@ class MakesLines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainDocuments:
-    """The documents of a text: a mask of the plain ones, and the generated lines.
+    """The documents of a text: a mask that is True for plain documents, and the generated lines.
 
     Document `i` has the lines from `bounds[i]` to `bounds[i + 1]`. `first`, `beyond`: the span of each line's record,
-    in characters. A line that is None must be generated from its record alone.
+    in characters. If a line is None, the caller must generate it from the text of its record.
     """
 
     plain: list[bool]
@@ -112,10 +119,10 @@ class PlainDocuments:
 def plain_documents(
     format: MakesLines, data: bytes, characters: int, starts: Ints, stops: Ints, alone: bool
 ) -> PlainDocuments | None:
-    """Read the documents in a UTF-8 text of `characters` characters; None if the text is too short, too long, or
-    damaged.
+    """Convert the plain documents in a UTF-8 text. Return None if the text is too short, too long, or not valid UTF-8.
 
-    `starts`, `stops`: spans of the text. `alone`: each of them holds one document.
+    `characters`: the length of the text in characters. `starts`, `stops`: the spans of the text that contain documents.
+    `alone`: True if each span contains a single document.
     """
     if not LARGE <= len(data) <= MOST:
         return None

@@ -1,7 +1,8 @@
-"""The text format of Prometheus and OpenMetrics: each line is a sample, and its metric selects the event.
+"""A reader of the text format of Prometheus and OpenMetrics. Each line is a sample, whose metric selects the event
+type.
 
-Samples are read as points of line protocol (`cep.connectors.formats.influx_points`). The metric is the measurement, and
-labels and the value are its fields.
+A sample is rewritten as a point of line protocol (`cep.connectors.formats.influx_points`). The metric becomes the
+measurement; the labels and the value become fields.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from cep.connectors.records.times import shown
 from cep.core.schema import RecordFormat, Schema
 
 VALUE = "value"
-"""The name under which declarations read a sample's value."""
+"""The name that a declaration uses for a sample's value."""
 NONE = "@none"
-"""A field that stands for a value such as NaN, which counts as missing.
+"""The name of a field that replaces a value which counts as missing, such as NaN.
 
-A point needs at least one field, and no declaration can name this one.
+A point needs at least one field, and no declaration can use this name.
 """
 
 _NAME = r"[A-Za-z_:][A-Za-z0-9_:]*"
@@ -41,7 +42,8 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NONE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _TIME = re.compile(r"(-?)(\d{1,17})(?:\.(\d+))?", re.ASCII)
 _SECONDS = 10**11
-"""The limit below which whole timestamps are seconds, as in OpenMetrics; others are milliseconds."""
+"""The limit below which a timestamp without decimals is in seconds, as in OpenMetrics. Larger ones are in
+milliseconds."""
 
 _LINE = '`metric{label="text"} value milliseconds`'
 TIMELESS = (
@@ -51,7 +53,7 @@ _OWN = (VALUE, TIME, MEASUREMENT)
 
 
 def as_point(schema: Schema) -> Schema:
-    """Return the schema for reading an event's samples as points."""
+    """Return the schema with which an event type's samples are read as points."""
     if schema.records is None or schema.records.name != "prometheus":
         return replace(schema, records=RecordFormat("influx", (("precision", "us"),)))
     metric = schema.records.option("metric")
@@ -60,7 +62,7 @@ def as_point(schema: Schema) -> Schema:
 
 
 class SampleReader(PointReader):
-    """A reader of blocks of lines of samples.
+    """A reader of samples, block by block.
 
     Samples of metrics that the program does not read are only counted, unless a schema is `strict`.
     """
@@ -104,9 +106,9 @@ class SampleReader(PointReader):
 
 
 def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
-    """Convert lines of samples to lines of points, and return the reasons for lines that are not samples.
+    """Convert lines of samples to lines of points. Comments become empty lines.
 
-    Comments become empty lines.
+    Return also the reason for each line that is not a sample, by line number.
     """
     reasons: dict[int, str] = {}
     points = []
@@ -120,7 +122,7 @@ def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
 
 
 def _point(line: str) -> str:
-    """Convert one line to a point. Raise ValueError, with the reason, if it is not a sample."""
+    """Convert one line to a point. Raise ValueError with a reason if the line is not a sample."""
     if not line.strip() or line.lstrip(" \t").startswith("#"):
         return ""
     sample = _SAMPLE.fullmatch(line)
@@ -138,8 +140,8 @@ def _point(line: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _series(text: str) -> str:
-    """Convert a metric with its labels to the beginning of a point. Raise ValueError, with the reason, if it is not
-    one."""
+    """Convert a metric and its labels to the measurement and first fields of a point. Raise ValueError with a reason if
+    the text is not a metric with labels."""
     match = _SERIES.fullmatch(text)
     assert match is not None, "a sample begins with a metric, or its labels"
     metric, rest = match[1], match[2] or ""
@@ -188,7 +190,7 @@ def _plain(quoted: str) -> str:
 def _micros(time: str) -> str:
     """Convert a timestamp to microseconds. Raise ValueError if the text is not a timestamp.
 
-    A timestamp with a fraction, or below `_SECONDS`, is in seconds; others are in milliseconds.
+    A timestamp that has decimals or is less than `_SECONDS` is in seconds; others are in milliseconds.
     """
     match = _TIME.fullmatch(time)
     if match is None:

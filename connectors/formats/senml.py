@@ -1,4 +1,5 @@
-"""SenML (RFC 8428) in JSON: each record of a pack is resolved, so that it no longer depends on the others."""
+"""A converter of SenML packs in JSON (RFC 8428). Each record is resolved, so that it no longer depends on earlier
+records."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ from cep.core.fluents import RECORD_END
 from cep.core.schema import CHANGE, Schema
 
 TIME = "t"
-"""The label of a record's time."""
+"""The field that contains a record's time."""
 VERSION = 10
 """The latest supported version of SenML."""
 RELATIVE = 1 << 28
-"""The number below which times are relative to now."""
+"""The number of seconds below which a time is relative to the current time."""
 LONG = {"name": "n", "unit": "u", "sum": "s", "time": "t"}
-"""Long names of fields, which declarations may use instead. They may also use `value` for any of the fields VALUES."""
+"""Long names that a declaration may use for fields. It may also use `value` for any of the fields VALUES."""
 
 VALUES = ("v", "vs", "vb", "vd")
 _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")
@@ -50,18 +51,18 @@ _PLAIN: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("v", "t", "bt", "bver"), (NUMBER,)),
     "vb": (TRUE, FALSE),
 }
-"""The kinds of cells that a field of a plain record may have."""
+"""For each field, the kinds of cells that it may have in a plain record."""
 _EXAMPLE = "`event temp(sensor: string FROM n, value: float FROM v) FORMAT senml`"
 
 
 class Packs:
-    """A converter of the records of packs to lines of JSON, with the fields that the event reads."""
+    """A converter of SenML records to lines of JSON. A line has only the fields that the event type reads."""
 
     pages = None
     labels = (*_OWN, *_BASE)
 
     def __init__(self, schema: Schema) -> None:
-        """Raise CepError if the event is a fluent, or reads something that no record of SenML has."""
+        """Raise CepError if the schema is one of a fluent, or reads a field that SenML does not have."""
         if any(attribute.name == RECORD_END for attribute in schema.attributes):
             message = f"{schema.name}: a record of SenML has one time, but a fluent needs a start and an end"
             hint = f"read an event, whose rules `initiate` and `terminate` the fluent: {_EXAMPLE}"
@@ -85,15 +86,17 @@ class Packs:
         self._names: set[str] = set()
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Return the JSON line of each record; the reason if it cannot have one; None if it has only base fields.
+        """Convert the records of a pack to lines of JSON.
 
-        Raise Unreadable if the pack cannot be used.
+        A record that cannot be converted yields the reason, and a record that has only base fields yields None. Raise
+        Unreadable if the whole pack cannot be used.
         """
         base: dict[str, Any] = {}
         return [self._line(record, base) for record in elements]
 
     def made(self, records: PlainRecords) -> Lines:
-        """Generate lines from many plain records at once. Packs with a record that is not plain are `refused`."""
+        """Generate the lines of many plain records at once. Spans that contain a record which is not plain are
+        `refused`."""
         good = records.good & records.known & ~records.empty
         for label in self.labels:
             good &= ~records.there(label) | records.there(label, *_PLAIN.get(label, ()))
@@ -191,7 +194,7 @@ class Packs:
         return f'"{name}"'
 
     def _time(self, base: Any, own: Any) -> str:
-        """Return the time in seconds since 1970, as a plain decimal."""
+        """Add a record's own time to the base time. Return seconds since 1970, as a decimal without exponent."""
         if type(base) is int and type(own) is int:
             time: int | Decimal = base + own
         else:
@@ -207,7 +210,7 @@ class Packs:
 
 
 def _no_record(record: Mapping[str, Any]) -> str:
-    """Explain why an object without any field of SenML is not a record."""
+    """Return the error message for an object that has no field of SenML."""
     if not record:
         return "the record is empty"
     if isinstance(record.get("e"), list):
@@ -221,10 +224,9 @@ def _no_record(record: Mapping[str, Any]) -> str:
 
 
 def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
-    """Return the base field that applies to each record: its own, or else that of the closest earlier record of its
-    pack which has one.
+    """Find the base field that applies to each record. Return its position and length; length 0 if none applies.
 
-    Length 0: no base field applies.
+    It is the record's own base field, or else that of the closest earlier record of the pack that has one.
     """
     rows = np.arange(len(records.of))
     last = np.maximum.accumulate(np.where(records.there(label), rows, -1))
@@ -234,9 +236,9 @@ def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
 
 
 def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
-    """Copy the base fields of a record to `base`; they apply to this record and the next ones.
+    """Copy the base fields of a record to `base`. They apply to this record and all later ones.
 
-    Raise Unreadable if one is wrong. Then this record and all later ones cannot be used.
+    Raise Unreadable if a base field is wrong. Then this record and all later ones cannot be used.
     """
     for label in _BASE:
         value = record.get(label)
@@ -261,7 +263,7 @@ def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
 
 
 def _written(label: str, value: Any) -> str:
-    """Return a value as JSON. Raise Unreadable if it has the wrong type for the field."""
+    """Write the value of a field as JSON. Raise Unreadable if the value has the wrong type for the field."""
     wanted = _KINDS[label]
     if type(value) is str:
         if wanted == "a string":
@@ -275,7 +277,8 @@ def _written(label: str, value: Any) -> str:
 
 
 def _number(label: str, value: Any) -> Decimal:
-    """Convert a number to a decimal for an addition. Raise Unreadable if it is larger than any measurement."""
+    """Convert a number to a decimal, for exact addition. Raise Unreadable if the number is too large for a
+    measurement."""
     number = Decimal(str(value))
     if number and not -400 < number.adjusted() < _LARGEST:
         raise Unreadable("ill-typed", f"`{label}`: `{shown(str(value))}` is too large to be added")

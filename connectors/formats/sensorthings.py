@@ -1,4 +1,4 @@
-"""Observations of the OGC SensorThings API: single ones, pages of them, and data arrays."""
+"""A converter of observations of the OGC SensorThings API: single observations, pages of them, and data arrays."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ LINKED = {
 }
 _ID, _LINK = "@iot.id", "@iot.navigationLink"
 _OPEN = ("", "..")
-"""The ways to write the end of an open interval (ISO 8601-2)."""
+"""The texts that mark an open end of an interval (ISO 8601-2)."""
 _ARRAY = "dataArray"
 _PLACES = tuple(name for name, _ in LINKED.values())
 _KEY = re.compile(r"\(([^()]+)\)$")
 
 
 class Pages:
-    """A converter of observations to lines of JSON. It adds derived values: both ends of the time, and the ids of
-    linked entities."""
+    """A converter of observations to lines of JSON. It adds derived values: the start and the end of the time, and the
+    ids of linked entities."""
 
     pages = "value"
     labels = (TIME, _ID, _ARRAY, "id", *LINKED, *_PLACES, *(place + _LINK for place in _PLACES))
@@ -61,9 +61,9 @@ class Pages:
         self._instants = [key for key in (schema.time, schema.start, schema.end) if key == TIME]
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Return the JSON line of each observation, or the reason why it cannot have one.
+        """Convert observations to lines of JSON. An observation that cannot be converted yields the reason.
 
-        `text`: a function that returns the text of an element.
+        `text`: a function that returns the source text of an element, by index.
         """
         lines_read: list[str | Unreadable | None] = []
         for place, element in enumerate(elements):
@@ -74,7 +74,7 @@ class Pages:
         return lines_read
 
     def made(self, records: PlainRecords) -> Lines:
-        """Generate lines from many plain observations at once. Documents with a data array are `refused`."""
+        """Generate the lines of many plain observations at once. Spans that contain a data array are `refused`."""
         buffer, good = records.buffer, records.good & ~records.empty
         none, every = np.zeros(len(good), np.bool_), np.ones(len(good), np.bool_)
         columns: list[tuple[str, Spans]] = []
@@ -134,7 +134,7 @@ class Pages:
         return line + body if entity else line.removesuffix(", ") + "}"
 
     def _ends(self, time: Any, observation: Mapping[str, Any]) -> str:
-        """Return both ends of the time, as text of members of the JSON object."""
+        """Return the start and the end of an observation's time as members of a JSON object."""
         if not isinstance(time, str) or isinstance(time, Real):
             if time is not None:
                 raise Unreadable("time", f"{TIME}: {kind(time)} is not a time")
@@ -147,9 +147,9 @@ class Pages:
 
 
 def rows(page: Mapping[str, Any]) -> list[Any] | None:
-    """Return the observations of a data array, each normally an object; None if the element is not a data array.
+    """Return the observations of a data array, each normally an object. Return None if `page` is not a data array.
 
-    Raise Unreadable if the names of its components are missing.
+    Raise Unreadable if the array does not name its components.
     """
     array = page.get("dataArray")
     if array is None:
@@ -168,7 +168,8 @@ def rows(page: Mapping[str, Any]) -> list[Any] | None:
 
 
 def linked(entity: Mapping[str, Any], name: str, collection: str) -> Any:
-    """Return the id of a linked entity: from the entity if it is embedded, else from the link to it."""
+    """Return the id of an entity that is linked to `entity`. It comes from the embedded entity, or else from the
+    link."""
     related = entity.get(name)
     if isinstance(related, dict):
         return related.get(_ID)
@@ -178,7 +179,8 @@ def linked(entity: Mapping[str, Any], name: str, collection: str) -> Any:
 
 @lru_cache(maxsize=1 << 16)
 def _id(link: str, collection: str) -> int | str | None:
-    """Return the id of the entity that a link names; None if it names no entity of the collection."""
+    """Return the id of the entity that a link points to. Return None if the link points to no entity of
+    `collection`."""
     last = link.rstrip("/").rpartition("/")[2]
     match = _KEY.search(last)
     if match is None or not last.startswith(f"{collection}("):
@@ -187,7 +189,7 @@ def _id(link: str, collection: str) -> int | str | None:
 
 
 def written(value: Any) -> str:
-    """Write a value that was parsed from JSON as JSON again."""
+    """Write a value that was parsed from JSON as JSON."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""Observations in RDF. A declaration selects them by class and properties."""
+"""A reader of observations in RDF. A declaration selects observations by class and properties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cep.knowledge.rdf.namespaces import PROV
 
 SOSA = "http://www.w3.org/ns/sosa/"
 INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
-"""The properties that mark an observation as the withdrawal of another one with equal values."""
+"""The properties that turn an observation into a withdrawal of an earlier observation with equal values."""
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
 _HINT = "add a property, `temp: float AS sosa:hasSimpleResult`, or a path, `FROM sosa:hasResult/qudt:numericValue`"
 
@@ -42,14 +42,14 @@ _Found = tuple[int, Record | Unreadable]
 
 
 class Documents:
-    """A reader of observations of one event: nodes of the class that `AS` names, by default sosa:Observation.
+    """A reader of the observations of one event type: nodes of the class that `AS` names, by default sosa:Observation.
 
-    The value of an attribute is at its path (`FROM`) or property (`AS`). The same holds for the time, whose default is
+    Each attribute is read from a path (`FROM`) or from a property (`AS`). So is the time, by default from
     sosa:resultTime.
     """
 
     def __init__(self, schema: Schema, format: str) -> None:
-        """Raise CepError if an attribute has neither FROM nor AS, or the event has WHEN."""
+        """Raise CepError if an attribute has neither FROM nor AS, or the event type has WHEN."""
         if schema.when is not None:
             hint = f"leave out WHEN, and select observations by class: `event {schema.name}(...) AS <class>`"
             raise CepError(
@@ -82,13 +82,16 @@ class Documents:
         self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 
     def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Read documents. Return events, numbered from `first`; dead letters, whose line is the index of a document;
-        and the index of each record's document."""
+        """Read documents. Return the table of events, the dead letters, and the index of each record's document.
+
+        Events are numbered from `first` on. In a dead letter, the line number is the index of the document.
+        """
         records = [(row, record) for row, text in enumerate(documents) if text for _, record in self._records(text)]
         return self._table("", records, first, lambda row: documents[row].decode("utf-8", "replace"))
 
     def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Read a file that is one document. Return its events, dead letters, and the line of each record."""
+        """Read a file that is a single document. Return the table of events, the dead letters, and each record's line
+        number."""
         return self._table(file, self._records(text), first, lambda line: None)
 
     def _records(self, text: bytes) -> list[_Found]:
@@ -135,9 +138,10 @@ class Documents:
 def read_observations(
     file: str, stream: ByteStream, documents: Documents, format: str, chunk: int, first: int
 ) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
-    """Yield tables block by block. While the stream is silent, yield `(None, [], None)`.
+    """Yield the table of each block. While the stream is silent, yield `(None, [], None)`.
 
-    N-Quads, and JSON-LD without a document per line, are read as a whole: the triples of a node may be anywhere.
+    N-Quads, and JSON-LD that is not one document per line, are read as a whole, because the triples of a node may be
+    anywhere in the file.
     """
     line = 1
     blocks = whole_lines(stream, chunk)
@@ -164,7 +168,7 @@ def read_observations(
 
 
 def invalidates(text: bytes) -> bool:
-    """Return True if the text may contain a withdrawal. Only local names are searched, because prefixes vary."""
+    """Return True if a text may contain a withdrawal. Only local names are searched, because prefixes vary."""
     return any(word.removeprefix(PROV).encode() in text for word in INVALIDATED)
 
 

@@ -1,4 +1,4 @@
-"""The bytes of an input as UTF-8, as they arrive from a pipe or a file (compressed or not)."""
+"""Byte streams of inputs: pipes and files, compressed or not, converted to UTF-8."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ LONGEST = 1 << 24
 """The maximum length in bytes of a line that is read as a record."""
 
 MOST = 1 << 28
-"""The maximum size of a block in bytes, because positions in it are 32-bit numbers.
+"""The maximum size of a block in bytes, because positions in a block are 32-bit numbers.
 
-An incomplete line that precedes the block does not count.
+The limit does not include an incomplete line before the block.
 """
 
 _LITTLE = 1 << 20  # wait briefly for more than this many bytes from a pipe
@@ -40,15 +40,15 @@ _MOMENT = 0.01  # the total seconds of this wait
 
 
 class ByteStream:
-    """A stream of one input. It recognises gzip and zstd by the first bytes.
+    """The bytes of one input. Compression with gzip or zstd is recognised from the first bytes.
 
     - `position`: the number of stored bytes that have been read.
     - `size`: the number of all stored bytes; None if unknown.
     - `idle`: the seconds without data after which a pipe counts as silent; None: never.
-    - `silence`: the timer of the time without data.
-    - `encoding`: the encoding of the text, which is converted to UTF-8. Bytes that are invalid in it stay as they are,
-      and are invalid UTF-8.
-    - `plain`: True if bytes are returned as they are stored.
+    - `silence`: the timer that measures the time without data.
+    - `encoding`: the encoding of the stored text, which is converted to UTF-8. Bytes that are invalid in this encoding
+      are left unchanged, so they are invalid UTF-8.
+    - `plain`: True if the stored bytes are returned unchanged.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ByteStream:
             self._unpack(packed, io.BufferedReader(packed, 1 << 20), zipped)
 
     def _unpack(self, packed: Any, reader: Any, zipped: bool) -> None:
-        """Switch to the decompressed bytes that `reader` reads from `packed`."""
+        """Read decompressed bytes from now on. `reader` supplies the compressed bytes of the file `packed`."""
         self._packed, self._descriptor = packed, None
         if zipped:
             self._compressed = gzip.GzipFile(fileobj=reader)
@@ -110,20 +110,20 @@ class ByteStream:
 
     @property
     def on_disk(self) -> bool:
-        """Return True for an uncompressed local file, whose bytes are returned as they are stored."""
+        """Return True for an uncompressed local file whose bytes are returned unchanged."""
         return self.plain and self.size is not None and self._owned and not isinstance(self._file, StoredFile)
 
     def go_to(self, position: int) -> None:
-        """Continue to read a file `on_disk` from this position."""
+        """Continue reading at this position. The stream must be `on_disk`."""
         self._file.seek(position)
         self._read, self._ahead = position, b""
 
     def behind_mark(self) -> int:
-        """Return the position of the text in a file `on_disk`, after a byte order mark."""
+        """Return the position after the byte order mark, 0 if there is no mark. The stream must be `on_disk`."""
         return len(BOM) if os.pread(self._file.fileno(), len(BOM), 0) == BOM else 0
 
     def silent(self) -> bool:
-        """Wait for data or the end of the stream. Return True if neither arrived before silence has to be reported."""
+        """Wait for data or the end of the stream. Return True if the stream counts as silent before either arrives."""
         seconds = self.silence.remaining
         if self._ahead or self._descriptor is None or seconds is None:
             return False
@@ -134,7 +134,7 @@ class ByteStream:
         return False
 
     def empty(self) -> bool:
-        """Return True if neither data nor the end can be read now."""
+        """Return True if neither data nor the end of the stream can be read without waiting."""
         if self._ahead or self._descriptor is None:
             return False
         poll = select.poll()
@@ -142,8 +142,10 @@ class ByteStream:
         return not poll.poll(0)
 
     def read(self, most: int) -> bytes:
-        """Return at least one byte and up to `most` (and MOST), or b"" at the end. A pipe returns the bytes that have
-        arrived."""
+        """Return at least one byte, or b"" at the end of the stream. Return at most `most` bytes, and at most MOST.
+
+        A pipe returns the bytes that have arrived.
+        """
         most = min(most, MOST)
         stops.look()
         if self._ahead:
@@ -171,7 +173,7 @@ class ByteStream:
         self._ahead = data
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, data: bytes, most: int) -> bytes:
-        """Convert bytes to UTF-8. The result is empty only at the end of the stream."""
+        """Convert bytes to UTF-8. Return an empty result only at the end of the stream."""
         text = decoder.decode(data, not data).encode("utf-8", "surrogateescape")
         return text if text or not data else self.read(most)
 
@@ -195,7 +197,7 @@ class ByteStream:
         return b"".join(parts)
 
     def _inflated(self, compressed: gzip.GzipFile | pa.NativeFile, most: int) -> bytes:
-        """Decompress up to `most` bytes, but stop where the data is damaged."""
+        """Decompress up to `most` bytes. Stop where the data is damaged."""
         parts: list[bytes] = []
         size = 0
         try:
@@ -215,7 +217,8 @@ class ByteStream:
 
 
 def _known(descriptor: int, data: bytes) -> bytes:
-    """Return the first bytes of a pipe. Read on until they show whether the stream is compressed."""
+    """Return the first bytes of a pipe. Read until they show whether the stream is compressed. `data`: bytes that were
+    read already."""
     while 0 < len(data) < len(_ZSTD) and (_ZSTD.startswith(data) or _GZIP.startswith(data)):
         stops.wait(descriptor, None)
         more = os.read(descriptor, len(_ZSTD))
@@ -226,7 +229,8 @@ def _known(descriptor: int, data: bytes) -> bytes:
 
 
 class _Awaited(io.RawIOBase):
-    """A pipe as a file. It first returns bytes that were read before."""
+    """A file object that reads from a pipe. `ahead`: bytes that were read from the pipe already; they are returned
+    first."""
 
     def __init__(self, descriptor: int, ahead: bytes = b"") -> None:
         self._descriptor, self._position, self._ahead = descriptor, 0, ahead
@@ -252,11 +256,11 @@ class _Awaited(io.RawIOBase):
 def whole_lines(
     stream: ByteStream, chunk: int, longest: int = LONGEST, begun: int = 0
 ) -> Iterator[tuple[bytes, int, int]]:
-    """Yield blocks of whole lines: (bytes, position of the first byte, length).
+    """Yield (bytes, position of the first byte, length) for each block of whole lines.
 
-    `length` is 0, or the length of a line of more than `longest` bytes; then the bytes are only its beginning. The last
-    line may lack its line end. Empty bytes mean that the stream is silent. `begun`: the number of bytes that were read
-    before.
+    `length` is 0, except for a line that is longer than `longest` bytes. Then `length` is the length of this line, and
+    the bytes are only its beginning. The last line may lack its line end. While the stream is silent, the bytes are
+    empty. `begun`: the number of bytes that were read before.
     """
     rest = b""
     position = begun
@@ -289,9 +293,10 @@ def whole_lines(
 
 
 def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
-    """Return the number of bytes to read after an incomplete line of `begun` bytes.
+    """Return the number of bytes to read next, after an incomplete line of `begun` bytes.
 
-    Read up to the end of the first chunk, then a chunk at a time, but at most one byte more than the longest line.
+    The first read completes a chunk; later ones read a chunk each. The line never exceeds `longest` by more than one
+    byte.
     """
     return min(chunk - begun if begun < chunk else chunk, longest + 1 - begun)
 
@@ -309,8 +314,10 @@ def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, 
 
 
 def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions where the lines of a block start and stop, without line ends. The last line may lack its
-    end."""
+    """Return the positions where the lines of a block begin and end. The ends exclude the line ends.
+
+    The last line may lack its line end.
+    """
     breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
     starts = np.concatenate([[0], breaks + 1])
     stops = np.concatenate([breaks, [len(data)]])
@@ -323,7 +330,7 @@ def line_breaks(data: bytes) -> int:
 
 
 def not_utf8(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers of the lines that are not UTF-8. `starts`: the positions of lines."""
+    """Return the numbers of the lines that are not valid UTF-8. `starts`: the position of each line."""
     rows: list[int] = []
     view = memoryview(data)
     position = len(data) if data.isascii() else 0
