@@ -119,7 +119,9 @@ class PlainDocuments:
 def plain_documents(
     format: MakesLines, data: bytes, characters: int, starts: Ints, stops: Ints, alone: bool
 ) -> PlainDocuments | None:
-    """Convert the plain documents in a UTF-8 text. Return None if the text is too short, too long, or not valid UTF-8.
+    """Convert the plain documents in a UTF-8 text.
+
+    Return None if the text is too short or too long, or a string in it is not closed on its line.
 
     `characters`: the length of the text in characters. `starts`, `stops`: the spans of the text that contain documents.
     `alone`: True if each span contains a single document.
