@@ -1,4 +1,4 @@
-"""Batches of events, with the way back from each event to its file and line."""
+"""Batches of events. From each event, a batch leads back to the event's file and line."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from cep.core.storage.urls import is_url
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that became no event: its file and line (in Parquet, its row), the reason and a code for it.
+    """A record that was not read as an event.
 
-    `text`, `event`: the record's text and its event, if they are known. `of_file`: the letter stands for an unreadable
-    file, or the unreadable rest of one, rather than for a record.
+    - `file`, `line`: the position of the record; in Parquet, `line` is the row.
+    - `reason`, `code`: the reason, as a sentence and as a code.
+    - `text`: the text of the record, if known.
+    - `event`: the event type, if known.
+    - `of_file`: True if the letter is about a whole unreadable file, or the unreadable rest of one.
     """
 
     file: str | None
@@ -37,7 +40,7 @@ _CHANGE, _AT = CHANGE.encode(), CHANGE[:1].encode()
 
 
 def says_change(text: bytes) -> bool:
-    """Return True if records in a text may have `@change`."""
+    """Return True if a record in the text may have the field `@change`."""
     if _AT not in text or _CHANGE not in text:  # because searching a single byte is fast
         return False
     return any(word in text for word in _CHANGES)
@@ -45,18 +48,18 @@ def says_change(text: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The position in a file of `count` consecutive records, numbered from `first`.
+    """The origin of `count` consecutive records of a file, numbered from `first`.
 
-    - `lines`: the line of each record; None if they are on consecutive lines from `line` on.
-    - `starts`: the position where each record starts, and where the last one ends, relative to `position`; None if
-      there is no text.
+    - `lines`: the line of each record; None if the records are on consecutive lines from `line` on.
+    - `starts`: the position where each record starts, and where the last one ends, relative to `position`; None if the
+      records have no text.
     - `data`: the bytes of the file from `position` on; None if they can be read again.
     - `times`: the form of the first record's times (`cep.connectors.records.times`); None if there are no records.
-    - `rows`: the index of each record's text in `starts`; None if each record has its own text.
-    - `plain`: the file contains these bytes as they are, neither compressed nor in another encoding.
-    - `said`: the text contained `@change`, and has been dropped since.
-    - `unmatched`: the number of further records that match no event of the program.
-    - `first_unmatched`: the first of them, if it is JSON.
+    - `rows`: for each record, the index of its text in `starts`; None if each record has its own text.
+    - `plain`: True if the file stores these bytes unchanged, neither compressed nor in another encoding.
+    - `said`: True if the text contained `@change`, and has been dropped since.
+    - `unmatched`: the number of further records that match no event type of the program.
+    - `first_unmatched`: the first unmatched record, if it is JSON.
     """
 
     file: str
@@ -76,7 +79,7 @@ class Block:
 
     @property
     def says_changes(self) -> bool:
-        """Return True if a record's text may contain `@change`."""
+        """Return True if the text of a record may contain `@change`."""
         return self.said or (self.data is not None and says_change(self.data))
 
     @property
@@ -103,23 +106,26 @@ class Block:
         return self._line(self.count - 1) + 1
 
     def without_data(self) -> Block:
-        """Return the block without its text. Only the text of a `plain` file can be read again."""
+        """Return the block without its bytes. Only the bytes of a `plain` file can be read again."""
         starts = self.starts if self.plain else None
         return replace(self, data=None, starts=starts, said=self.says_changes)
 
     def without_text(self) -> Block:
-        """Return the block with only the positions of its records."""
+        """Return the block without its text."""
         return replace(self, data=None, starts=None).in_rows()
 
     def in_rows(self) -> Block:
-        """Return the block without its list of line numbers if these are consecutive."""
+        """Return the block without its list of line numbers if the lines are consecutive."""
         lines = self.lines
         if lines is None or not len(lines) or (np.diff(lines) != 1).any():
             return self
         return replace(self, line=int(lines[0]), lines=None)
 
     def joined(self, following: Block) -> Block | None:
-        """Join this block with the next one. Return None unless their records are on consecutive lines without text."""
+        """Return one block for the records of this block and the next one.
+
+        Return None if a block has text, or the records are not on consecutive lines.
+        """
         plain = all(
             type(block) is Block and block.lines is None and block.starts is None for block in (self, following)
         )
@@ -149,22 +155,23 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tables by event type: Int64 `start` and `end` (microseconds), `@order`, then the attributes.
+    """Events that are processed together: a table per event type.
 
-    - `watermark`: all events of the input that end at or before this time are in this or earlier batches; None if
+    A table has the Int64 columns `start` and `end` (microseconds) and `@order`, then the attributes.
+
+    - `watermark`: a time in microseconds. No later batch of the input has events that end at or before it. None if
       unknown.
-    - `silence`: the microseconds for which nothing has arrived; 0 if the batch contains something.
+    - `silence`: the microseconds without any input; 0 if the batch has content.
     - `bytes_read`: the number of bytes that were read, of `total_bytes`; 0 if unknown.
-    - `place`: the position in the input `source` after this batch, if it has positions
+    - `place`: the position in the input `source` after this batch, if the input has positions
       (`cep.connectors.brokers.messages`).
     - `remarks`: suspicious properties of an input, reported at its end.
-    - `held`: intervals of fluents that were derived elsewhere; engines ignore them.
-    - `together`: the rows have no order, so none of them can be late relative to another.
-    - `handover`: the last triples of the program that ends with this batch, as a text; `held` then has the intervals
-      that begin now. None if no other program takes over.
+    - `held`: fluent intervals that another program derived. Engines ignore them.
+    - `together`: True if the rows have no order, so no row is late relative to another.
+    - `handover`: the text of the last triples of a program that ends with this batch and passes its work to another
+      program; else None. With it, `held` contains the intervals that begin now.
     - `beside`: tables of events that only a second program reads, such as a shadow.
-    - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the records of the
-      batch.
+    - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the batch's records.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -185,13 +192,15 @@ class Batch:
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
-        """Return (file, line, text) of a row of a table. For Parquet, the line is the row number, and there is no
-        text."""
+        """Return (file, line, text) of the record behind a table row.
+
+        For Parquet, the line is the row number in the file, and the text is None.
+        """
         block, order = self._block_of(type, row)
         return block.at(order)
 
     def place_of(self, type: str, row: int) -> tuple[str, int]:
-        """Return (file, line) of a row of a table, without reading its text."""
+        """Return (file, line) of the record behind a table row. Its text is not read."""
         block, order = self._block_of(type, row)
         return block.place(order)
 
@@ -208,7 +217,7 @@ class Batch:
 
     @property
     def unmatched(self) -> int:
-        """The number of records that match no event of the program."""
+        """The number of records that match no event type of the program."""
         return sum(block.unmatched for block in self.blocks)
 
     @property
@@ -221,7 +230,7 @@ class Batch:
         return sum(table.height for table in self.whole.values())
 
     def read_by(self, events: Container[str]) -> Batch:
-        """Return the batch for a program that reads only these events; move the other tables to `beside`."""
+        """Return the batch for a program that reads only `events`. All other tables move to `beside`."""
         if all(name in events for name in self.tables):
             return self
         tables = {name: table for name, table in self.tables.items() if name in events}
@@ -238,6 +247,7 @@ def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
 def too_long(
     file: str, line: int, first: int, position: int, head: bytes, length: int
 ) -> tuple[list[DeadLetter], Block]:
-    """Return a dead letter for a line that was too long. Only its beginning `head` was kept."""
+    """Return a dead letter for a line that is too long, and the block with this line. `head`: the beginning of the
+    line."""
     block = Block(file, first, 1, line, None, np.array([0, len(head)]), position, head)
     return [dead_record(block, first, "long", f"the line has {length} bytes, which is too long for a record")], block

@@ -1,4 +1,5 @@
-"""Fast conversion of text cells to columns, many rows of one event at a time. `records` reads the remaining rows."""
+"""Fast conversion of text cells to columns, for many rows of one event type. `records` reads all other rows one by
+one."""
 
 from __future__ import annotations
 
@@ -35,8 +36,10 @@ from cep.core.zones import zone
 from cep.events import Value
 
 UnreadableRow = tuple[int, str, str]
-"""A row that cannot be read, with the code and the reason. It replaces an exception, whose frames would stay in
-memory."""
+"""A row that cannot be read: (index of the row, code, reason).
+
+It is used in place of an exception, because exceptions keep their stack frames in memory.
+"""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 States = NDArray[np.uint8]
@@ -45,14 +48,16 @@ Buffer = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The positions of the cells of n rows, as matrices with a row per column: the `time_keys`, then the attributes.
+    """The cells of n rows, as positions in a buffer. The matrices have a row per column, first the `time_keys`, then
+    the attributes.
 
-    - `textual`: the cells are text fields (CSV) rather than JSON. Then a STRING may be a number, and ESCAPED cells have
-      doubled quotes.
-    - `texts`: columns beside JSON that are text fields, because they come from the message around the record.
+    - `textual`: True if the cells are text fields (CSV), False if they are JSON. In text fields, a STRING may be a
+      number, and ESCAPED cells have doubled quotes.
+    - `texts`: the columns that are text fields although the others are JSON, because their values come from the
+      message's envelope.
     - `point`: the decimal mark.
     - `quote`: the quote that text fields double.
-    - `thousands`: the mark between thousands.
+    - `thousands`: the mark between groups of digits.
     """
 
     buffer: Buffer
@@ -66,7 +71,7 @@ class Cells:
     thousands: str | None = None
 
     def plain(self, c: int) -> Cells:
-        """Return a column of numbers without the marks between thousands."""
+        """Return one column of numbers without the marks between groups of digits."""
         assert self.thousands is not None, "there are such"
         mark = np.frombuffer(self.thousands.encode(), np.uint8)
         data, offset, length = without_marks(
@@ -75,15 +80,15 @@ class Cells:
         return Cells(data, offset[None], length[None], self.kind[c][None], True, frozenset(), self.point, self.quote)
 
     def as_text(self) -> Cells:
-        """Return the cells as text fields."""
+        """Return the cells marked as text fields."""
         return replace(self, textual=True, point=ord("."), thousands=None)
 
     def some(self, rows: Bools | Ints) -> Cells:
-        """Return the cells of some rows."""
+        """Return the cells of these rows."""
         return replace(self, offset=self.offset[:, rows], length=self.length[:, rows], kind=self.kind[:, rows])
 
     def between(self, first: int, beyond: int) -> Cells:
-        """Return the cells of some columns of text fields."""
+        """Return the cells of the columns from `first` to before `beyond`, which must be text fields."""
         here = slice(first, beyond)
         return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
 
@@ -102,10 +107,10 @@ def table(
     read: Callable[[int], Record],
     dead: list[UnreadableRow],
 ) -> pl.DataFrame:
-    """Return the rows as a table: start, end, order, then the attributes.
+    """Convert the cells to a table: start, end, order, then the attributes.
 
-    `read` reads a single row by its index. It is called for rows that are not `good`, or have a cell that is not plain.
-    Rows that it cannot read are added to `dead`.
+    `read`: reads a single row by its index. It is called for rows that are not `good` or contain a cell that is not
+    plain. Rows that it cannot read are added to `dead`.
     """
     start, end, states = _times(schema, cells)
     good = good & (states == GOOD)
@@ -165,7 +170,8 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
 
 
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Return start, end, and the states of rows. A row is GOOD if it has exactly the times that the schema requires."""
+    """Return the start, the end and the state of each row. A row is GOOD if it has exactly the times that the schema
+    requires."""
     keys = time_keys(schema)
     if schema.further:
         time, state = ticks(joined(cells, schema.format, len(keys)), 0, True, schema.format)
@@ -187,7 +193,11 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 
 
 def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Read start and end of intervals in one column: `start/end` and `start/PT1H`. `records` reads the other forms."""
+    """Read intervals from one column: `start/end` and `start/PT1H`. Return the start, the end and the state of each
+    row.
+
+    `records` reads intervals in other forms.
+    """
     first, length = cells.offset[0].astype(np.int64), np.where(cells.kind[0] == STRING, cells.length[0], 0)
     slash = halves(cells.buffer, first, length)
     kind = np.where(slash > first, STRING, NULL).astype(np.uint8)
@@ -235,8 +245,10 @@ def _decode(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | 
 
 
 def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None) -> tuple[Ints, States]:
-    """Convert a column of times to microseconds, in the given format, or else from seconds. `calendar`: accept ISO 8601
-    too."""
+    """Convert column `c` to microseconds. Return the times and the state of each cell.
+
+    `format`: the declared format; None: seconds. `calendar`: True to accept ISO 8601 too.
+    """
     where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
     if format is not None and format.unit is not None:
         since: tuple[Ints, States] = counts(*where, SHIFTS[format.unit], calendar, cells.textual, cells.point)
@@ -272,7 +284,7 @@ def text_cells(texts: pl.Series) -> Cells:
 
 
 def quoted_numbers(attribute: Attribute, texts: pl.Series) -> tuple[pl.Series, Ints]:
-    """Convert a column of texts to numbers, null where they are missing or not plain. Return also the rows that are not
+    """Convert texts to numbers. Return the numbers, null if missing or not plain, and the indexes of rows that are not
     plain."""
     cells = text_cells(texts).as_text()
     values, states = _whole(cells, 0) if attribute.type == "int" else floats(cells, 0)
@@ -280,7 +292,7 @@ def quoted_numbers(attribute: Attribute, texts: pl.Series) -> tuple[pl.Series, I
 
 
 def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
-    """Join the cells of the first `columns` columns, which are the parts of a time, with blanks between them."""
+    """Join the first `columns` cells of each row with blanks. The cells are the parts of a time."""
     parts = slice(0, columns)
     digits = [(part and whole_digits(part)) or (0, 0) for part in part_patterns(format, columns)]
     where = cells.buffer, cells.offset[parts], cells.length[parts], cells.kind[parts]
@@ -289,7 +301,10 @@ def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
 
 
 def absent(attribute: Attribute, cells: Cells, c: int) -> Bools:
-    """Mark cells whose value means "missing". Return a mask of the rows that must be compared one by one."""
+    """Mark the cells whose value the declaration defines as missing.
+
+    Return a mask of the rows that must be compared one by one.
+    """
     assert attribute.missing is not None, "there is something"
     numeric = attribute.type in NUMERIC
     texts = [
@@ -336,7 +351,7 @@ def floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
 
 
 def bools(cells: Cells, c: int) -> tuple[Bools, States]:
-    """Read `true` and `false`; for text fields and JSON numbers also `yes`, `no`, `1` and `0`."""
+    """Read booleans from `true` and `false`. Text fields and JSON numbers may also be `yes`, `no`, `1` and `0`."""
     kind = cells.kind[c].copy()
     texts = np.flatnonzero((kind >= NUMBER) & (kind <= ESCAPED))
     if len(texts):
@@ -358,8 +373,8 @@ def _texts(cells: Cells, c: int, iri: bool) -> tuple[pl.Series, States]:
 def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | pl.Series, States]:
     """Read a column of type `any`.
 
-    If all its values are of one kind, it becomes a column of this kind, with integers if all numbers are whole.
-    Otherwise it is read value by value.
+    If all values are of one kind, the column gets a type of this kind: integers if all numbers are whole. Otherwise the
+    values are read one by one.
     """
     kinds = set(np.unique(cells.kind[c]).tolist()) - {0, NULL}
     if not cells.textual:
@@ -389,7 +404,7 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
 
 
 def field(cells: Cells, c: int, row: int) -> str | None:
-    """Return the text of a cell that is a text field, None if it is missing. Raise Unreadable if it is not UTF-8."""
+    """Return the text of a text field; None if it is missing. Raise Unreadable if it is not UTF-8."""
     if cells.kind[c, row] <= NULL:
         return None
     raw = _raw(cells, c, row)
@@ -414,7 +429,7 @@ def _raw(cells: Cells, c: int, row: int) -> bytes:
 
 
 def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
-    """Return the texts of some rows, null where they are missing or BAD, and the states of these rows."""
+    """Return the texts of these rows, and the state of each row. Texts that are missing or BAD become null."""
     data, ends, bits, states = copy(
         cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, rows, cells.quote
     )
@@ -425,7 +440,8 @@ def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
 
 
 class CellValues:
-    """A column of cells. Text fields may be numbers or booleans too, if their text looks like one."""
+    """The values of a column of cells, as WHEN tests them. A text field also counts as a number or boolean if it looks
+    like one."""
 
     def __init__(self, cells: Cells, c: int) -> None:
         if c in cells.texts:
@@ -453,5 +469,5 @@ class CellValues:
 
 
 def of_cells(cells: Cells, sources: Sequence[str]) -> Callable[[str], Tested]:
-    """Return a function from a source to its values. The cells are in the order of `sources`."""
+    """Return a function that maps a source to its values. `sources`: the source of each column of the cells."""
     return lambda source: CellValues(cells, sources.index(source))

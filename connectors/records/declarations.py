@@ -1,4 +1,4 @@
-"""Suggested declarations for undeclared events, based on the apparent types of their values."""
+"""Suggested declarations for undeclared event types, based on the apparent types of their values."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from cep.connectors.records.times import is_number, of_iso
 from cep.core.schema import Schema
 
 RESERVED = ("time", "start", "end")
-"""The keys under which a record has its time, unless a declaration names others."""
+"""The keys under which records store their times, unless a declaration names others."""
 
 _NAME = re.compile(r"[a-z]\w*")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) -> str:
-    """Return a declaration for an event whose values have these names. `types`: their apparent types, as far as
-    known."""
+    """Return the declaration to suggest for an event type.
+
+    `names`: the names of its values. `types`: the apparent types of values, as far as they are known.
+    """
     plain = [name for name in names if _NAME.fullmatch(name) and name not in RESERVED]
     time = "time" if "time" in names else None
     times = [name for name in plain if types.get(name) == "time"]
@@ -30,7 +32,7 @@ def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) 
 
 
 def guessed(texts: Sequence[str]) -> str:
-    """Return the type that fits a column of texts, followed by `?` if some are missing."""
+    """Return the type that fits all texts of a column, followed by `?` if some are missing."""
     present = [text.strip(" \t") for text in texts if text not in ("", "NA")]
     type_name = "string"
     for type in ("int", "float", "bool", "time"):

@@ -1,7 +1,9 @@
-"""The hour that clocks show twice when summer time ends: assign each time to the first or second pass.
+"""Assignment of times to the first or second pass of a double hour: the hour that clocks pass twice when summer time
+ends.
 
-Times are first read as times of the first pass. With `FOLD order` in the declaration, the second pass begins with the
-first record whose time is earlier than the one before, within the hour. Without it, ambiguous times are counted.
+Times are first read as times of the first pass. If a declaration has `FOLD order`, the second pass begins with the
+first record whose time is earlier than the previous one, within the hour. Without `FOLD order`, ambiguous times are
+only counted.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""If more than this share of the steps between records lead back in time, the times of an event count as descending."""
+"""The share of the steps between records that must lead back in time for an event type's times to count as
+descending."""
 
 
 @lru_cache(maxsize=64)
 def double_hours(name: str) -> tuple[Ints, Ints]:
-    """Return the begin and end of the first pass through each hour that the clocks of a zone show twice."""
+    """Return the start and the end of the first pass through each double hour of a time zone."""
     time_zone = zone(name)
     back = time_zone.offsets[:-1] - time_zone.offsets[1:]
     falls = np.flatnonzero(back > 0)
@@ -37,7 +40,8 @@ def double_hours(name: str) -> tuple[Ints, Ints]:
 
 
 def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Return the rows that lie in one of several consecutive spans, and the span of each."""
+    """Return the indexes of the times that lie in one of several disjoint spans, and the span of each of these
+    times."""
     if not len(times) or np.searchsorted(begins, times.max(), "right") == np.searchsorted(ends, times.min(), "right"):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     span = np.searchsorted(begins, times, "right") - 1
@@ -46,10 +50,13 @@ def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
 
 
 class OrderedTimes:
-    """The times of one event in one input, block by block, for `FOLD order`.
+    """The times of one event type in one input, with `FOLD order`.
 
-    Between blocks it remembers the last record in a double hour: which hour it was, and whether its second pass had
-    begun. It also keeps the last time, and the earliest time since that record.
+    A double hour is the hour that clocks pass twice when summer time ends. Between blocks, the object stores:
+
+    - the double hour of the last record in any double hour, and whether its second pass had begun;
+    - the last time;
+    - the earliest time since the last record in a double hour.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,9 +65,9 @@ class OrderedTimes:
         self.falls = self.steps = self.doubtful = 0
 
     def settled(self, times: Ints) -> Ints:
-        """Move times in the second pass of a double hour to this pass.
+        """Return the times, with those of a second pass moved from the first pass to the second.
 
-        `times`: the times of further records, all read as if in the first pass.
+        `times`: the times of the next records, all read as times of the first pass.
         """
         if not len(times):
             return times
@@ -90,11 +97,11 @@ class OrderedTimes:
 
 
 class OrderedIntervals:
-    """The intervals of one event in one input, block by block, for `FOLD order`.
+    """The intervals of one event type in one input, with `FOLD order`.
 
-    If possible, an interval begins at the end of the preceding one, and has an equal length. Otherwise the order of
-    records decides which pass its start is in, as for single times. An end that is written as a clock time lies after
-    its start.
+    If possible, an interval begins where the previous one ends, and has the same length. Otherwise the order of records
+    decides which pass its start is in, as for single times. An end that is written as a clock time is later than its
+    start.
     """
 
     def __init__(self, name: str) -> None:
@@ -105,9 +112,9 @@ class OrderedIntervals:
         self.falls = self.steps = self.doubtful = self.undecided = 0
 
     def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Move starts and ends in the second pass of a double hour to this pass.
+        """Return the starts and ends, with those of a second pass moved from the first pass to the second.
 
-        `starts`, `ends`: the times of further records, all read as if in the first pass.
+        `starts`, `ends`: the times of the next records, all read as times of the first pass.
         """
         if not len(starts):
             return starts, ends
@@ -131,7 +138,7 @@ class OrderedIntervals:
         return settled_times
 
     def _pass_over(self, starts: Ints, ends: Ints) -> None:
-        """Update the state for records outside of all double hours."""
+        """Take notice of records that lie outside of all double hours."""
         if not len(starts):
             return
         cuts = np.flatnonzero(np.diff(starts, prepend=self._start)).tolist()
@@ -145,7 +152,10 @@ class OrderedIntervals:
         self._end = int(ends[-1])
 
     def _one(self, start: int, end: int, hour: int, fixed: bool, by_end: bool) -> tuple[int, int]:
-        """Return start and end of the next record, at least one of which is in a double hour."""
+        """Return the true start and end of the next record. At least one of them is in the double hour number `hour`.
+
+        `fixed`: True if the length of the interval is known. `by_end`: True if its start was computed from its end.
+        """
         begin, over = int(self._begins[hour]), int(self._ends[hour])
         again = over - begin
         inside = begin <= (end if by_end else start) < over
@@ -177,8 +187,7 @@ class OrderedIntervals:
         return settled
 
     def _length(self, ends: list[int], start: int, end: int, hour: int) -> int:
-        """Choose the end of an interval from the possible `ends`, preferably the one with the length of the previous
-        interval."""
+        """Choose the end of an interval from the candidates `ends`. Prefer the length of the previous interval."""
         if len(ends) == 1:
             return ends[0]
         like = start + self._end - self._start
@@ -194,7 +203,7 @@ class OrderedIntervals:
 def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, int]]:
     """Return the intervals that the two clock times of a record can mean.
 
-    Meters write the hour that ends the first pass as 02:00 to 02:00, or as 02:00 to 03:00.
+    Meters write the hour that ends with the first pass as 02:00 to 02:00, or as 02:00 to 03:00.
     """
     again = over - begin
     starts = [start, start + again] if begin <= start < over else [start]
@@ -206,8 +215,7 @@ def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, in
 
 
 class FoldedTables:
-    """The tables of one input. If a declaration has `FOLD order`, the order of records decides which pass a time is
-    in."""
+    """Assignment of one input's times to the passes of double hours, for event types with `FOLD order`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._series: dict[str, OrderedTimes | OrderedIntervals] = {
@@ -217,9 +225,9 @@ class FoldedTables:
         }
 
     def remarks(self, file: str) -> list[str]:
-        """Return remarks about ambiguous intervals, and about events whose times are descending.
+        """Return remarks about ambiguous intervals, and about event types whose times are descending.
 
-        If times are descending, their order does not show the pass.
+        From descending times, the pass cannot be derived.
         """
         texts = []
         for name, series in self._series.items():
@@ -236,7 +244,7 @@ class FoldedTables:
         return texts
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the tables of further blocks. Times in the second pass of a double hour are moved to this pass."""
+        """Return the next tables, with the times of a second pass moved from the first pass to the second."""
         if not self._series:
             return tables
         return {name: self._of(name, table) for name, table in tables.items()}
@@ -255,9 +263,10 @@ class FoldedTables:
 
 @dataclass(slots=True)
 class Doubtful:
-    """Counts of ambiguous times that no FOLD settles.
+    """Counts of ambiguous times of event types without FOLD.
 
-    If an event has times in a second pass, they were written with offsets. Then none of its times counts as ambiguous.
+    If an event type has times in a second pass, its times were written with offsets, so none of them counts as
+    ambiguous.
     """
 
     schemas: Mapping[str, Schema]
@@ -269,7 +278,7 @@ class Doubtful:
         return cls({name: schema for name, schema in schemas.items() if _unsaid(schema)}, Counter(), set())
 
     def take(self, tables: Mapping[str, Any]) -> None:
-        """Count the ambiguous times of further events, by their start."""
+        """Count the ambiguous times among further events. The start of an event decides."""
         for name in tables.keys() & self.schemas.keys():
             format = self.schemas[name].format
             assert format is not None and format.zone is not None, "it names a zone"
@@ -280,7 +289,7 @@ class Doubtful:
                 self._sure.add(name)
 
     def counts(self) -> Counter[str]:
-        """Return the counts by time zone."""
+        """Return the number of ambiguous times in each time zone."""
         counts: Counter[str] = Counter()
         for name, number in self._first.items():
             format = self.schemas[name].format

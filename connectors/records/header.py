@@ -1,4 +1,5 @@
-"""Assignment of a file's columns to an event: find the time columns, and report all missing columns in one error."""
+"""Assignment of a file's columns to an event type. It finds the time columns, and reports all missing columns at
+once."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from cep.core.schema import CHANGE, Schema
 
 
 def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:
-    """Return the schema with its time columns set. `types`: the apparent types of columns, for a suggested declaration.
+    """Return the schema with its time columns filled in.
 
-    Raise CepError if a column is missing, or a needed one appears twice.
+    `types`: the apparent types of columns, for a suggested declaration. Raise CepError if a needed column is missing or
+    appears twice.
     """
     bound = _timed(file, schema, columns)
     by_key = schema.key is not None and any(

@@ -1,4 +1,4 @@
-"""Forms of ISO 8601 that are not supported as a time, each with a replacement."""
+"""Forms of ISO 8601 that are not supported as times, each with a supported form to write instead."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COMPILED = tuple((re.compile(pattern, re.ASCII), what, instead) for pattern, wh
 
 
 def unread_form(text: str) -> str | None:
-    """Explain why a text in valid ISO 8601 is not supported, and what to write instead; None for other texts."""
+    """Explain why a text in valid ISO 8601 is not supported, and what to write instead. Return None for other texts."""
     if len(text) > 60:
         return None
     for pattern, what, instead in _COMPILED:

@@ -1,6 +1,6 @@
 """Descriptions of late and withdrawn records, for messages about revised results.
 
-The records are searched only when a description is requested, because most batches revise nothing.
+The search for these records starts only when a description is requested, because most batches revise nothing.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from cep.core.literals import say_duration, write_time
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 
 UNKNOWN = "a record came late, was corrected or withdrawn"
-"""The description if the record is unknown."""
+"""The description that is used if the record is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class LateInput:
-    """A number of records, and a description of the first: a sentence without its full stop."""
+    """The number of late or withdrawn records, and a description of the first one: a sentence without its full stop."""
 
     count: int = 0
     first: str = UNKNOWN
 
     @property
     def told(self) -> str:
-        """Describe the record that caused a revision. If there are several records, it is unknown which one was the
-        cause."""
+        """Describe the cause of a revision. If there are several records, any of them may be the cause."""
         if self.count < 2:
             return self.first
         return f"one of {self.count:,} records that came late or were withdrawn, the first of them: {self.first}"
@@ -45,14 +44,21 @@ def unknown() -> str:
 
 
 def told_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int) -> Told:
-    """Return a function that describes the record in these tables that caused a revision. It searches only once."""
+    """Return a function that describes the late or withdrawn records in the tables. It searches only once.
+
+    `latest`, `stable`: arguments of `late_input`.
+    """
     return cache(lambda: late_input(tables, schemas, latest, stable).told)
 
 
 def late_input(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int
 ) -> LateInput:
-    """Find the late and withdrawn records in a batch. `latest`, `stable`: the frontiers before it, in microseconds."""
+    """Find the late and withdrawn records in a batch.
+
+    `latest`: the latest event time before the batch, in microseconds. `stable`: the time before which results no longer
+    change.
+    """
     late_rows = []
     for name, table in sorted(tables.items()):
         if not table.height:

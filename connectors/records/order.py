@@ -1,4 +1,4 @@
-"""Sorting of all batches of an input by time."""
+"""Sorting of all events of an input by time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cep.core.schema import ARRIVAL, Schema
 
 
 def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
-    """Yield the rows of all batches sorted by their end, about `rows` at a time, each batch with its watermark.
+    """Yield the rows of all batches sorted by their end, about `rows` at a time. Each new batch has a watermark.
 
-    Rows with the same end stay together. The list `batches` is emptied.
+    Rows that have the same end stay in one batch. The list `batches` is emptied.
     """
     dead = [record for batch in batches for record in batch.dead]
     blocks = [block for batch in batches for block in batch.blocks]
@@ -50,7 +50,7 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
 
 
 def one_table(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate tables. A column of type `any` with values of several kinds is built value by value."""
+    """Concatenate tables. If a column of type `any` has values of several kinds, it is built value by value."""
     if all(part.schema == parts[0].schema for part in parts) and pl.Object not in parts[0].dtypes:
         return pl.concat(parts)
     columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", ARRIVAL)]

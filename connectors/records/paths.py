@@ -1,4 +1,4 @@
-"""Paths to a value of a record: a column, a path in nested JSON, a level of an MQTT topic, a Kafka key."""
+"""Paths to the values of a record: a column, a path in nested JSON, a level of an MQTT topic, or a Kafka key."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cep.core.suggest import nearest
 EACH = "[]"
 """The step of a path that stands for each element of a list."""
 KEY = "key"
-"""The source `FROM key`: the message's key, unless the record has a field of this name."""
+"""The source `FROM key`. It selects the message's key, unless the record has a field of this name."""
 
 _LEVEL = re.compile(r"topic\[(\d{1,4})\]", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STEP = re.compile(r'(?:"([^"]+)"|((?:@iot\.|[^."\[\]])+))((?:\[\d{0,6}\])*)(?=\.[^.]|\Z)', re.ASCII)
-"""A step: a name, which may be quoted, followed by indexes of lists. Names of SensorThings such as `@iot.id` are
-valid."""
+"""One step of a path: a name, which may be quoted, and optional indexes of list elements. Names of SensorThings such as
+`@iot.id` are valid."""
 _PLACE = re.compile(r"\[\d{0,6}\]", re.ASCII)
 
 Path = tuple[str, ...]
@@ -27,8 +27,10 @@ Path = tuple[str, ...]
 
 @lru_cache(maxsize=4096)
 def path(source: str) -> Path:
-    """Return the steps of a path; a plain column has a single one. A quoted name may contain dots:
-    `labels."app.name"`."""
+    """Split a source into the steps of its path. A plain column is a single step.
+
+    A quoted name may contain dots: `labels."app.name"`.
+    """
     if ("." not in source and "[" not in source) or level(source) is not None:
         return (source,)
     steps: list[str] = []
@@ -55,7 +57,7 @@ def level(source: str) -> int | None:
 
 
 def from_message(source: str) -> bool:
-    """Return True if the value may come from the message around the record."""
+    """Return True if the value may come from the message's envelope instead of the record."""
     return source == KEY or level(source) is not None
 
 
@@ -64,24 +66,24 @@ def source_of(attribute: Attribute) -> str:
 
 
 def is_own(attribute: Attribute) -> bool:
-    """Return False for attributes that rules cannot name: `@change`, and the end and bounds of a fluent's records."""
+    """Return False for attributes that rules cannot use: `@change`, and the end and bounds of a fluent's records."""
     return not attribute.name.startswith("@")
 
 
 def told_name(attribute: Attribute) -> str:
-    """Return an attribute's name for error messages. For the end of a fluent's records, it is the name in the
+    """Return an attribute's name for error messages. For the end of a fluent's record, return its name in the
     record."""
     return attribute.name if is_own(attribute) else source_of(attribute)
 
 
 def list_of(sources: Sequence[str]) -> Path | None:
-    """Return the path of the list whose elements are events; None if each record is an event."""
+    """Return the path of the list whose elements are events. Return None if each record is an event itself."""
     steps = next((path(source) for source in sources if EACH in path(source)), None)
     return None if steps is None else steps[: steps.index(EACH)]
 
 
 def written(steps: Path) -> str:
-    """Return a path as FROM writes it."""
+    """Write a path as FROM expects it."""
     text = ""
     for step in steps:
         name = f'"{step}"' if "." in step.replace("@iot.", "") and len(steps) > 1 else step
@@ -90,7 +92,8 @@ def written(steps: Path) -> str:
 
 
 def first_at(value: Any, steps: Path) -> Any:
-    """Return the value at the end of a path, None if there is none. `[]` selects the first element of a list."""
+    """Return the value that a path leads to, None if there is none. The step `[]` selects the first element of a
+    list."""
     for step in steps:
         if _PLACE.fullmatch(step):
             index = place(step) or 0
@@ -101,8 +104,8 @@ def first_at(value: Any, steps: Path) -> Any:
 
 
 def elsewhere(record: Mapping[str, Any], attribute: Attribute) -> str | None:
-    """Return a hint such as `write FROM "pump.id"` if the attribute's value seems to be elsewhere in the object, else
-    None."""
+    """Suggest another path for an attribute that the object lacks, such as `write FROM "pump.id"`. Return None if no
+    value fits."""
     wanted = source_of(attribute)
     last = path(wanted)[-1]
     names = (_plain(last), _plain(attribute.name))
@@ -127,14 +130,14 @@ def elsewhere(record: Mapping[str, Any], attribute: Attribute) -> str | None:
 
 
 def _near(record: Mapping[str, Any], wanted: str) -> str | None:
-    """Return a hint with the path in a JSON object that is most similar to a path that does not exist."""
+    """Return a hint that names the existing path most similar to `wanted`, or None."""
     inside = [written(steps) for steps, value in _leaves(record, ()) if not isinstance(value, dict | list)]
     near = nearest(wanted, inside)
     return None if near is None else f'there is `{near}`: write FROM "{near}"'
 
 
 def has(record: Mapping[str, Any], steps: Path) -> bool:
-    """Return True if a JSON object has a value at a path, even null. In lists, the first element is checked."""
+    """Return True if a JSON object has a value at a path, even null. In a list, only the first element is checked."""
     above = first_at(record, steps[:-1])
     if (index := place(steps[-1])) is not None:
         return isinstance(above, list) and index < len(above)
@@ -143,12 +146,12 @@ def has(record: Mapping[str, Any], steps: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
-    """Return a name without separators of words, so that `deviceId`, `device_id` and `Device ID` become equal."""
+    """Remove word separators from a name, so that `deviceId`, `device_id` and `Device ID` become equal."""
     return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]]:
-    """Yield all values in an object with their paths. In a list, only the first element is searched."""
+    """Yield the path and value of each leaf in a JSON object. In a list, only the first element is searched."""
     if isinstance(value, dict) and deep:
         for name, inner in value.items():
             yield (*above, name), inner
@@ -161,5 +164,5 @@ def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]
 
 
 def sources(schema: Schema, times: Sequence[str]) -> list[str]:
-    """Return the sources of the times, then of the attributes, then of the values that WHEN tests."""
+    """Return the sources of all values that an event type needs: times, attributes, then the values that WHEN tests."""
     return [*times, *(source_of(attribute) for attribute in schema.attributes), *schema.tested]

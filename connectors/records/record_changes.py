@@ -1,4 +1,4 @@
-"""Changes to the input of an engine that revises: the records that were really added and removed, once corrections and
+"""The records that were really added to and removed from the input of a revising engine, after corrections and
 withdrawals are resolved."""
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class RecordChanges:
         engine.follow_input(lambda event, changes: self._changes.append((event, changes)))
 
     def take(self) -> tuple[Frames, Frames]:
-        """Return the records removed and added since the last call, in the form that readers produce."""
+        """Return the tables of records that were removed and added since the last call. Columns are as readers produce
+        them."""
         taken, self._changes = self._changes, []
         gone = self._frames((event, change.going) for event, change in taken)
         return gone, self._frames((event, change.coming) for event, change in taken)
@@ -42,7 +43,7 @@ class RecordChanges:
 
 
 def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with the bounds of intervals as texts, which is the form that readers produce."""
+    """Return the table with the bounds of intervals as texts, as readers produce them."""
     if RECORD_BOUNDS not in frame.columns:
         return frame
     words = pl.col(RECORD_BOUNDS).replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)

@@ -1,4 +1,4 @@
-"""The conditions of WHEN, which decide whether a record is an event by the values that they test."""
+"""The conditions of WHEN. They decide from a record's values whether the record is an event of a given type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZES: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class Tested(Protocol):
-    """The values at one source, one per record."""
+    """The values that records have for one source, one value per record."""
 
     def there(self) -> Bools:
         """Return a mask of the values that are present."""
@@ -33,15 +33,17 @@ class Tested(Protocol):
         """Return the texts; null for values that are not texts."""
 
     def numbers(self) -> NDArray[np.float64]:
-        """Return the numbers; NaN for values that are not numbers."""
+        """Return the numbers as floats; NaN for values that are not numbers."""
 
     def flags(self) -> tuple[Bools, Bools]:
-        """Return a mask of the values that are true, and one of those that are false."""
+        """Return a mask of the values that are `true`, and a mask of the values that are `false`."""
 
 
 def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
-    """Return a mask of the records that pass the tests of an event. `values`: a function from a source to its
-    values."""
+    """Return a mask of the records that satisfy the WHEN of an event type.
+
+    `values`: a function that returns the values of a source.
+    """
     assert schema.when is not None, "there are tests"
     rows: Bools = np.logical_or.reduce([_together(tests, values) for tests in schema.when])
     return rows
@@ -50,9 +52,9 @@ def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
 def passed_before(
     schema: Schema, values: Callable[[str], Tested], known: Callable[[Path], bool], elements: Tested | None = None
 ) -> Bools | None:
-    """Return a mask of the records that can pass, judged by the tests of paths for which `known` is True.
+    """Return a mask of the records that may satisfy WHEN. Use only the tests on paths for which `known` is True.
 
-    Return None if all can. `elements`: the list in whose elements the other tests look for values.
+    Return None if all records may satisfy it. `elements`: the list whose elements contain the other tested values.
     """
     assert schema.when is not None, "there are tests"
     rows: Bools | None = None
@@ -95,7 +97,7 @@ def _passes(test: RecordTest, values: Tested) -> Bools:
 
 
 def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
-    """Return a mask of the values that equal one of the constants. A text never equals a number."""
+    """Return a mask of the values that equal one of the constants `wanted`. A text never equals a number."""
     equal_any: Bools | None = None
     words = [value for value in wanted if isinstance(value, str)]
     flags = [value for value in wanted if isinstance(value, bool)]
@@ -114,7 +116,7 @@ def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
 
 
 class ColumnValues:
-    """The values of a table's column."""
+    """The values of one column of a table, as WHEN tests them."""
 
     def __init__(self, column: pl.Series) -> None:
         self._column = column
@@ -146,7 +148,7 @@ class ColumnValues:
 
 
 class JsonValues:
-    """A single value of JSON, None if it is missing."""
+    """A single JSON value as WHEN tests it; None if it is missing."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

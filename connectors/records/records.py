@@ -1,4 +1,5 @@
-"""The reference for reading one record, a JSON object or the fields of a line. The fast readers agree with it."""
+"""The reference implementation for reading one record, from JSON or from text fields. The fast readers agree with
+it."""
 
 from __future__ import annotations
 
@@ -49,10 +50,10 @@ from cep.events import Value
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """The byte order marks of UTF-16."""
 _CP1252 = re.compile(rb"[\x80-\x9f]")
-"""Bytes that are letters in Windows-1252 and control characters in ISO 8859-1."""
+"""Bytes that are characters in Windows-1252, but control characters in ISO 8859-1."""
 _CLOCK = re.compile("%[HIMSf]")
 _CALENDAR = re.compile(r"P[^T/]*[0-9][YM]")
-"""A duration with years or months."""
+"""A pattern for durations that contain years or months."""
 NO_EVENT = "the record is not an event of the program: no WHEN is true for it"
 _NAME = r'\s*"?[^\W\d][^,;\t"{}\[\]]*"?\s*'
 _HEADER = re.compile(rf"\ufeff?{_NAME}([,;\t]){_NAME}(?:\1{_NAME})*")
@@ -66,12 +67,12 @@ _DTYPES: Mapping[str, str] = {
     "time": "Int64",
     "duration": "Int64",
 }
-"""The names of polars types, by the type of an attribute."""
+"""The name of the polars type of each attribute type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that could be read: start and end in microseconds, and one value per attribute, None if missing."""
+    """A record that was read: start and end in microseconds, and one value per attribute. A missing value is None."""
 
     type: str
     start: int
@@ -95,7 +96,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _missing_number(name: str) -> None:
-    """Read `NaN` and `Infinity` as missing values. Python writes them, although JSON does not define them."""
+    """Read `NaN` and `Infinity` as missing values. Python writes them, although they are not valid JSON."""
 
 
 decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_missing_number)
@@ -108,15 +109,15 @@ def read_events(
     bound: bool = False,
     envelope: Mapping[str, str | None] | None = None,
 ) -> list[Record | Unreadable]:
-    """Return the events of one line of JSON: a single one, or one for each element of the list that the declaration
-    reads.
+    """Return the events of one line of JSON.
 
-    An element may be Unreadable. Raise Unreadable if the line contains no event at all.
+    A line contains one event or, if the declaration reads a list, one event per element. An element that cannot be read
+    is returned as Unreadable. Raise Unreadable if the line contains no event at all.
 
-    - `default`: the event if the record does not name one.
-    - `bound`: the user bound the input to this event. A field `type` is then ignored, unless it names another event of
-      the program: such a record is Unreadable.
-    - `envelope`: further values, from the message around the record, by source.
+    - `default`: the event type of records that do not name one.
+    - `bound`: True if the user bound the input to this event type. Then a field `type` is ignored, unless it names
+      another event type of the program; such a record is Unreadable.
+    - `envelope`: for each source, the value that the record's message has for it outside of the record.
     """
     value = parse(line)
     if not isinstance(value, dict):
@@ -137,7 +138,7 @@ def read_events(
 
 
 def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Unreadable]:
-    """Read records; if all of them are unreadable, return the reason instead."""
+    """Call `read` and return its events. If it raises Unreadable, return the error as the only element."""
     try:
         return read()
     except Unreadable as reason:
@@ -147,8 +148,7 @@ def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Un
 def _tested(
     record: Mapping[str, Any], schema: Schema, envelope: Mapping[str, str | None] | None
 ) -> list[Record | Unreadable]:
-    """Return the events of a record that pass the tests of WHEN: a single one, or one for each list element that
-    passes."""
+    """Return the events in a record that satisfy WHEN: the record itself, or elements of its list."""
 
     def passes(place: int | None = None) -> bool:
         def value(source: str) -> JsonValues:
@@ -178,7 +178,7 @@ def _events(
     envelope: Mapping[str, str | None] | None,
     places: Sequence[int] | None = None,
 ) -> list[Record | Unreadable]:
-    """Return the events of one type in a record. `places`: the list elements to read; None: all."""
+    """Return the events of one type in a record. `places`: the indexes of list elements to read; None: all."""
     own = [source_of(attribute) for attribute in schema.attributes]
     if isinstance(record, Twice):
         keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
@@ -226,7 +226,7 @@ def _positional(record: Mapping[str, Any], schema: Schema) -> Record:
 def _event(
     record: Mapping[str, Any], schema: Schema, place: int | None, envelope: Mapping[str, str | None] | None
 ) -> Record:
-    """Return the event of a record, or of the element at index `place` of its list."""
+    """Read a record as an event, or the element at index `place` of its list."""
 
     def get(source: str) -> Any:
         return record[source] if source in record else _reach(record, path(source), schema, place)
@@ -256,9 +256,9 @@ def _event(
 
 
 def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str | None] | None) -> Value:
-    """Return the value of an attribute that comes from the message around the record, or None.
+    """Return an attribute's value from the message's envelope, or None if the envelope has none.
 
-    Raise Unreadable if the value has another type, or the message cannot have one.
+    Raise Unreadable if the value has the wrong type, or this kind of message never has such a value.
     """
     if source in (envelope or ()):
         return text_value(attribute, (envelope or {})[source] or None)
@@ -269,7 +269,7 @@ def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str
 
 
 def _reach(record: Any, steps: Path, schema: Schema, place: int | None = None) -> Any:
-    """Return the value at the end of a path, or None if the path leads nowhere. `[]` selects the element at index
+    """Return the value that a path leads to, or None if there is none. The step `[]` selects the element at index
     `place`."""
     value = record
     for number, step in enumerate(steps):
@@ -300,10 +300,9 @@ def _json_time(schema: Schema) -> Callable[[str, Any], int]:
 
 
 def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", thousands: str | None = None) -> Record:
-    """Return the event in a line of text fields. `fields`: the fields by column; empty ones and `NA` are missing
-    values.
+    """Read an event from the text fields of a line. Empty fields and `NA` are missing values.
 
-    `point`, `thousands`: the decimal mark and the mark between thousands.
+    `fields`: the fields by column. `point`: the decimal mark. `thousands`: the mark between groups of digits.
     """
 
     def field(name: str) -> str | None:
@@ -317,7 +316,7 @@ def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", tho
 
 
 def parse(line: bytes) -> Any:
-    """Parse a line of JSON. Numbers with a point become `Real`."""
+    """Parse a line of JSON. Numbers that have a point become `Real`."""
     text = decode(line).strip(" \t\r\n")
     try:
         return decoder.decode(text)
@@ -331,7 +330,7 @@ def parse(line: bytes) -> Any:
 
 
 def table_hint(line: str) -> str:
-    """Return a hint if a line, which should be JSON, looks like the header of a table; else an empty text."""
+    """Return a hint if a line looks like the header of a table instead of JSON; else an empty text."""
     match = _HEADER.fullmatch(line)
     if match is None:
         return ""
@@ -339,7 +338,10 @@ def table_hint(line: str) -> str:
 
 
 def decode(raw: bytes, table: bool = False) -> str:
-    """Decode a line. Raise Unreadable if it is not UTF-8. `table`: the hint may name a declared encoding."""
+    """Decode a line as UTF-8. Raise Unreadable if it is not UTF-8.
+
+    `table`: True if the file is a text table. Then the error suggests to declare the encoding.
+    """
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -348,14 +350,17 @@ def decode(raw: bytes, table: bool = False) -> str:
 
 
 def other_encoding(raw: bytes, table: bool = False) -> str:
-    """Return a hint for text that is not UTF-8: tables can declare their encoding, other files must be converted."""
+    """Return a hint for text that is not UTF-8. The encoding of a table can be declared; other files must be
+    converted."""
     code = "utf-16" if raw.startswith(UTF_16) or 0 in raw else "cp1252" if _CP1252.search(raw) else "latin1"
     return f'declare it: `FORMAT csv(encoding: "{code}")`' if table else f"convert it: `iconv -f {code} -t utf-8`"
 
 
 def time_keys(schema: Schema) -> tuple[str, ...]:
-    """Return the columns of the time: one, its parts, or start and end. Without a declaration, return all three
-    candidates."""
+    """Return the columns or keys of the time: one column, several parts, or start and end.
+
+    Without a declaration, return all three possible keys.
+    """
     if schema.time is not None:
         return (schema.time, *schema.further)
     if schema.start is not None or schema.end is not None:
@@ -364,8 +369,8 @@ def time_keys(schema: Schema) -> tuple[str, ...]:
 
 
 def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
-    """Return a column of the attribute's type. For `any`, it has the type of its values, or is of objects if they
-    differ."""
+    """Build a column of the attribute's type. For the type `any`, the column has the type of the values, or holds
+    Python objects if their types differ."""
     if attribute.type != "any":
         return pl.Series(attribute.name, values, dtype=getattr(pl, _DTYPES[attribute.type]))
     kinds = {type(value) for value in values if value is not None}
@@ -382,7 +387,7 @@ def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
 
 
 def closest(word: str, words: Sequence[str]) -> str:
-    """Return a hint with the most similar word, or an empty text."""
+    """Return a hint that names the most similar of several words, or an empty text."""
     near = nearest(word, words)
     return f" (did you mean `{near}`?)" if near else ""
 
@@ -393,8 +398,7 @@ def _count(attributes: Sequence[Attribute]) -> str:
 
 
 def _undeclared(record: Mapping[str, Any], schema: Schema) -> str:
-    """Explain why a record of an undeclared event cannot be read: it has named values, and nothing declares these
-    names."""
+    """Explain why a record of an undeclared event type cannot be read: its values have names that nothing declares."""
     names = [attribute.name for attribute in schema.attributes]
     wanted = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
     others = [name for name, value in record.items() if name != "type" and _scalar(value)]
@@ -410,7 +414,7 @@ def _scalar(value: Any) -> bool:
 
 
 def _written(value: Any) -> str:
-    """Return the type of a JSON value for a suggested declaration."""
+    """Return the attribute type to suggest in a declaration for a JSON value."""
     match value:
         case bool():
             return "bool"
@@ -441,7 +445,8 @@ def _type(record: Mapping[str, Any], schemas: Mapping[str, Schema], default: str
 
 
 def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
-    """Return one part of a time that is split over several columns. `fields`: the values come from a text table."""
+    """Return one part of a time that is split into several columns. `fields`: True if the values come from a text
+    table."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise Unreadable("time", f"{key}: {kind(value)} is not a time")
     text = written_time(value, pattern)
@@ -449,7 +454,7 @@ def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
 
 
 def part_patterns(format: TimeFormat | None, columns: int) -> Sequence[str | None]:
-    """Return the part of a time's pattern for each of its columns, None where it is unknown.
+    """Return, for each column of a split time, the part of the pattern that applies to it. None: unknown.
 
     Two columns are a date and a time of day.
     """
@@ -463,10 +468,10 @@ def part_patterns(format: TimeFormat | None, columns: int) -> Sequence[str | Non
 def read_times(
     get: Callable[[str], Any], schema: Schema, read: Callable[[str, Any], int], fields: bool = False
 ) -> tuple[int, int]:
-    """Return start and end, from the values of `time_keys`.
+    """Return the start and the end of a record.
 
-    `get`: returns the value of a key. `read`: converts a key and its value to microseconds. `fields`: values are texts
-    of a table, in which digits are numbers.
+    `get`: returns the value of one of the `time_keys`. `read`: converts a key and its value to microseconds. `fields`:
+    True if values come from a text table, where numbers are texts of digits.
     """
     keys = time_keys(schema)
     values = [get(key) for key in keys]
@@ -490,10 +495,10 @@ def read_times(
 
 
 def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Schema | None = None) -> tuple[int, int]:
-    """Return start and end of an interval in one text: `start/end`, `start/PT1H`, `PT1H/end`. If the text is a single
-    time, both are equal.
+    """Parse an interval in one text: `start/end`, `start/PT1H` or `PT1H/end`. Return its start and end.
 
-    If the schema has `FOLD order`, the time computed from a length is marked by adding `FIXED`.
+    For a single time, start and end are equal. If the schema has `FOLD order`, the time that is computed from a length
+    is marked by adding `FIXED`.
     """
     later = FIXED if schema is not None and schema.format is not None and schema.format.fold == "order" else 0
     first, slash, last = str(value).partition("/") if isinstance(value, str) else ("", "", "")

@@ -1,4 +1,4 @@
-"""Records that withdraw others: the column `@change` of inputs and outputs, and version numbers."""
+"""Records that withdraw earlier records. They have the column `@change`, and may have version numbers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ADD, WITHDRAW = "add", "withdraw"
 UNREVISED = "withdraws a record, which needs `--revise`"
 """The reason for dead letters if the program does not revise."""
 VERSION = "@version"
-"""The column with the number of each change of an `@id`: 1 when it is added, 2 when withdrawn, 3 when added again."""
+"""The column that numbers the changes of each `@id`: 1 when it is added, 2 when withdrawn, 3 when added again."""
 _MANY = 1 << 16  # the number of versions after which final ones are dropped
 
 
 def with_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Add `@change` to the schemas of declared events.
+    """Add the attribute `@change` to the schemas of declared event types.
 
     A record that withdraws an event with a KEY needs only the attributes of this KEY.
     """
@@ -40,7 +40,7 @@ def _with_change(schema: Schema) -> Schema:
 
 
 def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Remove the attribute `@change`, for formats that do not store it among a record's values."""
+    """Remove the attribute `@change`, for formats in which it is not a field of the record."""
     return {
         name: replace(schema, attributes=tuple(own for own in schema.attributes if own.name != CHANGE))
         for name, schema in schemas.items()
@@ -55,7 +55,7 @@ def says_changes(batch: Batch) -> bool:
 def changes_of(batches: Iterable[Batch]) -> Iterator[Batch]:
     """Yield batches in which `@change` is 1 or -1, as `Engine.push` requires.
 
-    Other values, and withdrawals of undeclared events, become dead letters.
+    Other values of `@change`, and withdrawals of undeclared event types, become dead letters.
     """
     for batch in batches:
         yield _numbered(batch)
@@ -78,7 +78,7 @@ def _numbered(batch: Batch) -> Batch:
 
 
 def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLetter]) -> pl.DataFrame:
-    """Turn withdrawals of an undeclared event into dead letters, and return the other rows."""
+    """Turn withdrawals of an undeclared event type into dead letters. Return the other rows."""
     comes = np.ones(table.height, np.bool_)
     for row in range(table.height):
         file, line, text = batch.origin(event, row)
@@ -94,7 +94,7 @@ def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLe
 
 
 def _signs(changes: pl.Series) -> pl.Series:
-    """Return 1 for records that add, -1 for records that withdraw, and null for other values."""
+    """Convert `@change` to 1 for added records and -1 for withdrawn ones. Unknown values become null."""
     if changes.dtype.is_numeric():
         numbers = changes.cast(pl.Float64).fill_nan(None).fill_null(1)
         return pl.select(pl.when(numbers.abs() == 1).then(numbers).cast(pl.Int8)).to_series()
@@ -104,9 +104,9 @@ def _signs(changes: pl.Series) -> pl.Series:
 
 
 def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield batches for a program that does not revise, without the column `@change`.
+    """Yield batches without the column `@change`, for a program that does not revise.
 
-    Records that withdraw others, which a program that revises has written, become dead letters.
+    Records that withdraw earlier ones become dead letters. Such records come from a program that revises.
     """
     for batch in batches:
         if not any(CHANGE in table.columns for table in batch.tables.values()):
@@ -125,14 +125,14 @@ def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 
 def as_written(schemas: Mapping[str, Schema], type: str = "string", versions: bool = False) -> dict[str, Schema]:
-    """Add the columns of changes to the schemas of derived events. `type`: the type of `@change`. `versions`: add
-    `@version` too."""
+    """Add the column `@change` to the schemas of derived events. `type`: its type. `versions`: True to add `@version`
+    too."""
     more = (Attribute(CHANGE, type), Attribute(ID, "string"), *([Attribute(VERSION, "int")] if versions else []))
     return {name: replace(schema, attributes=(*schema.attributes, *more)) for name, schema in schemas.items()}
 
 
 def worded(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Replace 1 and -1 in `@change` by the words for output."""
+    """Replace 1 and -1 in `@change` by the words that outputs use."""
     word = pl.when(pl.col(CHANGE) < 0).then(pl.lit(WITHDRAW)).otherwise(pl.lit(ADD)).alias(CHANGE)
     return {name: table.with_columns(word) for name, table in tables.items()}
 
@@ -144,9 +144,10 @@ def cut(
     until: int | None,
     meanings: Mapping[str, str],
 ) -> dict[str, pl.DataFrame]:
-    """Restrict changes to the time between `since` and `until` (see `clipped`), and drop changes that cancel out.
+    """Restrict changes to the time between `since` and `until` (see `clipped`). Drop changes that then cancel each
+    other.
 
-    Intervals of fluents that are cut get new ids.
+    If a fluent's interval is cut, it gets a new id. `meanings`: for each fluent, the text that enters its ids.
     """
     if since is None and until is None:
         return dict(tables)
@@ -165,15 +166,17 @@ def cut(
 
 
 class RowVersions:
-    """Counts of withdrawals by `@id`, kept while a row may still change."""
+    """The number of withdrawals of each `@id`, as long as the row may still change."""
 
     def __init__(self) -> None:
         self._withdrawn: dict[str, tuple[int, int | None]] = {}  # the number of withdrawals, and the latest end
         self._look_at = _MANY
 
     def numbered(self, tables: Mapping[str, pl.DataFrame], stable: int) -> dict[str, pl.DataFrame]:
-        """Add `@version` to changes, whose `@change` is 1 or -1. Rows that end at or before `stable` no longer
-        change."""
+        """Add `@version` to tables of changes, whose `@change` is 1 or -1.
+
+        `stable`: a time in microseconds. Rows that end at or before it no longer change.
+        """
         frames = {name: table.with_columns(self._versions(table)) for name, table in tables.items()}
         if len(self._withdrawn) > self._look_at:
             kept = {

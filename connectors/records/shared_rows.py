@@ -1,4 +1,4 @@
-"""Numbering of records if a row contains several events, or none."""
+"""Numbering of records when a row may contain several events, or none."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ Ints = NDArray[np.int64]
 
 
 def share_rows(block: Block, events: Sequence[Bools]) -> tuple[list[Ints], Block]:
-    """Return the record numbers of each event, and the block with one record per event.
+    """Number the events of a block's rows. Return the numbers of each event type's events, and the block with one
+    record per event.
 
-    `events`: for each event, a mask of its rows.
+    `events`: for each event type, a mask of the rows that contain one.
     """
     counts: Ints = np.add.reduce([rows.astype(np.int64) for rows in events])
     number = block.first + np.cumsum(counts) - counts

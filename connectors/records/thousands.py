@@ -1,4 +1,4 @@
-"""Numbers with marks between thousands, such as `1.234,5`: the marks are removed before a number is parsed."""
+"""Numbers that have marks between groups of three digits, such as `1.234,5`. The marks are removed before parsing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _grouped(mark: str, point: str) -> re.Pattern[str]:
 
 
 def is_grouped(text: str, mark: str, point: str) -> bool:
-    """Return True if a text is a number with marks between all thousands."""
+    """Return True if the text is a number with a mark between all groups of three digits."""
     return _grouped(mark, point).fullmatch(text) is not None
 
 
 def plain_number(text: str, mark: str, point: str) -> str:
-    """Remove the marks between thousands from a number; return any other text unchanged."""
+    """Remove the marks between groups of three digits from a number. Return any other text unchanged."""
     return text.replace(mark, "") if mark in text and is_grouped(text, mark, point) else text

@@ -1,4 +1,4 @@
-"""Hints about where a record has its time, if it is not where the declaration says."""
+"""Hints that tell where a record stores its time, if it lacks the declared time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TIMELY = re.compile(
     r"|^(when|seen|sent|received|recorded|measured|observed|begin|start|end|until|from|to|day)$",
     re.I,
 )
-"""Names that suggest a time."""
+"""A pattern for names that suggest a time."""
 _INFER = "`cep infer FILE` prints the declaration that fits a file"
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PREFERRED = ("time", "timestamp", "ts", "datetime", "t", "date")
 
 
 def likely(names: Iterable[str]) -> str | None:
-    """Return the name that most likely belongs to a time; None if no name suggests one."""
+    """Return the name that most likely belongs to a time; None if no name does."""
     timely = [name for name in names if TIMELY.search(name)]
 
     def rank(name: str) -> int:
@@ -33,12 +33,12 @@ def likely(names: Iterable[str]) -> str | None:
 
 
 def column_name(source: str) -> str:
-    """Return a column or path as a declaration writes it."""
+    """Write a column or path as a declaration expects it."""
     return source if _WORD.fullmatch(source) else f'"{source}"'
 
 
 def time_hint(record: Mapping[str, Any], schema: Schema) -> str:
-    """Suggest the declaration of the time for a JSON record that lacks the declared time."""
+    """Suggest how to declare the time of a JSON record that lacks the declared time."""
     named_one = schema.time is not None
     if schema.start is not None or schema.further or (named_one and has(record, path(str(schema.time)))):
         return ""
@@ -57,8 +57,8 @@ def time_hint(record: Mapping[str, Any], schema: Schema) -> str:
 
 
 def _form(value: Any) -> str | None:
-    """Return the FORMAT of a value that looks like a time; empty if it needs none, None if the value is not like a
-    time."""
+    """Return the FORMAT for a value that looks like a time. Return an empty text if the value needs no FORMAT, and None
+    if it does not look like a time."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value).strip()

@@ -1,4 +1,4 @@
-"""Times and durations in records: text to microseconds and back. Conversions are exact, or rounded half to even."""
+"""Conversion of times and durations between text and microseconds. It is exact, or rounds half to even."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ OUTSIDE = "is not a time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
 FIXED = 2**61
-"""A number that is added to a time to mark it as computed from a length, until `FOLD order` settles it.
+"""A number that is added to a time to mark it as computed from a length. It is removed when `FOLD order` is applied.
 
-It is added to the end of an interval that is written by its start and length, or to the start of one that is written by
-its length and end.
+The marked time is the end of an interval that is written as start and length, or the start of one that is written as
+length and end.
 """
 FAR = 7_258_118_400
 """The year 2200 in seconds. A larger number probably has another unit, unless FORMAT declares seconds."""
 _SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
 SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
-"""The exponent of ten, by unit: one unit is 10 to this power microseconds."""
+"""For each unit, the exponent of ten: one unit is 10 to this power microseconds."""
 
 ISO, SECONDS = "iso", "seconds"
-"""The forms of output times, in addition to the units `ms`, `us` and `ns`. A form such as `60000000 us` counts units of
-this length, here minutes."""
+"""The forms of output times, in addition to the units `ms`, `us` and `ns`.
+
+A form such as `60000000 us` counts multiples of this length, here minutes.
+"""
 DECIMALS = 12
-"""The maximum number of decimals of a count."""
+"""The maximum number of decimals of a time that is written as a number."""
 _COUNTED = {SECONDS: SECOND, "ms": 1_000, "us": 1, "ns": 1}
 
 _SMALL_UNITS = (("milliseconds", 10**3, "ms"), ("microseconds", 10**6, "us"), ("nanoseconds", 10**9, "ns"))
@@ -54,7 +56,7 @@ _ISO = re.compile(
 )
 _NUMBERED = re.compile(r"(\d{4}-\d{2}-\d{2}|\d{8}) +(\d{1,6})", re.ASCII)
 _CLOCKS = (("%H%M%S", 6), ("%H%M", 4), ("%H", 2))
-"""The patterns of times of day that are written as numbers, with their number of digits."""
+"""The patterns of times of day that are written as numbers, each with its number of digits."""
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
 _UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
@@ -71,7 +73,7 @@ def is_number(text: str) -> bool:
 
 
 def decimal(text: str) -> Decimal:
-    """Return the number, exactly. Raise ValueError if its exponent is absurd."""
+    """Convert a text to an exact decimal. Raise ValueError if its exponent is absurdly large."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -84,7 +86,10 @@ def power(shift: int) -> Decimal:
 
 
 def scaled(text: str, unit: int | Decimal = SECOND) -> int:
-    """Convert a decimal number of units to microseconds. Raise ValueError if it is not a number, or exceeds 64 bits."""
+    """Convert a decimal number of units to microseconds. `unit`: the microseconds per unit.
+
+    Raise ValueError if the text is not a number, or the result exceeds 64 bits.
+    """
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
@@ -100,8 +105,8 @@ def scaled(text: str, unit: int | Decimal = SECOND) -> int:
 
 
 def since_epoch(text: str) -> int:
-    """Convert seconds since 1970 to microseconds. Raise ValueError if it is not a number, or its time is out of
-    range."""
+    """Convert seconds since 1970 to microseconds. Raise ValueError if the text is not a number, or the time is not
+    supported."""
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
@@ -111,7 +116,7 @@ def since_epoch(text: str) -> int:
 
 
 def beyond(number: Decimal) -> str:
-    """Explain why a number is not in the supported range of seconds since 1970. Suggest another unit if one fits."""
+    """Explain that a number of seconds since 1970 is out of range. Suggest another unit if one fits."""
     for unit, size, name in _SMALL_UNITS:
         if 0 <= number <= RECENT * size:
             where = "is beyond the year 2200" if number <= LAST // SECOND else OUTSIDE
@@ -121,20 +126,20 @@ def beyond(number: Decimal) -> str:
 
 
 def meant_unit(number: Decimal | int) -> str:
-    """Suggest the unit that a count since 1970 probably has, as the end of a message; empty if no unit fits."""
+    """Suggest the unit of a number that counts from 1970, as the end of an error message; empty if no unit fits."""
     unit = likely_unit(number)
     return f"; it looks like {_WORDS_OF[unit]}: `FORMAT epoch {unit}`" if unit else ""
 
 
 def likely_unit(number: Decimal | int) -> str | None:
-    """Return the unit in which a number since 1970 is a time from 1990 to 2100; None if there is none."""
+    """Return the unit in which a number since 1970 is a time between 1990 and 2100; None if there is none."""
     return next((unit for unit, size in _SIZES.items() if LONG_AGO * size <= number <= RECENT * size), None)
 
 
 def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
-    """Convert a time to microseconds since 1970. Raise ValueError if it is not a time.
+    """Convert a text to microseconds since 1970. Raise ValueError if the text is not a valid time.
 
-    Without a format, it is in ISO 8601 or, if `numbers` is True, in seconds.
+    Without a format, the text is in ISO 8601 or, if `numbers` is True, a number of seconds.
     """
     if format is None:
         return since_epoch(text) if numbers and is_number(text) else of_iso(text)
@@ -167,7 +172,7 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
 
 
 def _meant(text: str, pattern: str) -> str:
-    """Suggest the pattern that a time which does not fit probably has, as the end of a message; empty if none is
+    """Suggest a pattern for a time that does not fit `pattern`, as the end of an error message; empty if none is
     certain."""
     if len(text) > 40:
         return ""
@@ -188,7 +193,7 @@ def _meant(text: str, pattern: str) -> str:
 def _others(pattern: str) -> tuple[str, ...]:
     """Return patterns that are easily confused with this one.
 
-    They swap day and month, or differ in separators, digits of the year, or seconds.
+    They swap day and month, or differ in the separators, the digits of the year, or the seconds.
     """
     swapped = "%m".join(part.replace("%m", "%d") for part in pattern.split("%d"))
     swapped = swapped if "%d" in pattern and "%m" in pattern else pattern
@@ -207,9 +212,10 @@ def _others(pattern: str) -> tuple[str, ...]:
 
 
 def form(format: TimeFormat | None, number: bool) -> str:
-    """Return the form in which to write times that were read in an input format.
+    """Return the form in which to write times, if the input has this format. If the format is a pattern, return ISO
+    8601.
 
-    It is the form of the input, or ISO 8601 if the format is a pattern.
+    `number`: True if the times are numbers.
     """
     if format is not None and format.unit is not None:
         return SECONDS if format.unit == "s" else format.unit
@@ -217,14 +223,14 @@ def form(format: TimeFormat | None, number: bool) -> str:
 
 
 def form_of_ticks(tick: int) -> str:
-    """Return the form of times that count ticks of `tick` microseconds."""
+    """Return the form of times that count ticks. `tick`: the length of a tick in microseconds."""
     return next((name for name, size in _COUNTED.items() if size == tick), f"{tick} us")
 
 
 def unit_of(times: str) -> tuple[int, int]:
-    """Return the microseconds per unit of a form (0 for ISO 8601), and the number of zeros to append to a count.
+    """Return the microseconds per unit of a form, and the number of zeros to append to a count.
 
-    For nanoseconds, these are 1 and 3.
+    For ISO 8601, the first number is 0. For nanoseconds, the numbers are 1 and 3.
     """
     if times == ISO:
         return 0, 0
@@ -232,21 +238,22 @@ def unit_of(times: str) -> tuple[int, int]:
 
 
 def count_size(times: str) -> Fraction:
-    """Return the microseconds that the number 1 means in a form. ISO 8601 has no numbers; for it, return a second."""
+    """Return how many microseconds the number 1 means in a form. For ISO 8601, which has no numbers, return one
+    second."""
     unit, zeros = unit_of(times)
     return Fraction(unit or SECOND, 10**zeros)
 
 
 def of_iso(text: str) -> int:
-    """Convert an ISO 8601 time, with a calendar or week date, to microseconds since 1970.
+    """Convert an ISO 8601 time, with a calendar date or week date, to microseconds since 1970.
 
-    Without a time of day it is midnight, and without an offset it is UTC. `24:00` is the next midnight.
+    A date without time of day means midnight, and a time without offset is in UTC. `24:00` is the next midnight.
     """
     return of_iso_clock(text)[0]
 
 
 def of_iso_clock(text: str) -> tuple[int, bool]:
-    """Convert an ISO 8601 time as `of_iso` does. Return microseconds, and True if the text contains an offset."""
+    """Convert an ISO 8601 time as `of_iso` does. Return the microseconds, and True if the text contains an offset."""
     match = _ISO.fullmatch(text)
     if match is None:
         declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
@@ -298,7 +305,8 @@ def of_duration(text: str) -> int:
 
 
 def iso(ticks: int) -> str:
-    """Write a time in ISO 8601 and UTC with as many decimals as needed; outside of the years 1 to 9999, in seconds."""
+    """Write a time in ISO 8601 and UTC, with as many decimals as needed. Write times outside of the years 1 to 9999 in
+    seconds."""
     if not FIRST <= ticks <= LAST:
         return seconds_text(ticks)
     moment = _EPOCH + timedelta(microseconds=ticks)
@@ -307,12 +315,12 @@ def iso(ticks: int) -> str:
 
 
 def seconds_text(ticks: int) -> str:
-    """Write a time in seconds as an exact decimal, without a point if it is whole."""
+    """Write a time in seconds, as an exact decimal. Whole seconds have no point."""
     return time_text(ticks, SECONDS)
 
 
 def time_text(ticks: int, times: str) -> str:
-    """Write a time in a form. A count has no point if it is whole, and at most `DECIMALS` decimals."""
+    """Write a time in the form `times`. A count has no point if it is whole, and at most `DECIMALS` decimals."""
     if times == ISO:
         return iso(ticks)
     unit, zeros = unit_of(times)

@@ -1,4 +1,4 @@
-"""Detection of optional attributes that no record has, and of events whose WHEN no record passes.
+"""Detection of optional attributes that have no value in any record, and of event types whose WHEN no record satisfies.
 
 Either may be due to a mistyped path.
 """
@@ -15,18 +15,18 @@ from cep.connectors.records.paths import elsewhere, from_message, has, path, sou
 from cep.core.schema import Attribute, Schema
 
 FEW = 10
-"""The minimum number of records of an event for which unused attributes are reported."""
+"""The minimum number of an event type's records for which unused attributes are reported."""
 
 Lacking = Mapping[str, Mapping[str, str | None]]
-"""For each event and attribute, a hint at where the value may be; None: no hint."""
+"""Unused attributes by event type. For each attribute, a hint at where the value may be, or None."""
 
 
 @dataclass(slots=True)
 class NeverThere:
-    """The optional attributes, by event, that have had no value in any record so far.
+    """The optional attributes of each event type that have had no value in any record so far.
 
-    The first record of each event is kept as JSON, to tell null from absent. Formats other than JSON do not need this,
-    because each record has all columns, even if they are empty.
+    The first record of each event type is kept as JSON, to distinguish null from an absent key. Other formats do not
+    need this, because each record has all columns, even if they are empty.
     """
 
     _lacking: dict[str, list[Attribute]]
@@ -37,7 +37,7 @@ class NeverThere:
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> NeverThere:
-        """Create the state, with the optional attributes of the declared events."""
+        """Create the object with all optional attributes of the declared event types."""
         lacking = {
             name: [
                 attribute
@@ -51,7 +51,7 @@ class NeverThere:
         return cls({name: some for name, some in lacking.items() if some}, Counter(), {}, tested)
 
     def take(self, batch: Batch) -> None:
-        """Examine the tables of further events, column by column, so that no work is done per row."""
+        """Note which attributes have values in the batch. The work is done per column, not per row."""
         for name in self._tested.keys() & batch.tables.keys():
             if batch.tables[name].height:
                 del self._tested[name]
@@ -73,7 +73,7 @@ class NeverThere:
             ]
 
     def lacking(self) -> Lacking:
-        """Return the attributes that no record of an event has, with hints at where their values may be."""
+        """Return the attributes that have had no value in any record, with hints at where their values may be."""
         return {
             name: {
                 attribute.name: elsewhere(self._firsts[name], replace(attribute, source=source_of(attribute)))
@@ -84,7 +84,7 @@ class NeverThere:
         }
 
     def remarks(self) -> list[str]:
-        """Return remarks about unused attributes and events, if there are enough records."""
+        """Return remarks about unused attributes and event types, if there have been enough records."""
         sources = {
             name: {attribute.name: source_of(attribute) for attribute in lacking}
             for name, lacking in self._lacking.items()
@@ -92,7 +92,7 @@ class NeverThere:
         return [*self._never_passed(), *remarks(self.lacking(), self._records, sources)]
 
     def _never_passed(self) -> Iterator[str]:
-        """Yield remarks about events whose WHEN tests a path that the first unmatched record lacks."""
+        """Yield a remark about each event type whose WHEN tests a path that the first unmatched record lacks."""
         record = self._unmatched or {}
         for name, schema in sorted(self._tested.items()):
             for source in schema.tested if record else ():
@@ -103,7 +103,10 @@ class NeverThere:
 
 
 def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return remarks about attributes that no record has. `sources`: the source of each attribute."""
+    """Return remarks about attributes that have no value in any record.
+
+    `records`: the number of records of each event type. `sources`: for each event type, the source of each attribute.
+    """
     texts = []
     for name, attributes in sorted(lacking.items()):
         for attribute, where in attributes.items() if records[name] >= FEW else ():
@@ -113,13 +116,14 @@ def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, 
 
 
 def _written(record: Mapping[str, object], attribute: Attribute) -> bool:
-    """Return True if a record has the source of an attribute, even with an empty value."""
+    """Return True if the record has the key or path of the attribute, even with an empty value."""
     source = source_of(attribute)
     return source in record or "args" in record or has(record, path(source))
 
 
 def _first(batch: Batch, type: str) -> Mapping[str, object]:
-    """Return the first record of an event as JSON; an empty object if it is not JSON, or cannot be read again."""
+    """Return the first record of an event type as JSON. Return an empty object if it is not JSON or cannot be read
+    again."""
     try:
         return _object(batch.origin(type, 0)[2] or "")
     except OSError:

@@ -1,4 +1,4 @@
-"""The reference for reading one value, from JSON or a text field. The fast readers agree with it."""
+"""The reference implementation for reading one value, from JSON or a text field. The fast readers agree with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cep.events import Value
 NOT_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 NUMERIC = ("int", "float", "time", "duration")
 COUNTED = ("int", "float")
-"""The types whose numbers may have marks between thousands."""
+"""The types whose numbers may have marks between groups of three digits."""
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1", "t"), ("false", "no", "0", "f")
 
 _MARKS = re.compile(r"[.,' _\u2019\u00a0\u202f]")
@@ -26,9 +26,9 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASC
 
 
 class Unreadable(Exception):
-    """A record that is not an event of the program.
+    """A record that is not a valid event of the program.
 
-    `code`: json, object, type, time, ill-typed, args, row, utf-8 or long.
+    `code`: json, object, type, time, ill-typed, args, row, utf-8 or long. `reason`: the explanation.
     """
 
     def __init__(self, code: str, reason: str) -> None:
@@ -37,18 +37,18 @@ class Unreadable(Exception):
         self.reason = reason
 
     def kept(self) -> Unreadable:
-        """Return a copy without a traceback, whose frames would burden the garbage collector."""
+        """Return a copy without a traceback. Its frames would slow down the garbage collector."""
         return Unreadable(self.code, self.reason)
 
 
 class Real(str):
-    """The text of a JSON number with a point or exponent, kept so that times stay exact."""
+    """The text of a JSON number that has a point or exponent. It is kept as text so that times stay exact."""
 
     __slots__ = ()
 
 
 def kind(value: Any) -> str:
-    """Name the kind of a JSON value."""
+    """Return a name for the type of a JSON value, for error messages."""
     match value:
         case None:
             return "null"
@@ -65,7 +65,7 @@ def kind(value: Any) -> str:
 
 
 def json_time(key: str, value: Any, format: TimeFormat | None) -> int:
-    """Convert a time in JSON: in the given format, or else a number of seconds or ISO 8601."""
+    """Convert a time in JSON to microseconds. Without a format, it is a number of seconds or ISO 8601."""
     try:
         return _json_ticks(value, format)
     except ValueError as error:
@@ -81,15 +81,15 @@ def _json_ticks(value: Any, format: TimeFormat | None) -> int:
 
 
 def written_time(value: int | str, pattern: str | None) -> str:
-    """Convert a JSON value to the text of a time. Restore the leading zeros that whole numbers have lost."""
+    """Convert a time in JSON to the text that the pattern expects. Whole numbers get back their leading zeros."""
     text = str(value).strip(" \t")
     return text if pattern is None or not isinstance(value, int) else padded(text, pattern)
 
 
 def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:
-    """Convert a time in a text field: in the given format, or else a number of seconds or ISO 8601.
+    """Convert a time in a text field to microseconds. Without a format, it is a number of seconds or ISO 8601.
 
-    Surrounding blanks are ignored. Digits may have lost leading zeros.
+    Surrounding blanks are ignored. If the format is a pattern, numbers may have lost leading zeros.
     """
     try:
         bare = text.strip(" \t")
@@ -101,9 +101,9 @@ def text_time(key: str, text: str, format: TimeFormat | None = None, point: str 
 
 
 def with_point(text: str, point: str) -> str:
-    """Replace the decimal mark `point` of a number by a point; return any other text unchanged.
+    """Replace the decimal mark `point` of a number by a point. Return any other text unchanged.
 
-    Raise ValueError if the number has a point although its decimal mark is another.
+    Raise ValueError if the number contains a point although its decimal mark is another character.
     """
     if point == ".":
         return text
@@ -114,10 +114,9 @@ def with_point(text: str, point: str) -> str:
 
 
 def json_value(attribute: Attribute, value: Any) -> Value:
-    """Convert a JSON value to an attribute's value.
+    """Convert a JSON value to the attribute's type. Raise Unreadable if it has another type.
 
-    Numbers are not strings, and booleans are not numbers. An int may be written with decimals that are zero, such as
-    `3.0`.
+    Numbers are not strings, and booleans are not numbers. An int may have decimals that are zero, such as `3.0`.
     """
     if value is None:
         return None
@@ -160,9 +159,10 @@ def json_value(attribute: Attribute, value: Any) -> Value:
 def text_value(
     attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None, declarable: bool = True
 ) -> Value:
-    """Convert a text field to an attribute's value. For `any`, it becomes a number, a boolean or else a string.
+    """Convert a text field to the attribute's type. With the type `any`, it becomes a number, a boolean or else a
+    string.
 
-    `declarable`: the format can declare other marks in numbers, so an error may suggest that.
+    `declarable`: True if the format's declaration can define marks in numbers. Then an error may suggest this.
     """
     if text is None:
         return None
@@ -199,7 +199,8 @@ def text_value(
 
 
 def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
-    """Return a hint for a number with marks between thousands, or with another decimal mark; else an empty text."""
+    """Return a hint for a number that has marks between groups of digits, or another decimal mark; else an empty
+    text."""
     if type not in COUNTED or not (len(text) < 40 and is_number(_MARKS.sub("", text))):
         return ""
     if thousands is not None:
@@ -214,9 +215,10 @@ def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
 
 
 def _absent(attribute: Attribute, bare: str, text: str) -> bool:
-    """Return True if a value is one of those that mean "missing".
+    """Return True if the declaration defines this text as a missing value.
 
-    Numeric types are compared by value, or as text without surrounding blanks. Other types are compared exactly.
+    For numeric types, compare the number, or the text without surrounding blanks. For other types, compare the exact
+    text.
     """
     assert attribute.missing is not None, "there are some"
     if attribute.type not in NUMERIC:
@@ -237,7 +239,7 @@ def _boolean(text: str) -> bool:
 
 
 def _length(text: str, format: TimeFormat | None) -> int:
-    """Convert a count of seconds, or of the format's unit, to microseconds."""
+    """Convert a number of seconds, or of the format's unit, to microseconds."""
     return scaled(text, power(SHIFTS["s" if format is None or format.unit is None else format.unit]))
 
 
