@@ -1,1 +1,1 @@
-"""Compare the rules of two programs, and what they derive from the same records (docs/diff.md)."""
+"""Compare the rules of two programs, and the results that they derive from the same records (docs/diff.md)."""

@@ -1,4 +1,4 @@
-"""The alerts of a run of a program as occurrences that can be compared, from firing to resolved."""
+"""Convert the alerts of a run to occurrences that can be compared. An alert lasts from firing to resolved."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _JSON = ("int", "float", "bool", "string", "iri")
 
 
 def alert_table(name: str) -> str:
-    """Return the name under which an alert is compared. No event has such a name."""
+    """Return the name under which an alert is compared with events. No event has a name of this form."""
     return f"alert {name}"
 
 
 def alert_changes(
     engine: Engine, alerts: Sequence[Alert], rows: Mapping[str, Counter[Row]], until: int
 ) -> list[AlertChange]:
-    """Return the changes of alerts up to a time, including inhibition.
+    """Return the changes of alerts up to the time `until`. Inhibited alerts are marked.
 
-    `engine`: an engine of the alerts' program. `rows`: all rows that it derived, including the tables of its alerts.
+    - `engine`: an engine of the program that has the alerts.
+    - `rows`: all rows that this program derived, including the tables of its alerts.
     """
     schemas = {table: engine.plan.schemas[table] for alert in alerts for table in alert.tables}
     lifecycle = AlertLifecycle(alerts, schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings())
@@ -52,24 +53,30 @@ def _frame(schema: Schema, rows: Counter[Row]) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class AlertLife:
-    """All changes of one alert, in order. `row`: the alert as a row, or None if receivers were not notified of it."""
+    """All changes of one alert, in order.
+
+    `row`: the alert as a row, or None if receivers were not notified of the alert.
+    """
 
     changes: tuple[AlertChange, ...]
     row: Row | None
 
     @property
     def values(self) -> Row:
-        """The alert as a row: its times, key and severity."""
+        """The alert as a row that has its times, its key and its severity."""
         first, last = self.changes[0], self.changes[-1]
         return first.time, last.time if last.state == "resolved" else None, *last.key.values(), last.severity, _BOUNDS
 
     def overlaps(self, row: Row) -> bool:
-        """Return True if the alert is open at some time of a row."""
+        """Return True if the alert is open at any time between the start and the end of `row`."""
         start, end = self.values[:FIRST]
         return (row[1] is None or start <= row[1]) and (end is None or row[0] <= end)
 
     def told(self, time: Callable[[int], Any]) -> list[dict[str, Any]]:
-        """Return the changes as JSON. Consecutive updates are merged. `time` formats a time."""
+        """Return the changes of the alert as JSON. Consecutive updates are merged.
+
+        `time`: a function that formats a time.
+        """
         documents = []
         for _, group in groupby(self.changes, key=_told_apart):
             same = list(group)
@@ -88,7 +95,7 @@ def _told_apart(change: AlertChange) -> tuple[int, bool]:
 
 
 class RunAlerts:
-    """The alerts of a run of a program, up to the time `until`."""
+    """The alerts of one run, up to the time `until`."""
 
     def __init__(self, engine: Engine, alerts: Sequence[Alert], rows: Mapping[str, Counter[Row]], until: int) -> None:
         self.schemas = alert_schemas(engine, alerts)
@@ -101,10 +108,11 @@ class RunAlerts:
             self.lives[alert_table(changes[0].name)].append(AlertLife(tuple(changes), _row(changes)))
 
     def behind(self, event: ComparedEvent, schema: Schema, row: Row, own: bool) -> dict[str, Any] | None:
-        """Return the alerts of this run that correspond to a row, or None if the program has no such alert.
+        """Return the alerts of this run that correspond to a row, or None if this program has no such alert.
 
-        `schema`: the schema of the row. `own`: the row belongs to this run; otherwise, all alerts with its key that
-        overlap it correspond.
+        - `schema`: the schema of the row.
+        - `own`: True if the row is an alert of this run. Otherwise, the alerts of this run correspond to it if they
+          have its key and overlap it.
         """
         mine = self.schemas.get(event.name)
         if mine is None:
@@ -119,18 +127,17 @@ class RunAlerts:
 
     @property
     def rows(self) -> dict[str, Counter[Row]]:
-        """The alerts of which receivers were notified, as rows, by `alert_table`."""
+        """The alerts of which receivers were notified, as rows. Keys are the names that `alert_table` returns."""
         return {name: Counter(life.row for life in lives if life.row is not None) for name, lives in self.lives.items()}
 
 
 def alert_schemas(engine: Engine, alerts: Sequence[Alert]) -> dict[str, Schema]:
-    """Return the schemas of alerts of which people are notified, by `alert_table`."""
+    """Return the schemas of alerts of which people are notified. Keys are the names that `alert_table` returns."""
     return {alert_table(alert.name): _schema(engine, alert) for alert in alerts if not alert.hidden}
 
 
 def _schema(engine: Engine, alert: Alert) -> Schema:
-    """Return the schema of an alert's rows: the attributes of its key, by their names in its event, and the
-    severity."""
+    """Return the schema of an alert's rows. The attributes are those of the alert's key, and the severity."""
     names = key_names(engine, alert)
     types = {attribute.name: attribute.type for attribute in engine.plan.schemas[alert.table].attributes}
     own = [Attribute(name, types[key] if types[key] in _JSON else "string") for name, key in zip(names, alert.keys)]
@@ -140,7 +147,8 @@ def _schema(engine: Engine, alert: Alert) -> Schema:
 
 
 def key_names(engine: Engine, alert: Alert) -> list[str]:
-    """Return the names of an alert's key: attributes of its event where possible, otherwise variables."""
+    """Return the names of the parts of an alert's key. They are attributes of the alert's event or, if that is not
+    possible, variables."""
     schema = engine.plan.schemas.get(alert.event)
     names = {} if schema is None else dict(zip(alert.arguments, names_of(schema)))
     key_columns = [names.get(key, key) for key in alert.keys]
@@ -148,9 +156,10 @@ def key_names(engine: Engine, alert: Alert) -> list[str]:
 
 
 def _row(changes: Sequence[AlertChange]) -> Row | None:
-    """Return an alert as a row, or None if nobody was notified.
+    """Return an alert as a row, or None if no receiver was notified of it.
 
-    It lasts from the first change of which people were notified to its end, and has its last severity.
+    The row begins with the first change of which receivers were notified, and ends with the alert. It has the alert's
+    last severity.
     """
     told = [
         change for change in changes if change.fired is not None and not change.inhibited and change.state != "resolved"
@@ -163,7 +172,7 @@ def _key(event: ComparedEvent, schema: Schema) -> list[int]:
 
 
 def life_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the changes of an alert (`AlertLife.told`) as lines."""
+    """Yield the changes of an alert, which `AlertLife.told` returned, as lines of text."""
     for change in changes:
         values = ", ".join(f"{name}: {value}" for name, value in change.get("values", {}).items())
         more = [
@@ -177,7 +186,11 @@ def life_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def compared_alert(name: str, old: Schema | None, new: Schema | None, asked: Sequence[str] = ()) -> ComparedEvent:
-    """Return an alert for comparison. Alerts with the same key may correspond. `asked`: as in `compared_event`."""
+    """Return an alert in the form that is compared. Two alerts may correspond if they have the same key.
+
+    - `old`, `new`: the alert's schemas in both programs, or None if a program does not have it.
+    - `asked`: the names of the attributes to use as the key, if the alert has them.
+    """
     sides = [schema for schema in (new, old) if schema is not None]
     known = [column for column in names_of(sides[0])[:-1] if all(column in names_of(schema)[:-1] for schema in sides)]
     return ComparedEvent(name, old, new, tuple(column for column in known if column in asked) or tuple(known))

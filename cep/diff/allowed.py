@@ -17,7 +17,8 @@ _LIMIT = re.compile(r"(?:((?:alert\s+)?\w+)\s+)?(\w+)\s+([\d_]+)")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The greatest number of differences of a kind, for one event or (None) for all together."""
+    """The greatest number of differences of one kind that is allowed. `event`: the event to which it applies, or None
+    for all events together."""
 
     kind: Kind
     most: int
@@ -25,7 +26,7 @@ class Limit:
 
     @property
     def name(self) -> str:
-        """The kind of difference, preceded by the event, if there is one."""
+        """The kind of difference. If the limit applies to one event, the event precedes it."""
         return self.kind if self.event is None else f"{self.event} {self.kind}"
 
     def number(self, counts: Mapping[str, Counter[Kind]]) -> int:
@@ -34,9 +35,9 @@ class Limit:
 
 
 def read_limits(text: str, events: Sequence[str]) -> list[Limit]:
-    """Parse `gone 0, appeared 10`, `warming gone 0` for one event, or `alert hot gone 0` for one alert.
+    """Parse limits: `gone 0, appeared 10`, `warming gone 0` for one event, or `alert hot gone 0` for one alert.
 
-    Raises CepError if the text is not such a list.
+    Raises CepError if the text is not a list of limits, or names an unknown event.
     """
     limits: list[Limit] = []
     for part in text.split(","):
@@ -61,6 +62,6 @@ def read_limits(text: str, events: Sequence[str]) -> list[Limit]:
 
 
 def exceeded(limits: Sequence[Limit], counts: Mapping[str, Counter[Kind]]) -> list[str]:
-    """Return the limits that are exceeded: `warming gone 2 (at most 0)`."""
+    """Return a text for each limit that is exceeded: `warming gone 2 (at most 0)`."""
     counted = [(limit, limit.number(counts)) for limit in limits]
     return [f"{limit.name} {number:,} (at most {limit.most:,})" for limit, number in counted if number > limit.most]

@@ -35,7 +35,7 @@ FOUND = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidedParameterOptions(ParameterOptions):
-    """Values of parameters, for both programs or one of them."""
+    """Options that set parameters of both programs or of one of them."""
 
     old_param: Annotated[
         tuple[str, ...], Option(metavar="NAME=VALUE", help="Set a parameter of the old program alone. Repeatable.")
@@ -46,7 +46,7 @@ class SidedParameterOptions(ParameterOptions):
 
     @property
     def sides(self) -> tuple[dict[str, object], dict[str, object]]:
-        """The values for the old and for the new program. Raises CepError if they cannot be read."""
+        """The parameter values of the old and of the new program. Raises CepError if they cannot be read."""
         both = self.values
         old, new = (ParameterOptions(param=values).values for values in (self.old_param, self.new_param))
         return {**both, **old}, {**both, **new}
@@ -54,7 +54,7 @@ class SidedParameterOptions(ParameterOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions(HistoryInputOptions):
-    """The records over which both programs run."""
+    """Options for the records over which both programs run."""
 
     lateness: Annotated[
         str | None,
@@ -75,7 +75,7 @@ class RecordOptions(HistoryInputOptions):
 
     @property
     def as_they_stand(self) -> bool:
-        """True if the files are not sorted by time first."""
+        """True if the files are read in their own order, without sorting by time."""
         return (self.lateness, self.revise, self.lateness_by) != (None, None, None)
 
 
@@ -132,7 +132,7 @@ class DiffOptions:
     PANEL: ClassVar = RULES
 
     def check(self) -> None:
-        """Raise CepError if options contradict each other."""
+        """Raise CepError if an option is missing, or cannot be combined with another option."""
         report = self.report
         if report.json and report.markdown:
             raise refuse("--json and --markdown cannot be combined", "use only one of them")
@@ -177,7 +177,10 @@ def diff(options: DiffOptions) -> int:
 
 
 def _diff(options: DiffOptions, folder: Path) -> int:
-    """Compare two programs. `folder`: a temporary folder for records from a server."""
+    """Compare two programs, and return the exit status.
+
+    `folder`: a temporary folder for records that are downloaded from a server.
+    """
     from cep.diff.allowed import exceeded, read_limits
     from cep.diff.meaning import program_diff
     from cep.diff.programs import read_programs
@@ -209,7 +212,7 @@ def _diff(options: DiffOptions, folder: Path) -> int:
 
 
 def _limited(*programs: Compared) -> list[str]:
-    """Return the events that the programs derive, and their alerts."""
+    """Return the names to which limits may apply: the events that the programs derive, and their alerts."""
     from cep.diff.alerts import alert_table
 
     names: dict[str, None] = {}
@@ -221,9 +224,9 @@ def _limited(*programs: Compared) -> list[str]:
 
 
 def _compared(old: Compared, new: Compared, options: DiffOptions, folder: Path) -> Comparison:
-    """Run both programs over the records. `folder`: a temporary folder for records from a server.
+    """Run both programs over the records. `folder`: a temporary folder for records that are downloaded from a server.
 
-    Raises CepError if the records cannot be read twice, or a program cannot be run.
+    Raises CepError if the records cannot be read twice, or if a program cannot run.
     """
     from cep.app.explained_run import StoredRecords
     from cep.app.knowledge_updates import is_stream

@@ -1,4 +1,4 @@
-"""Run two programs over the same records, and compare their results: the differences and their reasons."""
+"""Run two programs over the same records and compare their results: find the differences and explain them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from cep.runtime.run_stats import RunStats
 
 @dataclass(frozen=True, slots=True)
 class DerivedRun:
-    """The results of a program: rows by event, fluent and alert table, and counters of the run.
+    """The results of one program: its rows by event, fluent and alert table, and the statistics of the run.
 
-    `until`: the latest end of a record, or of an occurrence that raises an alert. `first_dead`: the place and reason of
-    the first dead letter.
+    - `until`: the latest end of a record, or of an occurrence that raises an alert.
+    - `first_dead`: the place and the reason of the first dead letter, or None.
     """
 
     rows: Mapping[str, Counter[Row]]
@@ -40,10 +40,12 @@ class DerivedRun:
 
 
 class Comparison:
-    """The runs of two programs over the same records, and their differences.
+    """The runs of two programs over the same records, and the differences between their results.
 
-    `options`: the options of both engines. `asked`: the attributes of the key. Raises CepError if a program cannot be
-    run, or no event has one of these attributes.
+    - `options`: the options of both engines.
+    - `asked`: the names of the attributes to use as the key.
+
+    Raises CepError if a program cannot run, or if no event has one of these attributes.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Comparison:
 
     @cached_property
     def differences(self) -> list[Difference]:
-        """All differences, by event and then by time."""
+        """All differences, sorted by event and then by time."""
         none: Counter[Row] = Counter()
         rows = [{**run.rows, **alerts.rows} for run, alerts in zip(self.runs, self.alerts)]
         return [
@@ -100,14 +102,17 @@ class Comparison:
 
     @cached_property
     def counts(self) -> dict[str, Counter[Kind]]:
-        """The number of differences of each kind, by event, including events without differences."""
+        """The number of differences of each kind, for each event, even if the event has no differences."""
         counts: dict[str, Counter[Kind]] = {name: Counter() for name in self.events}
         for difference in self.differences:
             counts[difference.event][difference.kind] += 1
         return counts
 
     def first(self, number: int) -> list[Difference]:
-        """Return the first differences of each kind for each event, sorted by kind."""
+        """Return the first differences of each kind for each event, sorted by event and kind.
+
+        `number`: the greatest number of differences per event and kind.
+        """
         differences: dict[tuple[str, Kind], list[Difference]] = {(n, kind): [] for n in self.events for kind in KINDS}
         for difference in self.differences:
             own = differences[difference.event, difference.kind]
@@ -116,8 +121,10 @@ class Comparison:
         return [difference for own in differences.values() for difference in own]
 
     def alert_reason(self, difference: Difference) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        """Return, for both runs, the alerts that correspond to a difference (`RunAlerts.behind`), or None if the
-        program has no such alert."""
+        """Return the alerts that correspond to a difference (`RunAlerts.behind`), in the old and in the new run.
+
+        An element is None if this program has no such alert.
+        """
         event = self.events[difference.event]
         schema = event.old if difference.new is None else event.new
         assert schema is not None, "a row has the attributes of its program"
@@ -132,7 +139,8 @@ class Comparison:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """Return an explainer of the differences. It runs both programs again with their history."""
+        """Return an explainer of the differences. To explain them, it runs both programs again with engines that
+        remember rows."""
         return Reasons(self._explainer(self.old), self._explainer(self.new))
 
     def _run(self, compared: Compared) -> DerivedRun:

@@ -1,8 +1,8 @@
-"""Compare two sets of occurrences of one event: which have appeared, are gone, or have moved.
+"""Compare the occurrences of one event in two runs: find those that have appeared, are gone, or have moved.
 
-An occurrence *moved* if the other side has an occurrence with the same key that overlaps it and has other times or
-values. Moved occurrences are matched one to one, by the largest overlap, then by the earliest start. All other
-occurrences that only one side has count as appeared or gone.
+An occurrence has *moved* if the other run has an occurrence of the same key that overlaps it, but has other times or
+values. Moved occurrences are matched one to one: the largest overlap first, then the earliest start. All other
+occurrences that only one run has are *gone* (from the old run) or have *appeared* (in the new run).
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from cep.rules.alert import Alert
 Kind = Literal["appeared", "gone", "moved"]
 KINDS: tuple[Kind, ...] = ("appeared", "gone", "moved")
 TEXTS = ("string", "iri")
-"""The types of attributes that form the default key."""
+"""The types of attributes that form the key by default."""
 _WITHOUT = object()
-"""A placeholder for the value of an attribute that only the other side has."""
+"""A placeholder for the value of an attribute that only the other program's event has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between two runs: an occurrence that one run lacks or that moved. `old`, `new`: the rows in each
-    run, with the attributes of its program, or None."""
+    """A difference between two runs: an occurrence that has appeared, is gone, or has moved.
+
+    `old`, `new`: the occurrence as a row of each run, or None if the run does not have it.
+    """
 
     kind: Kind
     event: str
@@ -37,7 +39,7 @@ class Difference:
 
     @property
     def row(self) -> Row:
-        """The new row, or the old one if there is no new one."""
+        """The new row or, if the occurrence is gone, the old row."""
         row = self.old if self.new is None else self.new
         assert row is not None, "a difference has a row at least"
         return row
@@ -45,8 +47,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ComparedEvent:
-    """An event or fluent of two programs. `old`, `new`: its schemas, or None if the program does not derive it. `key`:
-    the attributes that corresponding occurrences share."""
+    """An event or fluent of two programs.
+
+    - `old`, `new`: its schema in each program, or None if the program does not derive it.
+    - `key`: the attributes that must be equal in corresponding occurrences.
+    """
 
     name: str
     old: Schema | None
@@ -54,7 +59,7 @@ class ComparedEvent:
     key: tuple[str, ...]
 
     def compare(self, old: Counter[Row], new: Counter[Row]) -> list[Difference]:
-        """Return the differences between two multisets of rows, sorted by end, start and values."""
+        """Return the differences between the rows of two runs, sorted by end, start and values."""
         both = old.keys() & new.keys() if self.alike else ()
         same = {row: min(old[row], new[row]) for row in both}
         gone = sorted_rows(old - Counter(same))
@@ -76,7 +81,7 @@ class ComparedEvent:
         return self.old is None or self.new is None or names_of(self.old) == names_of(self.new)
 
     def _unequal(self, old: list[Row], new: list[Row]) -> tuple[list[Row], list[Row]]:
-        """Remove the rows that both sides have, comparing attributes by name."""
+        """Remove the rows that both runs have. Attributes are compared by name, because their order may differ."""
         assert self.old is not None and self.new is not None, "only then rows have several forms"
         columns = sorted({*names_of(self.old), *names_of(self.new)})
         forms = [_named(row, names_of(self.old), columns) for row in old]
@@ -85,7 +90,7 @@ class ComparedEvent:
         return _left(old, forms, same), _left(new, others, same)
 
     def _pairs(self, old: Sequence[Row], new: Sequence[Row]) -> list[tuple[int, int]]:
-        """Return the pairs of moved rows, as indexes of the old and the new row."""
+        """Return the rows that have moved, as pairs (index in `old`, index in `new`)."""
         if self.old is None or self.new is None or (self.old.fluent is None) is not (self.new.fluent is None):
             return []
         places = [[FIRST + names_of(schema).index(name) for name in self.key] for schema in (self.old, self.new)]
@@ -108,7 +113,7 @@ def names_of(schema: Schema) -> list[str]:
 
 
 def codes_of(row: Row, fluent: bool) -> tuple[int, int]:
-    """Return the first and last code of time of a row (`cep.core.interval_sets`)."""
+    """Return the codes of the first and the last time of a row (`cep.core.interval_sets`)."""
     start, end = row[0], row[1]
     if not fluent:
         return 2 * start, 2 * end
@@ -119,7 +124,7 @@ def codes_of(row: Row, fluent: bool) -> tuple[int, int]:
 def _matched(
     before: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]], old: Sequence[Row], new: Sequence[Row]
 ) -> list[tuple[int, int]]:
-    """Match rows of one key one to one: the largest overlap first, then the earliest start."""
+    """Match rows that have the same key one to one: the largest overlap first, then the earliest start."""
     candidates = []
     ordered = sorted(other.items(), key=lambda span: span[1])
     for number, (first, last) in before.items():
@@ -140,15 +145,18 @@ def _matched(
 
 
 def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
-    """Return a row with its values in the order of `columns`."""
+    """Return a row whose values are in the order of `columns`. `names`: the names of the row's values."""
     values = dict(zip(names, row[FIRST:]))
     rest = row[FIRST + len(names) :]
     return (*row[:FIRST], *(values.get(name, _WITHOUT) for name in columns), *rest)
 
 
 def _left(rows: Iterable[Row], forms: Iterable[Row], same: Counter[Row]) -> list[Row]:
-    """Return the rows that the other side lacks. `forms`: each row as compared with the other side. `same`: the number
-    of equal rows on both sides, by form."""
+    """Return the rows that the other run does not have.
+
+    - `forms`: for each row, the form in which it is compared.
+    - `same`: for each form, the number of rows that both runs have.
+    """
     taken, left = Counter(same), []
     for row, form in zip(rows, forms):
         if taken[form]:
@@ -166,10 +174,10 @@ def compared_event(
     new_alerts: Iterable[Alert] = (),
     asked: Sequence[str] = (),
 ) -> ComparedEvent:
-    """Return an event for comparison.
+    """Return an event in the form that is compared.
 
-    Its key consists of the attributes in `asked`, or else the key of an alert on the event, or else its strings and
-    IRIs. `old_alerts`, `new_alerts`: the alerts of the two programs.
+    Its key consists of the attributes in `asked`. If it has none of these, the key is that of an alert on the event,
+    otherwise the event's strings and IRIs. `old_alerts`, `new_alerts`: the alerts of the two programs.
     """
     sides = [(schema, alerts) for schema, alerts in ((new, new_alerts), (old, old_alerts)) if schema is not None]
     first = sides[0][0]
@@ -185,6 +193,7 @@ def compared_event(
 
 
 def _keyed_by(alert: Alert, schema: Schema) -> tuple[str, ...]:
-    """Return the attributes of the event that form an alert's key, or nothing if it has other parts."""
+    """Return the attributes of the event that form an alert's key. Empty if the key has parts that are not
+    attributes."""
     names = dict(zip(alert.arguments, names_of(schema)))
     return tuple(names[key] for key in alert.keys) if all(key in names for key in alert.keys) else ()

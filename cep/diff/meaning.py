@@ -1,8 +1,8 @@
 """Compare the meaning of two programs: their rules, declarations and alerts, and everything that depends on a change.
 
-Rules have the same meaning if their plans are equal: patterns, constants, conditions, policies and WITHIN, with events
-and predicates by name. So layout, names of variables and the order of rules do not matter. Types are not compared
-separately, because they follow from declarations and constants.
+Two rules have the same meaning if their plans are equal: the patterns, constants, conditions, policies and WITHIN, and
+the names of events and predicates. So the layout, the names of variables and the order of rules do not matter. Types
+are not compared separately, because they follow from declarations and constants.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VARIABLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a statement: its file, line and text."""
+    """The place of a statement: its file, line and text."""
 
     file: str
     line: int
@@ -40,7 +40,7 @@ class Place:
 
     @classmethod
     def of(cls, source: Source, span: Span) -> Place:
-        """Return the text of a span on one line, without comment lines."""
+        """Return the place of a span. Its text is on one line, without comment lines."""
         lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
         lines[-1] = lines[-1][: span.end_column - 1]
         lines[0] = lines[0][span.column - 1 :]
@@ -50,7 +50,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """A rule that was added, removed or changed. `of`: the event, fluent, predicate or alert that it defines."""
+    """A rule that was added, removed or changed. `of`: the name of the event, fluent, predicate or alert that it
+    defines."""
 
     change: Change
     of: str
@@ -69,7 +70,7 @@ class DeclarationChange:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """An unchanged rule of the new program that depends on a changed one."""
+    """A rule of the new program that is unchanged, but depends on a changed rule."""
 
     of: str
     place: Place
@@ -77,10 +78,11 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class ProgramDiff:
-    """The difference between two programs.
+    """The differences between the meanings of two programs.
 
-    `parameters`: the parameters with different values, as (name, old, new); None: the parameter does not exist.
-    `affected`: the tables of events and fluents whose results may change.
+    - `parameters`: the parameters whose values differ, as (name, old value, new value). A value is None if the
+      program does not have the parameter.
+    - `affected`: the tables of events and fluents whose results may differ.
     """
 
     parameters: tuple[tuple[str, str | None, str | None], ...] = ()
@@ -94,7 +96,7 @@ class ProgramDiff:
 
 
 def program_diff(old: CompiledProgram, new: CompiledProgram) -> ProgramDiff:
-    """Return what changed in meaning between two programs. Both must be compiled with their alerts."""
+    """Return the differences between the meanings of two programs. Both must be compiled with their alerts."""
     before, other = _Meaning(old), _Meaning(new)
     rules = list(_rule_changes(before, other))
     declarations = list(_declaration_changes(before, other))
@@ -118,7 +120,10 @@ def program_diff(old: CompiledProgram, new: CompiledProgram) -> ProgramDiff:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A rule with its meaning (`identity`), and the names that it reads. `written`: the author wrote it as a rule."""
+    """A rule, its meaning (`identity`), and the names that it reads.
+
+    `written`: True if the author wrote it as a rule, not as another kind of statement.
+    """
 
     identity: str
     label: str | None
@@ -128,7 +133,7 @@ class _Rule:
 
 
 class _Meaning:
-    """The rules of a compiled program, by the names that they define."""
+    """The rules of a compiled program. Keys are the names that the rules define."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self.program, self.plan = program, program.plan
@@ -159,8 +164,8 @@ class _Meaning:
         return Place.of(self.plan.source, span)
 
     def _declared(self, event: str) -> Span | None:
-        """Return the span of a fluent's declaration, or None. The rules that are created from the declaration have the
-        same span."""
+        """Return the span of a fluent's declaration, or None. The rules that the compiler creates from the declaration
+        have this span, too."""
         fluent = self.schemas[event].fluent
         if fluent is None or fluent.of_formulas:
             return None
@@ -168,7 +173,7 @@ class _Meaning:
         return own[0].span if own else None
 
     def shown(self, name: str) -> str:
-        """Return the author's name of an event, fluent, predicate or alert."""
+        """Return the name that the author wrote for an event, fluent, predicate or alert."""
         schema = self.schemas.get(name)
         if schema is None or schema.fluent is None:
             return name.removesuffix(" ends") if name.startswith("alert ") else name
@@ -176,9 +181,9 @@ class _Meaning:
 
 
 def _rule_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, RuleChange]]:
-    """Yield changed rules with the names that they define.
+    """Yield the changed rules, each with the name that it defines.
 
-    Rules with the same name and different meanings are paired by their labels, then by their order.
+    If several rules of a name have changed, old and new rules are paired by their labels, then by their order.
     """
     for name in dict.fromkeys((*new.rules, *old.rules)):
         old_rules, other = old.rules.get(name, []), new.rules.get(name, [])
@@ -210,7 +215,8 @@ def _without(rules: Iterable[_Rule], same: Counter[str]) -> list[_Rule]:
 
 
 def _declaration_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, DeclarationChange]]:
-    """Yield changed declarations of events and alerts with their names, except for consequences of changed rules."""
+    """Yield the changed declarations of events and alerts, each with its name. Changes that follow from changed rules
+    are omitted."""
     for name in dict.fromkeys((*new.schemas, *old.schemas)):
         old_schema, other = old.schemas.get(name), new.schemas.get(name)
         schema = old_schema if other is None else other
@@ -253,7 +259,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _closure(changed: Iterable[str], old: _Meaning, new: _Meaning) -> set[str]:
-    """Return names and all names that depend on them, in either program."""
+    """Return the names in `changed`, and all names that depend on them in either program."""
     reached, waiting = set(changed), list(changed)
     while waiting:
         name = waiting.pop()
@@ -277,7 +283,7 @@ def _parameters(old: CompiledProgram, new: CompiledProgram) -> Iterator[tuple[st
 
 
 def _described(plan: Plan, child: int) -> tuple[str, set[str]]:
-    """Return the nodes below a rule as text, and the names that they read. Equal nodes appear once."""
+    """Return the nodes of a rule's plan as text, and the names that they read. Equal nodes appear once in the text."""
     numbers: dict[int, int] = {child: 0}
     waiting, lines, names = [child], [], set[str]()
     for number in waiting:
@@ -303,8 +309,10 @@ def _described(plan: Plan, child: int) -> tuple[str, set[str]]:
 
 
 def _spelt(value: Any, variables: dict[str, str]) -> str:
-    """Return a value of the plan as text. Variables of static rules and graph patterns are numbered, and the layout of
-    graph patterns is removed."""
+    """Return a value of the plan as text that does not depend on names of variables or on layout.
+
+    Variables of static rules and graph patterns are replaced by numbers.
+    """
     if isinstance(value, Variable):
         return _numbered(value.name, variables)
     if isinstance(value, Graph):
@@ -326,7 +334,8 @@ def _numbered(name: str, variables: dict[str, str]) -> str:
 
 
 def _graph(graph: Graph, variables: dict[str, str]) -> str:
-    """Return a graph pattern without its layout, with numbered variables and the prefixes that it uses."""
+    """Return a graph pattern as text, followed by the prefixes that it uses. Variables are replaced by numbers, and the
+    layout is removed."""
     used: set[str] = set()
 
     def told(matched: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Read the two programs of a comparison: files, versions of files in Git, or one program with other parameters."""
+"""Read the two programs of a comparison: files, versions of files in Git, or one program with different parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXAMPLE = "`git:main:rules.cep`"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A program of a comparison, compiled with its alerts. `name`: its name on the command line."""
+    """A program of a comparison, which was compiled with its alerts. `name`: its name on the command line."""
 
     name: str
     source: ProgramSource
@@ -35,11 +35,12 @@ def read_programs(
     knowledge: KnowledgeOptions,
     strict_types: bool = False,
 ) -> tuple[Compared, Compared]:
-    """Read and compile two programs. A single name stands for both. Raises CepError if one cannot be read or is not
-    valid.
+    """Read and compile two programs. If there is only one name, it is the name of both.
 
-    `params`: the values of parameters for the old and the new program. `strict_types`: records that match no WHEN
-    clause become dead letters.
+    - `params`: the values of parameters, for the old and for the new program.
+    - `strict_types`: True if records that match no WHEN clause become dead letters.
+
+    Raises CepError if a program cannot be read or is not valid.
     """
     if len(names) > 2:
         hint = "join several files of one program with `,`: `old/a.cep,old/b.lars new/a.cep,new/b.lars`"
@@ -64,14 +65,17 @@ def read_programs(
 
 
 def read_files(name: str) -> list[tuple[str, str]]:
-    """Return the files of a program with their texts. The name is a path, `git:REF:path`, or several separated by
-    commas. Raises CepError if one cannot be read."""
+    """Return the name and text of each file of a program.
+
+    `name`: a path, `git:REF:path`, or several of these separated by commas. Raises CepError if a file cannot be read.
+    """
     paths = [name] if not name.startswith(GIT) and Path(name).exists() else name.split(",")
     return [(path, _of_git(path) if path.startswith(GIT) else text_of(Path(path))) for path in paths]
 
 
 def _of_git(name: str) -> str:
-    """Return the text of a file in Git. The path starts at the top of the repository, or with `./`."""
+    """Return the text of a file in Git. The path is relative to the top of the repository, unless it begins with
+    `./`."""
     ref, colon, path = name.removeprefix(GIT).partition(":")
     if not colon or not ref or not path or ref.startswith("-"):
         raise refuse(f"`{name}` is not a version of a file", f"write a revision, then a path: {_EXAMPLE}")

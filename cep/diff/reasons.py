@@ -1,4 +1,4 @@
-"""Explain why one program derives an occurrence and another one does not."""
+"""Explain why one program derives an occurrence and another program does not."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from cep.explain.occurrences import Memory, Occurrence
 from cep.explain.question import BEGINNING, END, EventQuestion
 
 Explained = dict[str, Any]
-"""An explanation as returned by `cep.connectors.why.text`."""
+"""An explanation as JSON, as the functions of `cep.connectors.why.text` return it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     """The reasons of a difference. `old`, `new`: the explanation by each program, or None if the program does not
-    derive such events at all.
+    derive the event at all.
 
-    A program that derived the occurrence returns its tree. The other program explains why it did not (with the key
-    `asked`).
+    The explanation by a program that derived the occurrence is a tree. The other program explains why it did not derive
+    it; this explanation has the key `asked`.
     """
 
     old: Explained | None
@@ -37,8 +37,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """Explains the differences between the runs of two programs with `remember`. It must not be used while an engine is
-    stepping."""
+    """An explainer of the differences between the runs of two programs, whose engines have `remember`.
+
+    It must not be used while an engine is stepping.
+    """
 
     old: Explainer
     new: Explainer
@@ -46,8 +48,8 @@ class Reasons:
     def of(self, difference: Difference) -> Reason:
         """Return the reasons of a difference.
 
-        For a moved occurrence, the new program explains the new occurrence. The old program explains why it did not
-        derive it.
+        If an occurrence has moved, the new program explains the new occurrence, and the old program explains why it did
+        not derive this one.
         """
         name, row = difference.event, difference.row
         deriving, other = (self.old, self.new) if difference.new is None else (self.new, self.old)
@@ -59,13 +61,13 @@ class Reasons:
 
 
 def why(explainer: Explainer, name: str, row: Row) -> Explained | None:
-    """Return the tree of a derived row, or None if there is no such row."""
+    """Return the explanation of a derived row as a tree. Returns None if the program has not derived the row."""
     occurrence = occurrence_of(explainer, name, row)
     return None if occurrence is None else explainer.why(occurrence)
 
 
 def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | None:
-    """Return the occurrence of a derived row, or None if there is no such row."""
+    """Return the occurrence that a derived row stands for. Returns None if the program has not derived the row."""
     schema = explainer.engine.plan.schemas[name]
     asked = EventQuestion(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
     start = SINCE_EVER if row[0] is None else row[0]
@@ -78,8 +80,10 @@ def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | Non
 
 
 def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
-    """Return, for each depth of the tree of an occurrence, the longest time from the end of a constituent to the end of
-    the occurrence."""
+    """Return how long before the end of an occurrence its constituents end.
+
+    The result has the longest time for each depth of the tree of constituents.
+    """
     nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), occurrence, depth=DEEPEST + 1)], []
     while nodes:
         nodes = [part for node in nodes for link in (node, *node.chain) for part in (*link.parts, *link.chain)]
@@ -89,12 +93,14 @@ def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
 
 
 def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...] = ()) -> Explained | None:
-    """Return why a program did not derive a row of the other program, or None if it does not derive this event at all.
+    """Explain why a program did not derive a row that the other program derived.
 
-    `schema`: the row's schema in the other program. `back`: for each depth, at most how long before the row's end its
-    constituents ended. Earlier occurrences are considered only if this time yields no useful explanation. Attempts with
-    earlier occurrences may look closer, but be irrelevant. The explanation may say that the occurrence `exists` with
-    other times.
+    - `schema`: the row's schema in the other program.
+    - `back`: for each depth, how long before the row's end its constituents ended at most.
+
+    Occurrences before this time are considered only if no useful explanation is found without them, because attempts
+    with earlier occurrences may look closer but be irrelevant. The explanation may say that the event `exists` at other
+    times. Returns None if the program does not derive the event at all.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:
@@ -114,12 +120,13 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
 
 
 def _told(refusal: Explained) -> str:
-    """Return the kind of a rule's failure, or `because` if another rule did not derive its input."""
+    """Return the kind of a rule's failure, or `because` if the explanation continues with another rule."""
     return "because" if "because" in refusal else str(refusal["failure"]["kind"])
 
 
 def time_within(row: Row, schema: Schema) -> int | None:
-    """Return the last time within a row, in microseconds, or None if it has neither start nor end."""
+    """Return the last time that belongs to a row, in microseconds. Returns None if the row has neither start nor
+    end."""
     start, end = row[0], row[1]
     if schema.fluent is None or end is None:
         return None if end is None and start is None else int(start if end is None else end)
@@ -127,7 +134,7 @@ def time_within(row: Row, schema: Schema) -> int | None:
 
 
 def reason_lines(explained: Explained | None, name: str, width: int) -> list[str]:
-    """Return the explanation by one program as lines."""
+    """Return the explanation by one program as lines of text."""
     if explained is None:
         return [f"it does not derive `{name}`"]
     return refusals(explained, width) if "exists" in explained else tree(explained, width)

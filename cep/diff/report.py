@@ -1,4 +1,4 @@
-"""A comparison as text for a terminal of 80 columns, as Markdown for a pull request, and as JSON."""
+"""The report of a comparison: text for a terminal of 80 columns, Markdown for a pull request, or JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ SAME = "the programs mean the same"
 
 
 def lines(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> Iterator[str]:
-    """Yield the report, line by line. `shown`: the number of differences of each kind that are listed per event."""
+    """Yield the report, line by line.
+
+    - `shown`: the number of differences to list, per event and kind.
+    - `exceeded`: the limits that are exceeded, as texts.
+    """
     yield from _program_lines(diff)
     if comparison is None:
         return
@@ -75,7 +79,7 @@ def _places(rule: RuleChange) -> str:
 
 
 def _texts(rule: RuleChange) -> Iterator[str]:
-    """Yield the text of a changed rule, or both texts if they differ."""
+    """Yield the text of a changed rule. If the old and the new text differ, yield both."""
     if rule.old is not None and rule.new is not None and rule.old.text == rule.new.text:
         yield from _wrapped("    ", rule.new.text)
         return
@@ -184,7 +188,8 @@ def _side(
 
 
 def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
-    """Describe how the occurrence in this program differs from the occurrence in the `other` program."""
+    """Describe how the occurrence that this program derives differs from the occurrence that the `other` program
+    derives."""
     if not alike:
         return "it is derived, with other attributes"
     times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))
@@ -194,7 +199,10 @@ def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
 
 
 def row_text(explainer: Explainer, name: str, row: Row, named: bool = False) -> str:
-    """Return an occurrence as a rule writes it, with its time. `named`: include the names of its attributes."""
+    """Return an occurrence as text: written as in a rule, followed by its time.
+
+    `named`: True to include the names of its attributes.
+    """
     schema = explainer.engine.plan.schemas[name]
     text = explainer.event_text(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
     if named and schema.fluent is None:
@@ -274,7 +282,7 @@ def _json_place(place: Place | None) -> Any:
 
 
 def difference_json(comparison: Comparison, difference: Difference) -> dict[str, Any]:
-    """Return a difference with its reasons, as JSON."""
+    """Return a difference and its reasons as JSON."""
     if difference.event in comparison.alert_names:
         return _alert_json(comparison, difference)
     reasons = comparison.reasons
@@ -316,7 +324,7 @@ def _alert_json(comparison: Comparison, difference: Difference) -> dict[str, Any
 
 
 def row_json(explainer: Explainer, name: str, row: Row) -> dict[str, Any]:
-    """Return an occurrence with the names of its attributes, as JSON."""
+    """Return an occurrence as JSON, by the names of its attributes."""
     schema = explainer.engine.plan.schemas[name]
     document = _row_json(explainer, schema, row)
     return document if schema.fluent is None else document | {"bounds": row[-1]}

@@ -14,23 +14,25 @@ from cep.events import Value
 from cep.runtime.history import BECAUSE, CONSTITUENTS
 
 Row = tuple[Any, ...]
-"""Start, end, the values of the attributes and, for a fluent, its bounds. A start or end of None means that there is
-none."""
+"""A row: its start, its end, the values of its attributes and, for a fluent, its bounds.
+
+A start or end of None means that the interval is unbounded on this side.
+"""
 FIRST = 2
-"""The index of the first attribute in a row, after the start and the end."""
+"""The index of the first attribute in a row."""
 
 
 _BESIDE = (CHANGE, ID, BECAUSE, CONSTITUENTS)
 
 
 class DerivedRows:
-    """The rows that the steps of an engine return, without rows that are withdrawn later."""
+    """A collector of the rows that an engine returns. Rows that are withdrawn later are removed."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[Row]] = {}
 
     def add(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Add the tables of a step."""
+        """Add the tables that a step of the engine returned."""
         for name, table in tables.items():
             own = self._counts.setdefault(name, Counter())
             if CHANGE not in table.columns:
@@ -40,18 +42,19 @@ class DerivedRows:
                 own[row] += sign
 
     def hold(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Add the intervals that have not ended. The engine may also return them at the end of the input."""
+        """Add the intervals of fluents that are still open. At the end of the input, the engine may return them
+        again."""
         for name, table in tables.items():
             own = self._counts.setdefault(name, Counter())
             for row in _rows(table):
                 own[row] = 1
 
     def changes(self) -> dict[str, Counter[Row]]:
-        """Return how often each row was added, less how often it was withdrawn."""
+        """Return, for each row, how often it was added minus how often it was withdrawn."""
         return self._counts
 
     def rows(self) -> dict[str, Counter[Row]]:
-        """Return the remaining rows, by event, fluent and alert table."""
+        """Return the rows that were not withdrawn, by event, fluent and alert table."""
         return {name: +counts for name, counts in self._counts.items() if +counts}
 
 

@@ -1,1 +1,1 @@
-"""Support for editors: a language server (LSP) for programs."""
+"""Support for editors: a language server (LSP) for programs of event rules."""

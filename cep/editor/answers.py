@@ -1,4 +1,5 @@
-"""Answers to an editor about a position in a program: hover texts, completions, definitions, references, renaming."""
+"""Answers to an editor about a position in a program: hover texts, completions, definitions, references and
+renaming."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _NAME = {"parameter": r"[^\W\d_]\w*", "variable": r"[^\W\d]\w*", "prefix": r"[^\
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A word that completes the text at a position. `rank`: proposals with a lower rank come first."""
+    """A word that can complete the text at a position. `rank`: proposals of a lower rank come first."""
 
     word: str
     kind: str
@@ -47,7 +48,7 @@ class Place:
 
 @dataclass(slots=True)
 class Program:
-    """The current files of a program, and the results of the last check that succeeded."""
+    """The current files of a program, and the results of the last successful check."""
 
     indexes: Mapping[Path, Index]
     understood: Understood = field(default_factory=Understood)
@@ -56,7 +57,7 @@ class Program:
     # -- places
 
     def places(self, path: Path, offset: int) -> list[Place]:
-        """Return all occurrences of the name at an offset, in all files. A variable is limited to its statement."""
+        """Return all places of the name at an offset, in all files. The places of a variable are in one statement."""
         occurrence = self.indexes[path].at(offset)
         if occurrence is None or occurrence.kind in ("keyword", "type", "function"):
             return []
@@ -64,9 +65,9 @@ class Program:
         return [Place(file, same.start, same.end) for file in files for same in self.indexes[file].same(occurrence)]
 
     def definitions(self, path: Path, offset: int) -> list[Place]:
-        """Return the declaration of the name at an offset.
+        """Return the place of the declaration of the name at an offset.
 
-        If the name has no declaration, or the offset is in it, return the rules that derive the name.
+        If the name has no declaration, or if the offset is in the declaration, return the rules that derive the name.
         """
         index = self.indexes[path]
         occurrence = index.at(offset)
@@ -92,7 +93,8 @@ class Program:
         return derived if not declared or (declared == [here] and derived) else declared
 
     def rename(self, path: Path, offset: int, name: str) -> list[Place]:
-        """Return the ranges to change for a new name. Raises ValueError if the name is not allowed."""
+        """Return the places to change if the name at an offset is replaced by `name`. Raises ValueError if that is not
+        allowed."""
         occurrence = self.indexes[path].at(offset)
         if occurrence is None or occurrence.kind not in RENAMED:
             raise ValueError(
@@ -137,8 +139,10 @@ class Program:
         return ""
 
     def _attributes(self, event: str) -> dict[str, str]:
-        """Return the attributes of an event with their declarations, from the text or from the last successful
-        check."""
+        """Return the attributes of an event, each with its declaration as text.
+
+        They come from the last successful check and from the current text.
+        """
         schema = self.understood.schemas.get(event)
         attributes = (
             {} if schema is None else {attribute.name: print_attribute(attribute) for attribute in schema.shown}
@@ -152,7 +156,8 @@ class Program:
     # -- what stands there
 
     def hover(self, path: Path, offset: int) -> tuple[str, Occurrence] | None:
-        """Return the hover text for the name at an offset, in Markdown, and the name."""
+        """Return the hover text in Markdown for the name at an offset, and the name's occurrence. Returns None without
+        a text."""
         index = self.indexes[path]
         occurrence = index.at(offset)
         if occurrence is None:
@@ -192,7 +197,8 @@ class Program:
                     yield index, statement
 
     def _named(self, occurrence: Occurrence) -> str:
-        """Describe an event, fluent, predicate or alert: its declaration, or inferred types, and its comments."""
+        """Describe an event, fluent, predicate or alert: its declaration or its inferred types, and the comments above
+        it."""
         defining = sorted(
             self._statements(occurrence.name), key=lambda pair: pair[1].kind in ("rule", "static", "while")
         )
@@ -256,9 +262,9 @@ class Program:
         return "" if bound is None else f"{_code(bound)}"
 
     def _variable_type(self, index: Index, occurrence: Occurrence) -> tuple[str, str, str]:
-        """Return the type of a variable, with the event and attribute that it comes from.
+        """Return the type of a variable, and the event and attribute from which the type comes.
 
-        The first event that has the variable as an argument counts.
+        This is the first event that has the variable as an argument.
         """
         statement = index.statements[int(occurrence.scope)]
         for event, place, token in _arguments(statement.tokens):
@@ -288,7 +294,7 @@ class Program:
     # -- what may stand there
 
     def complete(self, path: Path, offset: int) -> list[Proposal]:
-        """Return the words that may follow at an offset."""
+        """Return the words that can complete the text at an offset."""
         index = self.indexes[path]
         line = index.text[index.text.rfind("\n", 0, offset) + 1 : offset]
         if _in_comment(line):
@@ -389,7 +395,7 @@ def _in_comment(line: str) -> bool:
 
 
 def _open_call(tokens: Sequence[Token]) -> str:
-    """Return the name that the innermost open parenthesis calls."""
+    """Return the name before the innermost parenthesis that is still open. Empty if there is none."""
     depth = 0
     for place in range(len(tokens) - 1, -1, -1):
         depth += (tokens[place].key in (")", "]")) - (tokens[place].key in ("(", "["))
@@ -421,7 +427,8 @@ def _in_aggregate(tokens: Sequence[Token]) -> bool:
 
 
 def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]]:
-    """Yield the variables that are arguments of a call, as (name of the call, position or attribute, token)."""
+    """Yield the variables that are arguments of calls: the name of the call, the position or attribute, and the
+    token."""
     called: list[str] = []
     places: list[int] = []
     for place, token in enumerate(tokens[:-1]):
@@ -441,7 +448,7 @@ def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]
 
 
 def _bindings(index: Index, statement: Statement, name: str) -> Iterator[str]:
-    """Yield the text of each assignment `X = ...` to this variable."""
+    """Yield the right side of each equation `X = ...` in a statement, as text. `name`: the name of the variable X."""
     tokens = statement.tokens
     for place, token in enumerate(tokens[:-1]):
         if token.text == name and tokens[place + 1].key in ("=", "IS"):

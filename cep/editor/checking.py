@@ -1,7 +1,8 @@
-"""Errors of a program in an editor, as `cep check` reports them, and the results of the last successful check.
+"""Check programs in an editor, and report the same errors as `cep check`. Results of the last successful check are
+kept.
 
-A program is one file, or all files that a test file in the same folder lists. The test file also names the knowledge,
-the facts and the dialect.
+A program is either one file, or all files that a test file in the same folder lists. The test file also names the
+knowledge, the facts and the dialect.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ TextOf = Callable[[Path], str]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An error or warning. `severity`: error, warning or note. `span`: the position in the file `path`."""
+    """An error or warning of a program.
+
+    - `severity`: error, warning or note.
+    - `span`: the position in the file `path`.
+    """
 
     severity: str
     message: str
@@ -40,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The files of a program and its compiler options. `test_file`: the test file that lists them, if any."""
+    """The files of a program and its compiler options. `test_file`: the test file that lists these files, or None."""
 
     files: tuple[Path, ...]
     knowledge: tuple[str, ...] = ()
@@ -54,7 +59,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """The results of checking a program: its events with types, its parameters, its knowledge, and the findings."""
+    """The results of a check: the events and their types, the parameters, the knowledge, and the findings."""
 
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     parameters: tuple[Parameter, ...] = ()
@@ -63,7 +68,10 @@ class Understood:
 
 
 class Checker:
-    """A checker of programs. `knowledge`: files for every program, in addition to the files that test files name."""
+    """A checker of programs.
+
+    `knowledge`: the files of knowledge for every program, in addition to those that test files name.
+    """
 
     def __init__(self, knowledge: Sequence[str] = (), reasoning: str | None = None) -> None:
         self.knowledge = tuple(knowledge)
@@ -72,7 +80,7 @@ class Checker:
         self._last: dict[tuple[Path, ...], Understood] = {}
 
     def setup(self, path: Path) -> Setup:
-        """Return the program that a file belongs to."""
+        """Return the files and options of the program to which a file belongs."""
         from cep.connectors.records.times import of_duration
         from cep.testing.rule_files import SUFFIX, read_test_file
 
@@ -97,7 +105,7 @@ class Checker:
         return Setup((path,), self.knowledge, self.reasoning)
 
     def check(self, setup: Setup, text_of: TextOf) -> Understood:
-        """Check a program. If it has errors, keep the results of the last check that succeeded."""
+        """Check a program. If it has errors, return the results of the last successful check, with the new findings."""
         from cep.compile import ReadProgram
 
         before = self._last.get(setup.files, Understood())
@@ -137,8 +145,10 @@ class Checker:
         return Understood(schemas, tuple(program.written.parameters), self.known(setup), tuple(findings))
 
     def known(self, setup: Setup) -> Knowledge | None:
-        """Return the knowledge of a program, loaded again if a file has changed. Raises CepError if it cannot be
-        loaded."""
+        """Return the knowledge of a program. It is loaded again if one of its files has changed.
+
+        Raises CepError if it cannot be loaded.
+        """
         key = self._key(setup)
         if key not in self._known:
             self._known = {key: knowledge_of(setup.knowledge, setup.reasoning)}
@@ -160,7 +170,7 @@ def _findings(error: CepError, setup: Setup) -> tuple[Finding, ...]:
 
 
 def _told(told: CepError | Warning, setup: Setup) -> Finding:
-    """Return an error or warning as a finding in its file. Without a position, it is placed at the start of the first
+    """Convert an error or warning to a finding in its file. Without a position, it is at the start of the first
     file."""
     path, span = setup.files[0], told.span or NOWHERE
     if told.span is not None and told.source is not None:

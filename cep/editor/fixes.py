@@ -1,4 +1,4 @@
-"""Quick fixes: changes of the text that hints propose, like "write X instead" or "did you mean X?"."""
+"""Quick fixes: the changes of a text that hints propose, such as "write X instead" or "did you mean X?"."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Fix:
 
 
 def fixes(index: Index, finding: Finding, name: str, beside: Mapping[str, str]) -> list[Fix]:
-    """Return the changes that a hint proposes, except changes that would not remove the error.
+    """Return the changes that the hint of a finding proposes. Changes that would not remove the error are omitted.
 
-    `beside`: the texts of all files of the program by name, because they may declare parameters.
+    `beside`: the texts of all files of the program, by name, because they may declare parameters.
     """
     if finding.hint is None:
         return []
@@ -48,7 +48,7 @@ def fixes(index: Index, finding: Finding, name: str, beside: Mapping[str, str]) 
 
 
 def extent(index: Index, finding: Finding) -> tuple[int, int]:
-    """Return the start and end offset of a finding."""
+    """Return the offsets at which a finding starts and ends."""
     starts, span = index.line_starts, finding.span
 
     def offset(line: int, column: int) -> int:
@@ -87,7 +87,10 @@ def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[
 
 
 def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: int) -> tuple[int, int] | None:
-    """Return the range of the word that a hint replaces: the marked text, or a similar word quoted in the message."""
+    """Return the range of the word that a hint replaces, or None.
+
+    This is the marked text, or a similar word that the message quotes.
+    """
     quoted = nearest(instead, [word for word in _QUOTED.findall(finding.message) if word != instead])
     if quoted is None or index.text[begin:end].strip('"') == quoted:
         before = [token for token in index.tokens if token.end <= begin]
@@ -104,7 +107,10 @@ def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: i
 
 
 def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str, str]) -> bool:
-    """Return False if the changed text still has the same error, or a new error before it."""
+    """Return False if the changed text still has the error, or has a new error.
+
+    After the fix of a syntax error, only new errors up to its position count.
+    """
     changed = text[: fix.start] + fix.new + text[fix.end :]
     moved = fix.new.count("\n") - text[fix.start : fix.end].count("\n")
     known = set(_refused(text, name, beside))
@@ -118,7 +124,7 @@ def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str
 
 
 def _refused(text: str, name: str, beside: Mapping[str, str]) -> list[tuple[str, tuple[int, int]]]:
-    """Return the syntax errors of a text, each with its line and column."""
+    """Return the syntax errors of a text: the message, and the line and column, of each."""
     try:
         read(text, name, parameters=parameters_with(Source(text, name), beside) if len(beside) > 1 else None)
     except CepError as error:

@@ -1,4 +1,4 @@
-"""Conversion between text offsets and an editor's lines and columns, in UTF-16 unless the editor chooses otherwise."""
+"""Convert between offsets in a text and an editor's lines and columns, which count UTF-16 units by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BYTES = {PositionEncodingKind.Utf8: ("utf-8", 1), PositionEncodingKind.Utf16: (
 
 
 class Positions:
-    """The positions of one text. `encoding`: the unit of columns."""
+    """The positions in one text. `encoding`: the encoding whose units columns count."""
 
     def __init__(self, text: str, encoding: PositionEncodingKind | str | None = PositionEncodingKind.Utf16) -> None:
         self._text = text
@@ -27,11 +27,11 @@ class Positions:
         return Position(line, units)
 
     def range(self, start: int, end: int) -> Range:
-        """Return the editor's range for two offsets."""
+        """Return the range between two offsets, in the editor's form."""
         return Range(self.position(start), self.position(end))
 
     def offset(self, position: Position) -> int:
-        """Return the offset of a position. A position outside the text is moved to the nearest end."""
+        """Return the offset of a position. If the position is outside the text or the line, the nearest end is used."""
         if position.line >= len(self._starts):
             return len(self._text)
         start = self._starts[position.line]

@@ -1,4 +1,4 @@
-"""IRIs of the knowledge by prefix, and their descriptions in the knowledge."""
+"""The IRIs of the knowledge that have a certain prefix, and their descriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cep.knowledge.graph import Knowledge
 
 MOST = 2000
-"""The greatest number of IRIs that are proposed for a prefix."""
+"""The greatest number of IRIs that are proposed for one prefix."""
 _USED = """SELECT DISTINCT ?x WHERE {{ {{ ?x ?p ?o }} UNION {{ ?s ?x ?o }} UNION {{ ?s ?p ?x }}
     FILTER(isIRI(?x) && STRSTARTS(STR(?x), "{0}")) }} ORDER BY ?x LIMIT {1}"""
 _SAID = """PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> PREFIX qudt: <http://qudt.org/schema/qudt/>
@@ -30,7 +30,7 @@ SELECT ?kind ?said WHERE {{
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A description of an IRI by the knowledge."""
+    """The description of an IRI in the knowledge."""
 
     label: str = ""
     comment: str = ""
@@ -39,7 +39,7 @@ class Said:
 
 
 class Prefixed:
-    """A cache of answers from one knowledge, cleared when the knowledge changes."""
+    """A cache of answers about the knowledge. It is cleared when the knowledge changes."""
 
     def __init__(self) -> None:
         self._known: Knowledge | None = None
@@ -51,7 +51,10 @@ class Prefixed:
             self._known, self._names, self._said = known, {}, {}
 
     def names(self, known: Knowledge | None, prefix: str, declared: Mapping[str, str]) -> list[str]:
-        """Return the local names of the IRIs with a prefix."""
+        """Return the local names of the knowledge's IRIs that have this prefix.
+
+        `declared`: the prefixes that the program declares, with their IRIs.
+        """
         self._renew(known)
         space = namespace(prefix, declared)
         if known is None or space is None or any(letter in space for letter in '"\\\n'):
@@ -63,7 +66,7 @@ class Prefixed:
         return self._names[space]
 
     def said(self, known: Knowledge | None, iri: str) -> Said:
-        """Return the description of an IRI."""
+        """Return the description of an IRI in the knowledge. Empty if there is none."""
         self._renew(known)
         if known is None or any(letter in iri for letter in '<>"{}|^`\\ \n'):
             return Said()

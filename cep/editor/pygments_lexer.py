@@ -1,4 +1,4 @@
-"""A Pygments lexer for `.cep` files, to highlight programs in documentation, notebooks and `pygmentize`.
+"""A Pygments lexer for `.cep` files. It highlights programs in documentation, notebooks and `pygmentize`.
 
 It uses the parser's tokeniser and the language's lists of words, so it has no grammar of its own.
 """
@@ -43,7 +43,7 @@ class CepLexer(Lexer):  # type: ignore[misc]  # Pygments has no types
     filenames = ("*.cep",)
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, object, str]]:
-        """Yield the offset, token type and text of each piece. The joined texts are the program."""
+        """Yield the parts of a program: offset, token type and text of each. Together, the texts are the program."""
         tokens = [token for token in tokenise(text, line_starts(text)) if token.kind != "end"]
         end = 0
         for index, token in enumerate(tokens):
@@ -71,7 +71,7 @@ def _between(text: str, start: int, end: int) -> Iterator[tuple[int, object, str
 
 
 def _kind(token: Token, before: str, after: str) -> object:
-    """Return the Pygments token type of a token, given the keys of its neighbours."""
+    """Return the Pygments token type of a token. `before`, `after`: the keys of its neighbours."""
     if token.kind == "mark":
         return Punctuation if token.text in _BRACKETS else Operator
     if after != ":" and token.text in _KEYWORDS and not (after == "(" and token.text in _BUILT_IN):

@@ -1,4 +1,4 @@
-"""A language server (LSP), which answers an editor's requests over standard input and output."""
+"""A language server (LSP). It answers an editor's requests over standard input and output."""
 
 from __future__ import annotations
 
@@ -59,12 +59,13 @@ _SYMBOLS = {
 
 
 def _is_unexpected(record: logging.LogRecord) -> bool:
-    """Return False for log records about a refusal that the editor is told about, such as an invalid name."""
+    """Return False if a log record is about a refused request, such as an invalid name. The editor is told about it
+    anyway."""
     return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcInvalidParams)
 
 
 class RuleServer(LanguageServer):
-    """A language server with the programs that are open in the editor."""
+    """A language server, and the programs that are open in the editor."""
 
     def __init__(self, checker: Checker) -> None:
         try:
@@ -77,19 +78,19 @@ class RuleServer(LanguageServer):
         self.checker = checker
         self.prefixed = Prefixed()
         self.opened: dict[Path, str] = {}
-        """The addresses of the open documents."""
+        """The address of each open document."""
         self.setups: dict[Path, Setup] = {}
         self.understood: dict[tuple[Path, ...], Understood] = {}
         self._indexes: dict[Path, tuple[tuple[str, ...], Index]] = {}
         self._positions: dict[str, Positions] = {}
-        """The positions of recent texts."""
+        """The positions of recently used texts, by text."""
         self._waiting: dict[tuple[Path, ...], asyncio.Task[None]] = {}
         self._checks = ThreadPoolExecutor(1, "check")
 
     # -- documents
 
     def path(self, uri: str) -> Path:
-        """Return the file of a document. A document that is not saved yet gets a path from its address."""
+        """Return the path of a document. The path of a document that is not saved yet is made from its address."""
         file = uris.to_fs_path(uri)
         return Path(file) if file and uri.startswith("file:") else Path(re.sub(r"^\w+:", "", uri) + OWN)
 
@@ -115,14 +116,14 @@ class RuleServer(LanguageServer):
         return self.setups.get(path) or Setup((path,))
 
     def is_own(self, path: Path) -> bool:
-        """Return True if a file is in the project's own language, not in another dialect."""
+        """Return True if a file is in the language of events and fluents, not in another dialect."""
         try:
             return dialect_of(str(path), self.setup(path).dialect) is None
         except CepError:
             return False
 
     def program(self, path: Path) -> Program:
-        """Return the current program that a file belongs to."""
+        """Return the program to which a file belongs, with the current texts of its files."""
         setup = self.setup(path)
         texts: dict[Path, str] = {}
         for file in dict.fromkeys((path, *setup.files)):
@@ -146,7 +147,7 @@ class RuleServer(LanguageServer):
 
     @property
     def encoding(self) -> lsp.PositionEncodingKind | str | None:
-        """Return the unit of columns that the editor uses."""
+        """Return the encoding whose units the editor's columns count."""
         return self.workspace.position_encoding
 
     def location(self, place: Place) -> lsp.Location:
@@ -157,7 +158,7 @@ class RuleServer(LanguageServer):
     # -- what is wrong
 
     def check_later(self, path: Path) -> None:
-        """Check the program of a file once it has not changed for a moment."""
+        """Check the program of a file when it has not changed for a moment."""
         setup = self.setup(path)
         if (before := self._waiting.pop(setup.files, None)) is not None:
             before.cancel()
@@ -206,7 +207,7 @@ class RuleServer(LanguageServer):
         )
 
     def fixes(self, path: Path, range: lsp.Range) -> list[lsp.CodeAction]:
-        """Return the quick fixes for the findings in a range of a file."""
+        """Return the quick fixes for the findings that are in a range of a file."""
         text = self.text(path)
         index, positions, uri = Index(text), self.positions(text), self.opened[path]
         begin, end = positions.offset(range.start), positions.offset(range.end)
@@ -231,7 +232,7 @@ class RuleServer(LanguageServer):
 
 
 def rule_server(knowledge: Sequence[str] = (), reasoning: str | None = None) -> RuleServer:
-    """Create a server. `knowledge`: files for every program."""
+    """Create a language server. `knowledge`: the files of knowledge for every program."""
     server = RuleServer(Checker(knowledge, reasoning))
     trigger = [".", ":", "(", ",", " "]
 

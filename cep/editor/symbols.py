@@ -1,6 +1,7 @@
-"""The names in a program's text: what each one names, and its positions.
+"""The names in a program's text: their kinds and their positions.
 
-They are found from the tokens alone, statement by statement. So a text that is half written loses only the broken part.
+They are read from the tokens alone, statement by statement. So if a text is incomplete, only the broken statement is
+lost.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ BUILT_IN = {
     "is_a": "`is_a(Thing, Class)`: the thing belongs to the class",
     "held": "`held(fluent(X), T)`: that a fluent held at a time",
 }
-"""Predicates and functions that conditions may use besides FUNCTIONS."""
+"""The predicates and functions that conditions may use in addition to FUNCTIONS."""
 _BEGINNINGS = frozenset(("EVENT", "FLUENT", "FACT", "PARAM", "ALERT", "PREFIX", "INITIATE", "TERMINATE", "INITIALLY"))
 _DECLARING = {"EVENT": "event", "FLUENT": "fluent", "FACT": "predicate"}
 _ACTING = ("INITIATE", "TERMINATE", "INITIALLY")
 _NO_STATEMENT = ("(", "<-", ":-", ".", ":")
-"""Tokens that show, after a keyword, that it does not begin a statement."""
+"""The tokens that cannot follow a keyword that begins a statement."""
 _VALUE = frozenset(("=", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "**"))
 _IN_TEXT = re.compile(r"\{([A-Z_]\w*)\}")
 _PREFIXED = re.compile(r"(?<![\w:<?$])((?:[^\W\d_][\w-]*)?):([\w][\w.-]*\w|\w)")
@@ -41,11 +42,12 @@ _COMMENT = re.compile(r"^\s*[#%]+ ?(.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A name in a text.
+    """An occurrence of a name in a text.
 
-    `kind`: event, fluent, predicate, name (undefined), attribute, parameter, variable, prefix, iri, function, keyword,
-    type or label. `scope`: the event of an attribute, the statement number of a variable, or the prefix of an IRI.
-    `defines`: the name is declared or derived here.
+    - `kind`: event, fluent, predicate, name (if undefined), attribute, parameter, variable, prefix, iri, function,
+      keyword, type or label.
+    - `scope`: the event of an attribute, the number of a variable's statement, or the prefix of an IRI.
+    - `defines`: True if the name is declared or derived here.
     """
 
     kind: str
@@ -58,10 +60,10 @@ class Occurrence:
 
 @dataclass(slots=True)
 class Statement:
-    """The tokens of a statement.
+    """A statement, as its tokens.
 
-    `kind`: event, fluent, fact, prefix, parameter, policy, alert, rule, static or while. `name`: the token of its name;
-    for a rule, the name of the head.
+    - `kind`: event, fluent, fact, prefix, parameter, policy, alert, rule, static or while.
+    - `name`: the token of the statement's name; for a rule, the name in its head.
     """
 
     number: int
@@ -81,7 +83,7 @@ class Statement:
 
 @dataclass(eq=False)
 class Index:
-    """The statements of a text, and the names in it sorted by position. `others`: the program's other files."""
+    """The statements of a text, and its names sorted by position. `others`: the other files of the program."""
 
     text: str
     others: Sequence[Index] = ()
@@ -96,7 +98,7 @@ class Index:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """Return all tokens. After a brace that is not closed, tokenising resumes behind the brace."""
+        """Return all tokens of the text. If a brace is not closed, the tokens continue after it."""
         tokens: list[Token] = []
         begin = 0
         while True:
@@ -108,7 +110,7 @@ class Index:
 
     @cached_property
     def own_names(self) -> dict[str, str]:
-        """Return the kinds of the names that this text declares or derives."""
+        """Return the names that this text declares or derives, each with its kind."""
         names: dict[str, str] = {}
         for statement in self.statements:
             if statement.name is None or statement.declares not in ("event", "fluent", "predicate"):
@@ -125,7 +127,7 @@ class Index:
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the kinds of all names of the program."""
+        """Return the names that any file of the program declares or derives, each with its kind."""
         return {name: kind for other in (*self.others, self) for name, kind in other.own_names.items()}
 
     @property
@@ -134,7 +136,7 @@ class Index:
 
     @cached_property
     def prefixes(self) -> dict[str, str]:
-        """Return the declared prefixes with their IRIs."""
+        """Return the prefixes that the text declares, each with its IRI."""
         prefixes = {}
         for statement in self.statements:
             if statement.kind == "prefix":
@@ -159,18 +161,18 @@ class Index:
         return [occurrence.start for occurrence in self.occurrences]
 
     def at(self, offset: int) -> Occurrence | None:
-        """Return the name at an offset or just before it, or None."""
+        """Return the name that is at an offset or ends there, or None."""
         place = bisect_right(self._starts, offset)
         near = self.occurrences[max(0, place - 3) : place]
         return next((occurrence for occurrence in reversed(near) if occurrence.start <= offset <= occurrence.end), None)
 
     def statement_at(self, offset: int) -> Statement | None:
-        """Return the statement at an offset, or the last one before it, or None."""
+        """Return the last statement that starts at or before an offset, or None."""
         place = bisect_right([statement.start for statement in self.statements], offset)
         return self.statements[place - 1] if place else None
 
     def same(self, occurrence: Occurrence) -> list[Occurrence]:
-        """Return all occurrences in this text of the same name."""
+        """Return all occurrences of the same name in this text."""
         kinds = ("event", "fluent", "predicate", "name")
         return [
             candidate
@@ -191,7 +193,7 @@ class Index:
         return "\n".join(comments)
 
     def comment_behind(self, offset: int) -> str:
-        """Return the comment at the end of the line of an offset, or an empty text."""
+        """Return the comment at the end of the line, after an offset. Empty if there is none."""
         end = self.text.find("\n", offset)
         line = self.text[offset : len(self.text) if end < 0 else end]
         match = re.search(
@@ -214,7 +216,7 @@ def _statements(tokens: Sequence[Token]) -> Iterator[Statement]:
 
 
 def _described(statement: Statement) -> Statement:
-    """Set the kind and name of a statement, and return it."""
+    """Determine the kind and the name of a statement, store them in it, and return it."""
     tokens = statement.tokens
     first, after = tokens[0], tokens[1] if len(tokens) > 1 else None
     if after is not None and after.key not in _NO_STATEMENT:
@@ -262,7 +264,7 @@ def ends(statement: Statement) -> bool:
 
 
 class _Reader:
-    """A reader that finds the names in one statement."""
+    """A reader that collects the names in one statement."""
 
     def __init__(self, text: str, statement: Statement, names: dict[str, str], parameters: frozenset[str]) -> None:
         self.text = text
@@ -271,7 +273,7 @@ class _Reader:
         self.parameters = parameters
         self.scope = str(statement.number)
         self.called: list[str | None] = []
-        """The name called by each open parenthesis, or None for parentheses that are not calls."""
+        """For each open parenthesis, the name before it that it calls, or None if it is not a call."""
 
     def read(self) -> Iterator[Occurrence]:
         tokens = self.statement.tokens

@@ -30,7 +30,7 @@ STATEMENTS = {
     "TERMINATE": "a fluent ends: `terminate low(T) <- level(T, L) WHERE L >= 10.`",
     "INITIALLY": "a fluent holds from the beginning: `initially low(north).`",
 }
-"""Words that begin statements, each with a help text."""
+"""The words that begin statements, each with a help text."""
 _FURTHER = {
     "TIMES": f"that many times, one after the other: {messages.TIMES}",
     "NOT": messages.ABSENCE,
@@ -56,7 +56,7 @@ _FURTHER = {
 
 
 def keyword_help(word: str) -> str:
-    """Return a help text or example for a keyword; empty if there is none."""
+    """Return a help text or an example for a keyword. Empty if there is none."""
     key = word.upper()
     if key in OPERATORS:
         return OPERATORS[key]
@@ -70,7 +70,7 @@ def keyword_help(word: str) -> str:
 
 
 def function_help(name: str) -> tuple[str, str]:
-    """Return the signature and the help text of a function; both are empty if there is no such function."""
+    """Return the signature and the help text of a function. Both are empty if the function does not exist."""
     if name in BUILT_IN:
         called, _, says = BUILT_IN[name].removeprefix("`").partition("`: ")
         return called, says
@@ -88,6 +88,6 @@ def function_help(name: str) -> tuple[str, str]:
 
 
 def all_keywords() -> list[str]:
-    """Return all keywords as they are usually written."""
+    """Return all keywords in their usual spelling."""
     lower = {"EVENT", "FLUENT", "FACT", "POLICY", "INITIATE", "TERMINATE", "INITIALLY", "IS", "MOD", "BETWEEN"}
     return sorted(word.lower() if word in lower else word for word in KEYWORDS)

@@ -1,7 +1,8 @@
 """Coverage: the rules, conditions, absences and time limits of a program that the tests have tried in both cases.
 
-Each part of the program has probes. A probe is a copy of the part's rule under another name, either without the part or
-without all other parts. All probes run together with the program, in one pass over the records of a test.
+Each part of the program has probes. A probe is a copy of the part's rule under another name. It lacks the part or, if
+the part is a condition, the other conditions. All probes run together with the program, in one pass over the records of
+a test.
 """
 
 from __future__ import annotations
