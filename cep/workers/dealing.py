@@ -1,5 +1,7 @@
-"""Distribute rows to the partitions of a stage. The rows of each partition are counted, then copied column by column to
-their destination."""
+"""Distribute rows to the partitions of a stage.
+
+First the rows of each partition are counted, then they are copied column by column to their destination.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,10 @@ def deal_packed(
     count: int,
     keys: KeyCounter,
 ) -> list[Dealt]:
-    """Distribute tables, given in parts with the same columns, like `cep.runtime.state_by_key.deal_groups`.
+    """Distribute tables to `count` partitions, as `cep.runtime.state_by_key.deal_groups` does.
 
-    Returns the non-empty tables of each of `count` partitions. They refer to the parts, and are copied later.
+    `tables`: the tables by event. Each consists of parts that have the same columns. Returns the non-empty tables of
+    each partition. They refer to the rows of the parts, which are copied later.
     """
     check_partitions(count)
     dealt: list[Dealt] = [{} for _ in range(count)]
@@ -60,7 +63,7 @@ def deal_packed(
 
 
 def _rows_of(part: pl.DataFrame, schema: Schema, route: Route, count: int, keys: KeyCounter) -> list[Ints]:
-    """Return the row numbers of each partition in a part."""
+    """Return the row numbers of each partition, for the rows of one part of a table."""
     hashed = row_hashes(part, schema, route)
     rows, stops, groups = deal_rows(hashed, partition_of(np.arange(GROUPS), count), count)
     if isinstance(route, tuple):
@@ -69,7 +72,7 @@ def _rows_of(part: pl.DataFrame, schema: Schema, route: Route, count: int, keys:
 
 
 def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count: int) -> list[PackedTable]:
-    """Return the rows of a table for each partition. `rows`: row numbers by part and partition."""
+    """Return the rows of one table for each partition. `rows`: the row numbers, by part and partition."""
     names = parts[0].columns
     packed = [PackedTable(sum(len(row[number]) for row in rows), names) for number in range(count)]
     rest = []
@@ -101,7 +104,8 @@ def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count
 def _texts(
     name: str, texts: Sequence[tuple[Ints, NDArray[np.uint8]]], rows: Sequence[Ints], count: int
 ) -> PackedColumn:
-    """Return a text column with some rows of each part."""
+    """Return a text column for one partition. `texts`: the column in each part. `rows`: the rows to take from each
+    part."""
     ends = np.zeros(count + 1, np.int64)
     pieces, first, base = [], 1, 0
     for (stops, data), own_rows in zip(texts, rows):
@@ -113,10 +117,13 @@ def _texts(
 
 @njit()
 def deal_rows(hashed, partitions, count):  # type: ignore[no-untyped-def]
-    """Return the row numbers sorted by partition, the ends of each partition, and the number of rows in each key group.
+    """Sort rows by partition. Rows of the same partition keep their order.
 
-    The rows of a partition keep their order. The last bits of a hash are its key group. `partitions` contains the
-    partition of each group, below `count`.
+    - `hashed`: the hash of each row. The last bits of a hash are the row's key group.
+    - `partitions`: the partition of each key group, below `count`.
+
+    Returns the row numbers in the new order, the end of each partition in them, and the number of rows in each key
+    group.
     """
     groups = np.zeros(partitions.shape[0], np.int64)
     last = np.uint64(partitions.shape[0] - 1)

@@ -1,4 +1,5 @@
-"""Merge the rows of an event from all partitions, each in order of arrival, into one table in order of arrival."""
+"""Merge the rows of one event from all partitions into one table. Both the parts and the result are in order of
+arrival."""
 
 from __future__ import annotations
 
@@ -17,8 +18,10 @@ from cep.workers.packing import NUMBERS
 
 
 def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
-    """Merge tables whose rows are in order of arrival: by end, start and `@order`. Equal rows keep the order of the
-    tables. `without`: columns that are left out."""
+    """Merge tables whose rows are in order of arrival, that is, sorted by end, start and `@order`.
+
+    Equal rows keep the order of the tables. `without`: the columns to omit.
+    """
     parts = [part for part in parts if part.height] or parts[:1]
     names = [name for name in parts[0].columns if name not in without]
     if len(parts) == 1:
@@ -44,8 +47,10 @@ def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
 
 
 def _like(parts: Sequence[pl.DataFrame], ordered: pl.DataFrame, order: Ints | None) -> pl.DataFrame:
-    """Return the merged table, with its output text if the parts are `WrittenRows`. `order`: the row numbers of the
-    merged table, counted through all parts."""
+    """Return the merged table. If the parts are `WrittenRows`, it also has their output text.
+
+    `order`: the row numbers of the merged table, counted through all parts; None if there is only one part.
+    """
     if not isinstance(parts[0], WrittenRows):
         return ordered
     texts, orders = together(parts)
@@ -54,15 +59,16 @@ def _like(parts: Sequence[pl.DataFrame], ordered: pl.DataFrame, order: Ints | No
 
 
 def _values(series: pl.Series, infinite: int = 0) -> Ints:
-    """Return times as an array, with `infinite` in place of missing times."""
+    """Return times as an array, in which `infinite` replaces missing times."""
     return (series.fill_null(infinite) if series.null_count() else series).to_numpy()
 
 
 @njit()
 def merge_order(end, start, arrival, bounds):  # type: ignore[no-untyped-def]
-    """Return row numbers sorted by (end, start, arrival), then by part, and True if every part was sorted.
+    """Merge parts that are each sorted by (end, start, arrival). Part p has the rows from bounds[p] to bounds[p + 1].
 
-    Part p consists of the rows from bounds[p] to bounds[p + 1]. If a part is not sorted, the row numbers are not valid.
+    Returns the row numbers in the merged order, and True if every part was sorted. If a part is not sorted, the row
+    numbers are not valid. Equal rows are in the order of the parts.
     """
     count = bounds.shape[0] - 1
     positions, stops = bounds[:count].copy(), bounds[1:]

@@ -1,6 +1,6 @@
 """Store tables in one block of memory, column by column, and read them there without a copy.
 
-Columns of whole numbers, floats and texts without missing values are stored as in Arrow. All other columns of a table
+Columns of integers, floats and texts that have no missing values are stored as in Arrow. All other columns of a table
 are stored together as one Arrow stream.
 """
 
@@ -30,7 +30,7 @@ TEXTS, LINES, OTHERS = "texts", "lines", "others"
 
 @dataclass(frozen=True, slots=True)
 class TakenNumbers:
-    """The values at some rows of a column with 8 bytes per value."""
+    """The values at some rows of a column that has 8 bytes per value."""
 
     values: Ints
     rows: Ints
@@ -45,7 +45,8 @@ class TakenNumbers:
 
 @dataclass(frozen=True, slots=True)
 class TakenTexts:
-    """The bytes of the texts at some rows. Text i ends at stops[i + 1]. `nbytes`: their total size."""
+    """The bytes of the texts at some rows of a column. Text i ends at stops[i + 1]. `nbytes`: the total size of these
+    texts."""
 
     stops: Ints
     data: Bytes
@@ -72,15 +73,17 @@ class Copied:
 
 Piece = TakenNumbers | TakenTexts | Copied
 Buffer = Sequence[Piece]
-"""Consecutive pieces of memory that form one buffer."""
+"""Consecutive parts of memory that together form one buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedColumn:
-    """A column to be stored.
+    """A column to be stored, as its buffers. The `kind` is one of:
 
-    `kind`: int64, double, texts (ends, then bytes), lines (the same for the texts of `WrittenRows`), or others (several
-    columns as a stream).
+    - int64, double: one buffer of values.
+    - texts: a buffer of ends and a buffer of bytes.
+    - lines: the same for the output lines of `WrittenRows`.
+    - others: one buffer with an Arrow stream of several columns.
     """
 
     name: str
@@ -102,7 +105,7 @@ class PackedTable:
 
     @classmethod
     def of(cls, table: pl.DataFrame) -> PackedTable:
-        """Return a whole table."""
+        """Pack all rows of a table."""
         packed = cls(table.height, table.columns)
         rest = []
         for series in table.get_columns():
@@ -132,7 +135,8 @@ class PackedTable:
 
 
 Layout = list[tuple[str, int, Sequence[str], list[tuple[str, str, list[int]]]]]
-"""For each table: name, rows, column names, and for each stored column its name, kind and buffer sizes in bytes."""
+"""The layout of stored tables. A table has its name, the number of rows, the names of its columns, and the stored
+columns. A stored column has its name, its kind and the sizes of its buffers in bytes."""
 
 
 def laid_out(tables: Mapping[str, pl.DataFrame | PackedTable]) -> tuple[Layout, list[Buffer], int]:
@@ -153,7 +157,7 @@ def laid_out(tables: Mapping[str, pl.DataFrame | PackedTable]) -> tuple[Layout, 
 
 
 def copy(buffers: Iterable[Buffer], to: Bytes) -> None:
-    """Copy buffers into memory, each at an aligned position."""
+    """Copy buffers into the memory `to`. Each buffer begins at an aligned position."""
     begin = 0
     for buffer in buffers:
         position = begin
@@ -164,7 +168,7 @@ def copy(buffers: Iterable[Buffer], to: Bytes) -> None:
 
 
 def read(layout: Layout, memory: pa.Buffer) -> Tables:
-    """Return the tables in memory, without a copy."""
+    """Return the tables that are stored in memory. They refer to the memory; nothing is copied."""
     slices = _slices(layout, memory)
     tables: Tables = {}
     for name, rows, names, columns in layout:
@@ -203,12 +207,12 @@ def _slices(layout: Layout, memory: pa.Buffer) -> Iterator[pa.Buffer]:
 
 
 def chunks(series: pl.Series) -> list[pl.Series]:
-    """Return the contiguous parts of a column."""
+    """Return the contiguous parts of a column's memory."""
     return series.get_chunks() if series.n_chunks() > 1 else [series]
 
 
 def text_buffers(series: pl.Series) -> tuple[Ints, Bytes]:
-    """Return the ends and the bytes of a text column without missing values. Text i ends at ends[i + 1]."""
+    """Return the ends and the bytes of a text column that has no missing values. Text i ends at ends[i + 1]."""
     array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, stops, data = array.buffers()
     ends = np.frombuffer(stops, np.int64)[array.offset : array.offset + len(array) + 1]
@@ -217,14 +221,14 @@ def text_buffers(series: pl.Series) -> tuple[Ints, Bytes]:
 
 @njit()
 def _take(values, rows, out):  # type: ignore[no-untyped-def]
-    """Copy the values at `rows` to `out`, which has the length of `rows`. Each row must exist in `values`."""
+    """Copy the values at `rows` to `out`, which has the length of `rows`. All rows must exist in `values`."""
     for i in range(rows.shape[0]):
         out[i] = values[rows[i]]
 
 
 @njit()
 def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
-    """Copy the texts at `rows` to `out`, which must have their total size."""
+    """Copy the texts at `rows` to `out`, whose size must be the total size of these texts."""
     o = 0
     for i in range(rows.shape[0]):
         for k in range(stops[rows[i]], stops[rows[i] + 1]):
@@ -234,8 +238,11 @@ def _take_texts(stops, data, rows, out):  # type: ignore[no-untyped-def]
 
 @njit()
 def taken_ends(stops, rows, ends, first, base):  # type: ignore[no-untyped-def]
-    """Write the ends of the texts at `rows` to `ends`, starting at index `first`. The first text begins at `base`.
-    Returns the end of the last text."""
+    """Compute where the texts at `rows` end if they are stored one after the other.
+
+    The ends are written to `ends`, starting at index `first`. `base`: the position at which the first text begins.
+    Returns the end of the last text.
+    """
     for i in range(rows.shape[0]):
         base += stops[rows[i] + 1] - stops[rows[i]]
         ends[first + i] = base

@@ -1,4 +1,4 @@
-"""Memory shared by two processes. One writes to it; the other reads the data in place and releases them."""
+"""Memory shared by two processes. One process writes data, the other reads the data in place and releases them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 SIZE = 1 << 28
-"""The size of the address range in bytes. The first free place is used, so that little of it is ever touched."""
+"""The size of the address range in bytes. The first free place is used, so the system provides little real memory."""
 
 ALIGNED = 64
-"""The alignment in bytes of each allocation."""
+"""The alignment of each allocation in bytes."""
 
 
 def shared_memory() -> int | None:
-    """Return a descriptor of new memory, or None if the system has no such memory. It is freed with the last process
-    that has it."""
+    """Return a descriptor of new memory, or None if the system does not support it.
+
+    The system frees the memory when the last process that uses it ends.
+    """
     if not hasattr(os, "memfd_create"):
         return None
     with suppress(OSError):
@@ -40,8 +42,10 @@ def aligned(size: int) -> int:
 
 
 class GivenMemory:
-    """The writing side of shared memory. `given_back`: the offsets of allocations that were released; any thread may
-    append to it."""
+    """The writing side of shared memory.
+
+    `given_back`: the offsets of allocations that the reader has released. Any thread may append to it.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._bytes = np.frombuffer(mmap.mmap(descriptor, SIZE), np.uint8)
@@ -49,7 +53,7 @@ class GivenMemory:
         self.given_back: deque[int] = deque()
 
     def room(self, size: int) -> tuple[int, NDArray[np.uint8]] | None:
-        """Allocate a number of bytes; return their offset and the bytes, or None if too much is in use."""
+        """Allocate `size` bytes. Return their offset and the bytes, or None if not enough memory is free."""
         if self.given_back:
             over = {self.given_back.popleft() for _ in range(len(self.given_back))}
             self._used = [block for block in self._used if block[0] not in over]
@@ -75,16 +79,16 @@ class TakenMemory:
         self._over: deque[int] = deque()
 
     def buffer(self, begin: int, size: int) -> pa.Buffer:
-        """Return a buffer over this memory. It is released when the last array over it is gone."""
+        """Return a buffer over part of this memory. It is released when the last array that refers to it is deleted."""
         return pa.foreign_buffer(self._address + begin, size, _Held(begin, self._over, self._bytes))
 
     def over(self) -> list[int]:
-        """Return the offsets that were released since the last call."""
+        """Return the offsets of the buffers that were released since the last call."""
         return [self._over.popleft() for _ in range(len(self._over))]
 
 
 class _Held:
-    """Part of the memory that is in use. It keeps the whole memory alive."""
+    """A part of the memory that is in use. It keeps the whole memory alive."""
 
     __slots__ = ("_begin", "_bytes", "_over")
 
