@@ -6,13 +6,16 @@ from cep.connectors.alerts.outbox import Outbox
 from cep.connectors.alerts.outbox_entries import OutboxEntry
 
 LOOKED_AT = 10_000
-"""The number of changes that are searched, back from the given time. Alerts without a change among them are left
-out."""
+"""The number of changes that `alerts_at` searches, backwards from the requested time. The result lacks alerts that did
+not change within this range."""
 
 
 def alerts_at(outbox: Outbox, time: int) -> tuple[list[OutboxEntry], bool]:
-    """Return the last change of each alert up to an event time (microseconds), in order. Also return True if older
-    changes were not searched."""
+    """Return the state of all alerts at an event time, given in microseconds.
+
+    The result has the last change of each alert up to this time, in the order of the outbox, and True if older changes
+    exist that were not searched.
+    """
     low, high = outbox.first, outbox.last + 1
     while low < high:  # changes are added in the order of their times, or nearly so
         middle = (low + high) // 2

@@ -1,8 +1,11 @@
 """Actions of people on alerts: acknowledge, assign, comment, close, silence.
 
-Each action is a change of its alert, numbered like all other changes, and is recorded with the watermark at which it
-took effect. The program changes alerts during a round, and people between two rounds; a lock enforces this order.
-Silences and maintenance windows begin and end by the wall clock, and this also changes alerts.
+Each action becomes a change of its alert and is numbered like the changes that the program causes. The outbox also
+records each action, with the watermark at which it took effect.
+
+A round is one batch of input that the engine processes. The program changes alerts during a round, people between two
+rounds; a lock enforces this order. Silences and maintenance windows begin and end by the wall clock. Both also cause
+changes of alerts.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ Heir = tuple[AlertChange, str]
 
 
 class Adopter(Protocol):
-    """Receives the changes that are made between two rounds. `alerts`: the ALERT statements of the program."""
+    """An object that is notified of changes that people make to alerts. `alerts`: the ALERT statements of the
+    program."""
 
     @property
     def alerts(self) -> Sequence[Alert]: ...
@@ -59,10 +63,10 @@ class Adopter(Protocol):
 
 
 class Calendar(Protocol):
-    """Returns the maintenance windows around a time (microseconds of Unix time), by id.
+    """A source of maintenance windows. `windows` returns those around a time (microseconds of Unix time), by id.
 
-    `trouble`: the reason why the windows are out of date, or empty. `remarks`: the events that are not windows, with
-    the reason.
+    `trouble`: the reason why the windows are out of date, or "". `remarks`: the reasons why some calendar events are
+    not maintenance windows.
     """
 
     trouble: str
@@ -78,8 +82,8 @@ def _clock() -> int:
 class Handling:
     """The actions of people on the alerts of one server. `program` and `status` are labels of all its alerts.
 
-    `watermark`: the event time reached. `lock` is held during each round and each action. Actions raise Unknown,
-    Conflict and CepError.
+    `watermark`: the event time that the program has reached. `lock`: held by the caller during each round, and by each
+    action. Actions raise Unknown, Conflict or CepError.
     """
 
     def __init__(
@@ -124,8 +128,9 @@ class Handling:
     ) -> None:
         """Begin and end silences when they are due, until `stop` is called.
 
-        `trouble` is called once with the reason when an attempt fails, and with an empty text when a later one
-        succeeds. `remark` is called for each event of the calendar that is not a window.
+        - `trouble`: called with the reason when an attempt fails for the first time, and with "" when a later one
+          succeeds.
+        - `remark`: called for each calendar event that is not a maintenance window.
         """
         told, remarked = "", frozenset[str]()
         for text in self._unread:
@@ -152,7 +157,7 @@ class Handling:
 
     @property
     def calendar_up(self) -> bool | None:
-        """False while the calendar of maintenance windows cannot be read; None if there is no calendar."""
+        """False if the calendar of maintenance windows cannot be read at the moment; None if there is no calendar."""
         return None if self._calendar is None else not self._calendar.trouble
 
     def stop(self) -> None:
@@ -161,7 +166,7 @@ class Handling:
         self._bell.set()
 
     def tick(self) -> int:
-        """Publish the silences that have begun or ended, and return the time when the next one begins or ends."""
+        """Publish the silences that have begun or ended. Return the time when the next silence begins or ends."""
         # slow, so it is done without the lock
         windows = {} if self._calendar is None else self._calendar.windows(self.clock())
         with self.lock:
@@ -176,10 +181,11 @@ class Handling:
             return min(times, default=now + KEPT)
 
     def look(self, by: str = "", comment: str = "") -> None:
-        """Publish the alerts that are now silenced or no longer silenced, before a round publishes other changes.
+        """Publish a change for each alert that is newly silenced or no longer silenced. Call this before a round
+        publishes its changes.
 
-        Silences begin and end at their times, or when a person ends one early: `by` with a `comment`. The caller must
-        hold `lock`. Alerts are only matched against silences that have begun or ended since the last call.
+        Silences begin and end by the clock. A person can also end one: `by` is then the person's name, and `comment`
+        the reason. The caller must hold `lock`. Only silences that have begun or ended since the last call are matched.
         """
         now = self.clock()
         active = {id: silence.matchers for id, silence in self._all.items() if silence.starts <= now < silence.ends}
@@ -203,9 +209,10 @@ class Handling:
         return {**self._silences, **self._windows}
 
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
-        """Return the `silenced` change of an open alert or, if `silenced` is empty, its `unsilenced` change.
+        """Return the change that marks an open alert as silenced or, if `silenced` is empty, as no longer silenced.
 
-        The author is the author of the first silence or, without silences, the person `by` who ended the last one.
+        The change names a person as its author: the author of the first silence in `silenced`, or `by`, who ended the
+        last one.
         """
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
@@ -221,7 +228,7 @@ class Handling:
     # --- in a round ---
 
     def attach(self, adopter: Adopter, watermark: int = BEGINNING) -> None:
-        """Report actions to another program from now on, instead of the previous one."""
+        """Report actions to the program `adopter` from now on, instead of the previous program."""
         with self.lock:
             self._adopter = adopter
             self._open = {change.alert: change for change in self.outbox.open_changes()}
@@ -230,11 +237,12 @@ class Handling:
             self.watermark = max(self.watermark, watermark)
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Complete the changes of a round with each alert's acknowledgement, assignee, verdict and silences.
+        """Add people's data to the changes of a round: each alert's acknowledgement, assignee, verdict and silences.
 
-        A change may make other silences match an alert, for example by a new severity. Then a `silenced` or
-        `unsilenced` change is added. `silenced` comes before the round's change, so that receivers are sent neither.
-        `unsilenced` comes after it, so that receivers are sent the alert in its new state.
+        A change can alter the silences that match an alert, for example by a new severity. Then the result has an
+        additional `silenced` or `unsilenced` change. A `silenced` change precedes the round's change, so that receivers
+        are sent neither of them. An `unsilenced` change follows it, so that receivers are sent the alert in its new
+        state.
         """
         followed: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}
@@ -264,9 +272,10 @@ class Handling:
         return followed
 
     def _told(self, change: AlertChange, before: AlertChange | None, silenced: list[str]) -> AlertChange:
-        """Return a round's change of an alert in its published form.
+        """Return the published form of a change that a round has caused.
 
-        `before`: the previous change of the same alert, or None. `silenced`: the silences that hide the alert.
+        `before`: the previous change of the same alert, or None. `silenced`: the ids of the silences that hide the
+        alert.
         """
         sent = change.sent if before is None else before.sent
         if before is None and sent is not None and (change.inhibited or silenced):
@@ -279,7 +288,10 @@ class Handling:
         return replace(told, acknowledged=before.acknowledged, assignee=before.assignee, verdict=before.verdict)
 
     def _silenced(self, change: AlertChange, before: AlertChange | None) -> list[str]:
-        """Return the sorted ids of the silences that hide an alert. `before`: its previous change, or None."""
+        """Return the sorted ids of the silences that hide an alert.
+
+        `change`: the new change of the alert. `before`: its previous change, or None.
+        """
         if change.state == "resolved":
             return []
         if before is not None and all(getattr(before, name) == getattr(change, name) for name in LABELLED):
@@ -288,7 +300,7 @@ class Handling:
         return sorted(id for id, matchers in (self._active or {}).items() if matchers.matches(labels))
 
     def hand_over(self, heirs: Sequence[Heir]) -> bool:
-        """Pass the acknowledgement of each withdrawn alert, if it has not ended, to the alert that replaces it. Return
+        """Pass acknowledgements that are still in effect from withdrawn alerts to the alerts that replace them. Return
         True if any was passed."""
         turned = False
         for old, alert in heirs:
@@ -303,8 +315,8 @@ class Handling:
     ) -> tuple[list[AlertChange], list[RecordedAction]]:
         """Copy the acknowledgement, assignee and verdict of withdrawn alerts to the alerts that replace them.
 
-        Values that people have already set are kept. Returns the additional changes, which follow the changes of the
-        round, and the actions to record.
+        Values that people have already set on the new alert are kept. `changes`: the changes of the round. Returns
+        additional changes to publish after them, and the actions to record.
         """
         told = {change.alert: change for change in changes}
         taken: list[AlertChange] = []
@@ -333,16 +345,18 @@ class Handling:
         return taken, recorded
 
     def hold(self, changes: Sequence[AlertChange]) -> None:
-        """Update the intervals that keep open alerts from ending. `changes`: the last changes of these alerts, which
-        differ from the stored ones in `holding` only."""
+        """Update `holding`, the fluent intervals that keep an alert open, for some open alerts.
+
+        `changes`: the last change of each of these alerts. It differs from the stored change in `holding` only.
+        """
         for change in changes:
             told = self._open.get(change.alert)
             if told is not None:
                 self._open[change.alert] = replace(told, holding=change.holding)
 
     def free(self, alert: str, time: int) -> int | None:
-        """Return the first time, not before `time`, at which an alert is not acknowledged. None: there is no such
-        time."""
+        """Return the first time from `time` on at which an alert is not acknowledged, or None if it stays
+        acknowledged."""
         for begin, end in self._spans.get(alert, ()):
             if begin < time and (end is None or time < end):
                 if end is None:
@@ -351,7 +365,6 @@ class Handling:
         return time
 
     def _last(self, alert: str) -> AlertChange | None:
-        """Return the last published change of an alert."""
         if alert in self._open:
             return self._open[alert]
         entry = self.outbox.revision(alert)
@@ -429,8 +442,8 @@ class Handling:
         return told
 
     def _next(self, told: AlertChange, action: Action, by: str, comment: str, **more: Any) -> AlertChange:
-        """Return the change that an action makes to an alert between two rounds. `told`: the last published change of
-        the alert."""
+        """Return the change that a person's action makes to an alert between two rounds. `told`: the last published
+        change of the alert."""
         state: AlertState = "updated" if told.state in ("firing", "escalated", "inhibited") else told.state
         change = replace(
             told, revision=told.revision + 1, state=state, time=max(told.time, self.watermark), note="",
@@ -460,7 +473,7 @@ class Handling:
                 self._adopter.adopt(change)
 
     def _span(self, alert: str | None, action: str, time: int) -> None:
-        """Note when an alert is acknowledged, or no longer acknowledged."""
+        """Record the watermark at which an alert became acknowledged, or stopped being acknowledged."""
         if alert is None:
             return
         spans = self._spans.get(alert, [])
@@ -473,8 +486,10 @@ class Handling:
     # --- silences ---
 
     def silences(self) -> list[Silence]:
-        """Return the silences, and the active, last and next occurrence of each maintenance window. Active ones come
-        first; the rest are sorted by their ends."""
+        """Return the silences and maintenance windows: active ones first, the rest sorted by their ends.
+
+        Of each maintenance window, only the active, the last and the next occurrence are listed.
+        """
         with self.lock:
             now = self.clock()
             silences = [*self._silences.values()]
@@ -491,7 +506,7 @@ class Handling:
             return sorted([*silences, *once.values()], key=lambda span: (order[span.state(now)], span.ends, span.id))
 
     def silence(self, id: str) -> Silence:
-        """Return the silence with an id."""
+        """Return the silence that has this id. Raises Unknown if there is none."""
         with self.lock:
             silence = self._all.get(id)
         if silence is None:
@@ -504,13 +519,15 @@ class Handling:
             return [change for change in self._open.values() if matchers.matches(self._labels_of(change))]
 
     def hidden(self) -> Counter[str]:
-        """Return the number of open alerts that each silence currently hides, by its id."""
+        """Count the open alerts that each silence hides at the moment, by the id of the silence."""
         with self.lock:
             return Counter(id for change in self._open.values() for id in change.silenced)
 
     def add(self, new: Silence, by: str, instead: str = "") -> Silence:
-        """Add a silence, or replace the one with the id `instead`. As in Alertmanager, the replacement gets a new id if
-        its matchers differ or the old silence has ended."""
+        """Add a silence, or replace the silence that has the id `instead`.
+
+        As in Alertmanager, the replacement gets a new id if its matchers differ or if the old silence has ended.
+        """
         with self.lock:
             ended: list[tuple[Silence, Recorded]] = []
             action: Recorded = "silence"
@@ -546,8 +563,11 @@ class Handling:
             return ended
 
     def _set(self, by: str, *silences: tuple[Silence, Recorded], comment: str = "") -> None:
-        """Store silences, each with the action that caused its change, in one transaction. `comment`: the reason for
-        ending a silence; a new silence has its own comment."""
+        """Store silences in one transaction.
+
+        `silences`: each silence with the action that changed it. `comment`: the reason for ending a silence. A new
+        silence has its own comment.
+        """
         recorded, comment = [], clean(comment.strip(), LONGEST_COMMENT)
         for silence, action in silences:
             details: dict[str, JsonValue] = {

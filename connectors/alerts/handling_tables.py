@@ -1,4 +1,4 @@
-"""The tables of an outbox for actions of people, in order, and for silences. Each row has a hash."""
+"""The tables of an outbox that store actions of people, in order, and silences. Each row has a hash."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Recorded = Literal[
 ]  # fmt: skip
 REMINDED: Recorded = "reminded"
 DONE: tuple[Recorded, ...] = tuple(action for action in get_args(Recorded) if action != REMINDED)
-"""The actions of people, or of the server on their behalf. REMINDED is not among them: it records that a receiver
+"""The actions of people, or of the server on their behalf. They do not include REMINDED, which records that a receiver
 accepted a reminder."""
 
 
@@ -39,9 +39,11 @@ accepted a reminder."""
 class RecordedAction:
     """An action of a person on an alert, a silence, a receiver or the program.
 
-    `recorded`: its wall-clock time, microseconds of Unix time. `watermark`: the event time reached. `alert`, `silence`:
-    their ids. `change`: the number of the alert's change that it caused. `details`: further values, such as `comment`,
-    `receiver` or `version`.
+    - `recorded`: the wall-clock time of the action, in microseconds of Unix time.
+    - `watermark`: the event time that the program had reached.
+    - `alert`, `silence`: the id of the alert or silence, or None.
+    - `change`: the number of the change that the action caused, or None.
+    - `details`: further values, such as `comment`, `receiver` or `version`.
     """
 
     recorded: int
@@ -56,7 +58,7 @@ class RecordedAction:
 
 
 def make(base: sqlite3.Connection, where: str) -> None:
-    """Create the tables, or verify all their rows. Raises CepError if a row is damaged."""
+    """Create the tables, or verify all rows if the tables exist. Raises CepError if a row is damaged."""
     for statement in _TABLES:
         base.execute(statement)
     for table, columns in HASHED.items():
@@ -77,7 +79,7 @@ def record(base: sqlite3.Connection, action: RecordedAction) -> None:
 
 
 def actions(base: sqlite3.Connection, where: str, *values: object) -> Iterator[RecordedAction]:
-    """Yield the actions that meet an SQL condition."""
+    """Yield the actions that satisfy an SQL condition. `values`: the parameters of the condition."""
     for row in base.execute(f"select {_ACTIONS} from actions {where}", values).fetchall():
         number, acted, watermark, person, action, alert, silence, change, body = row
         yield RecordedAction(acted, watermark, person, action, alert, silence, change, json.loads(body), number)
@@ -89,7 +91,7 @@ def silences(base: sqlite3.Connection) -> dict[str, str]:
 
 
 def keep_silence(base: sqlite3.Connection, id: str, body: str | None) -> None:
-    """Store the current form of a silence. None removes it."""
+    """Store the current JSON of a silence. `body=None` removes the silence."""
     if body is None:
         base.execute("delete from silences where id = ?", (id,))
     else:
@@ -97,7 +99,10 @@ def keep_silence(base: sqlite3.Connection, id: str, body: str | None) -> None:
 
 
 def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) -> None:
-    """Record the first change of an alert, so that the alerts of a key can be found."""
+    """Record the first change of an alert, so that `episodes` can find the alerts of a key.
+
+    `slot`: the hash of the alert's name and key. `number`: the number of the change.
+    """
     base.execute(
         "insert or ignore into episodes (alert, slot, number, hash) values (?1, ?2, ?3, hashed(?1, ?2, ?3))",
         (alert, slot, number),
@@ -105,7 +110,7 @@ def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) 
 
 
 def episodes(base: sqlite3.Connection, slot: str, most: int) -> list[str]:
-    """Return the ids of the last alerts of a key, newest first."""
+    """Return the ids of the latest `most` alerts that have one name and key, newest first."""
     rows = base.execute("select alert from episodes where slot = ? order by number desc limit ?", (slot, most))
     return [alert for (alert,) in rows.fetchall()]
 

@@ -1,5 +1,8 @@
-"""Inhibition: an alert that fires suppresses others. Their changes are marked, and a change is added when inhibition
-begins or ends."""
+"""Inhibition: an alert that fires suppresses other alerts.
+
+The changes of an inhibited alert are marked as such. When inhibition begins or ends, the inhibited alert gets an
+additional change.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from cep.connectors.alerts.text import JsonValue
 from cep.rules.alert import Alert, Inhibitor
 
 _Place = tuple[str, tuple[JsonValue, ...]]
-"""The name of an alert, and the values that it must share with its inhibitors."""
+"""The name of an inhibited alert, and the values of its key that must equal those of the inhibiting alert."""
 
 
 class Inhibition:
-    """Tracks the inhibition of all alerts. An alert inhibits others while it fires, even if it is inhibited itself."""
+    """The inhibition of all alerts. An alert inhibits others while it fires, even if it is inhibited itself."""
 
     def __init__(self, alerts: Iterable[Alert]) -> None:
         self._inhibitors = {alert.name: alert.inhibitor for alert in alerts if alert.inhibitor is not None}
@@ -30,7 +33,7 @@ class Inhibition:
         return bool(self._inhibitors)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Replace the state by these open alerts."""
+        """Forget all alerts, and start again from the open alerts in `live`."""
         self._firing: dict[str, AlertChange] = {}
         self._told: dict[str, AlertChange] = {}
         self._holding: Counter[_Place] = Counter()
@@ -41,10 +44,10 @@ class Inhibition:
         self._started = True
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Add the changes that begin or end inhibition to the changes of a round. They come after the others of the
-        same instant.
+        """Return the changes of a round, and the changes that begin or end the inhibition of alerts.
 
-        The program may have changed before a restart, so the first round checks all open alerts.
+        At each instant, the additional changes come last. The first round checks all open alerts, because the program
+        may have changed before a restart.
         """
         followed: list[AlertChange] = []
         more: Counter[str] = Counter()
@@ -62,7 +65,8 @@ class Inhibition:
         return followed
 
     def _count(self, change: AlertChange) -> list[_Place]:
-        """Count the inhibitions that an alert causes while it fires. Return the places whose counts change."""
+        """Count the alerts that inhibit each `_Place`, after a change of an inhibiting alert. Return the places whose
+        counts have changed."""
         inhibited = self._inhibited.get(change.name, ())
         if not inhibited:
             return []
@@ -85,7 +89,7 @@ class Inhibition:
         return change.name, tuple(change.key.get(column) for _, column in equal)
 
     def remember(self, change: AlertChange) -> None:
-        """Remember the last published change of an alert that others can inhibit."""
+        """Store the last published change of an alert, if other alerts can inhibit it."""
         if change.name not in self._inhibitors:
             return
         if change.state == "resolved":
@@ -96,8 +100,10 @@ class Inhibition:
             self._open.setdefault(self._place(change), set()).add(change.slot)
 
     def _tell(self, change: AlertChange, more: Counter[str]) -> AlertChange:
-        """Return a round's change of an alert in its published form. `more`: the number of changes added before it, by
-        alert."""
+        """Return the published form of a change that a round has caused.
+
+        `more`: for each alert, the number of changes that inhibition has added in this round.
+        """
         if change.name not in self._inhibitors:
             return change
         before = self._told.get(change.slot)
@@ -114,7 +120,8 @@ class Inhibition:
         return told
 
     def _turn(self, slot: str, time: int, more: Counter[str]) -> list[AlertChange]:
-        """Return the change that begins or ends the inhibition of an alert, or nothing if neither happens."""
+        """Return a list with the change that begins or ends the inhibition of an alert. It is empty if nothing
+        changes."""
         told = self._told[slot]
         inhibited = self._holding[self._place(told)] > 0
         if told.fired is None or inhibited == told.inhibited:

@@ -15,11 +15,11 @@ _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def alert_labels(change: AlertChange, program: str, status: str = "Actual") -> dict[str, str]:
-    """Return the labels of an alert.
+    """Return the labels of an alert: `alertname`, `severity`, `program`, the alert's LABELS and the attributes of its
+    key.
 
-    These are `alertname`, `severity`, `program`, the alert's LABELS and the attributes of its key. An unusual urgency
-    or certainty, and a status other than `Actual`, are labels, too. If an attribute of the key has the name of another
-    label, its label is called `key_…`.
+    Urgency and certainty are labels if they are unusual, `status` if it is not `Actual`. If an attribute of the key has
+    the name of another label, its label is called `key_…`.
     """
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": program}
     if change.urgency != URGENCY:

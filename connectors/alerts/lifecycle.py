@@ -1,8 +1,8 @@
 """The lifecycle of an alert, in event time.
 
-An alert is pending until its condition has lasted long enough, then it fires. Every further occurrence of its key
-updates it. It escalates over time, and is resolved when its duration has passed since the end of the last occurrence.
-An alert on a fluent is resolved when the fluent ends, or some time later if the alert is kept.
+An alert is pending until its condition has lasted long enough, then it fires. Each further occurrence with the same key
+updates it. It may escalate over time. It is resolved when its duration has passed since the end of the last occurrence.
+An alert on a fluent is resolved when the fluent ends, or later if the alert statement says so.
 """
 
 from __future__ import annotations
@@ -35,29 +35,48 @@ Verdict = Literal["", "true", "false", "duplicate", "test"]
 
 @dataclass(frozen=True, slots=True)
 class AlertChange:
-    """A change of an alert at an instant of event time (`time`, microseconds).
+    """A change of an alert at an instant of event time (`time`, in microseconds).
 
-    Identity. `alert`: the alert's id, 32 hexadecimal digits, which is the same in every run over the same input.
-    `revision`: the number of the change, from 0. `slot`: a hash of the alert's name and key. `key` and `values`: the
-    attributes of the key and of the latest occurrence, for display. `first` and `last`: the ids of the first and the
-    latest occurrence.
+    Identity:
 
-    Times. `since`: when the condition began to hold. `fired`: when the alert fired, or None; receivers are not notified
-    before. `start`: the start of the first occurrence. `end`: the end of the latest. `until`: when the alert is
-    resolved unless another occurrence follows. `ended`: when the alert was resolved, or None; later actions of people
-    do not change it.
+    - `alert`: the alert's id, 32 hexadecimal digits. It is the same in every run over the same input.
+    - `revision`: the number of the change within the alert, from 0.
+    - `slot`: a hash of the alert's name and key.
+    - `key`, `values`: the attributes of the key and of the latest occurrence, for display.
+    - `first`, `last`: the ids of the first and the latest occurrence.
 
-    State. `severities`: its possible severities, if there are several. `escalated`: the index of the current one.
-    `holding`: the intervals of a fluent that keep the alert open. `keeping`: no such interval holds any more, but the
-    alert stays open for a while. `withdrawn`: the alert ended because the program changed, although its reason may
-    persist, or because its reason was withdrawn. `note`: the reason for correcting an earlier change, or empty.
+    Times:
 
-    Receivers. `sent`: the first revision that receivers are sent, or None. `inhibited`: another alert inhibits it.
-    `hidden`: it only inhibits others, and is never published. `repeat`: the time between reminders, or 0.
+    - `since`: the time when the condition began to hold.
+    - `fired`: the time when the alert fired, or None. Receivers are not notified earlier.
+    - `start`, `end`: the start of the first occurrence, and the end of the latest one.
+    - `until`: the time when the alert is resolved unless another occurrence follows.
+    - `ended`: the time when the alert was resolved, or None. Later actions of people do not change it.
 
-    People. `action`: the action of a person or silence, empty for a change by the program. `by` and `comment`: the
-    person and their comment. `acknowledged` and `assignee`: names of people. `verdict`: the verdict with which it was
-    closed. `silenced`: the ids of the silences that hide it.
+    State:
+
+    - `severities`: the severities that the alert can have, if there are several.
+    - `escalated`: the index of the current severity in `severities`.
+    - `holding`: the intervals of a fluent that keep the alert open.
+    - `keeping`: True if no such interval holds any more, but the alert stays open for a while.
+    - `withdrawn`: True if the alert ended because the program changed, or because its occurrences were withdrawn.
+    - `note`: the reason for correcting an earlier change, or "".
+
+    Receivers:
+
+    - `sent`: the first revision that receivers are sent, or None.
+    - `inhibited`: True if another alert inhibits this one.
+    - `hidden`: True if the alert only inhibits other alerts and is never published.
+    - `repeat`: the time between reminders, or 0.
+
+    People:
+
+    - `action`: the action of a person or silence; "" if the program caused the change.
+    - `by`, `comment`: the name of the person, and their comment.
+    - `acknowledged`: the name of the person who acknowledged the alert.
+    - `assignee`: the name of the person to whom the alert is assigned.
+    - `verdict`: the verdict that a person gave when closing the alert.
+    - `silenced`: the ids of the silences that hide the alert.
     """
 
     alert: str
@@ -123,7 +142,7 @@ class AlertChange:
 
     @property
     def remark(self) -> bool:
-        """Return True if the change is an action that leaves the alert's content as it is."""
+        """Return True if a person's action caused the change and leaves the alert's content as it is."""
         return self.action not in ("", "silenced", "unsilenced")
 
     @property
@@ -152,10 +171,10 @@ _ALWAYS = [field.name for field in fields(AlertChange) if field.name not in dict
 
 @dataclass(frozen=True, slots=True)
 class AlertOccurrence:
-    """A row of an alert's table.
+    """An occurrence of an alert's event or fluent: one row of the alert's table.
 
-    `place`: the index of the alert. `row`: the index of the row in the table. `over`: True if the row is the whole
-    interval of a fluent, which ends here.
+    `place`: the index of the alert. `row`: the index of the row in the table. `over`: True if the row is the interval
+    of a fluent that ends here.
     """
 
     end: int
@@ -168,28 +187,33 @@ class AlertOccurrence:
 
     @property
     def interval(self) -> str:
-        """The id of the fluent's interval that begins or ends here, unique within its alert."""
+        """The id of the fluent interval that begins or ends with this occurrence. It is unique within the alert."""
         return f"{self.start} {self.text}"
 
 
 def alert_fingerprints(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str]:
-    """Return the fingerprint of each alert, by name. It covers the alert's occurrences and key, but not its texts and
-    duration."""
+    """Return the fingerprint of each alert, by the alert's name.
+
+    Alerts with the same fingerprint have the same occurrences and key. Their texts and durations may differ.
+    `meanings`: the fingerprints of events and of alert tables.
+    """
     texts = [json.dumps([meanings[alert.table], *alert.keys]) for alert in alerts]
     return dict(zip((alert.name for alert in alerts), identity_hashes(texts, "alert")))
 
 
 class AlertLifecycle:
-    """Derives the changes of a program's alerts from their occurrences. The result does not depend on the division of
-    the occurrences into rounds.
+    """The computation of a program's alert changes from occurrences.
 
-    `live`: the last changes of unresolved alerts, by slot. `reached`: the time up to which an alert's occurrences have
-    been processed, by the alert's fingerprint. `prints`: the fingerprints of the alerts, by number. `since`: the time
-    at which the program took over from one whose alerts may still change. `unplaced`: the number of invalid places, by
-    name of an alert.
+    The changes do not depend on how the occurrences are divided into rounds. If several occurrences of a key end at the
+    same instant, the one that began first counts as the latest.
 
-    `free` returns the first time from a given time on at which an alert is not acknowledged and may escalate, or None.
-    If several occurrences of a key end at the same instant, the one that began first counts as the latest.
+    - `live`: the last change of each unresolved alert, by the hash of its name and key (`slot`).
+    - `prints`: the fingerprint of each alert, by its index.
+    - `reached`: for each fingerprint, the time up to which occurrences have been processed.
+    - `since`: the time at which this program replaced another one whose alerts may still change.
+    - `unplaced`: for each alert name, the number of occurrences whose place is not valid.
+    - `free`: a function that returns the first time from a given time on at which an alert is not acknowledged, or
+      None. An acknowledged alert does not escalate.
     """
 
     def __init__(
@@ -229,14 +253,15 @@ class AlertLifecycle:
         return self.alerts
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Replace the state by these open alerts."""
+        """Forget all alerts, and start again from the open alerts in `live`."""
         self.live = {change.slot: change for change in live}
         self._due.clear()
         for change in self.live.values():
             self._await(change)
 
     def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[AlertChange]:
-        """Return the changes up to the watermark, sorted by time. `tables`: the occurrences, by `Alert.table`."""
+        """Return the changes up to the watermark, sorted by time. `tables`: the new occurrences, by the name
+        `Alert.table`."""
         columns = {}
         occurrences: list[AlertOccurrence] = []
         for number, table, over in self.told_of(tables):
@@ -255,9 +280,10 @@ class AlertLifecycle:
         return changes
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
-        """Replace the open alerts by their published form, and return the published changes with the current `holding`.
+        """Store the published form of open alerts. Return the published changes, each with its alert's current
+        `holding`.
 
-        `told`: the published changes of the last `take`, possibly with others in between.
+        `told`: the published changes. They are the changes of the last `take` and those that other steps have added.
         """
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
@@ -278,8 +304,10 @@ class AlertLifecycle:
         return [self.live[slot] for slot in sorted(self._fewer & self.live.keys())]
 
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
-        """Yield the tables of alerts as `(index of the alert, table, over)`. `over`: the rows are intervals that have
-        ended."""
+        """Yield the tables that belong to alerts, as `(index of the alert, table, over)`.
+
+        `over`: True if the rows are fluent intervals that have ended.
+        """
         for number, alert in enumerate(self.alerts):
             if (table := tables.get(alert.table)) is not None and table.height:
                 yield number, table, False
@@ -289,8 +317,10 @@ class AlertLifecycle:
     def follow(
         self, occurrences: list[AlertOccurrence], row: Callable[[AlertOccurrence], Mapping[str, Any]], watermark: int
     ) -> list[AlertChange]:
-        """Return the changes that occurrences cause, and those that are due up to the watermark. `row` returns the
-        columns of an occurrence."""
+        """Return the changes that occurrences cause, and the changes that are due up to the watermark.
+
+        `row`: a function that returns the columns of an occurrence.
+        """
         changes: list[AlertChange] = []
         occurrences.sort(key=lambda entry: (entry.end, entry.place, entry.slot, entry.over, entry.start, entry.text))
         for (end, number, slot, over), same in groupby(
@@ -314,16 +344,19 @@ class AlertLifecycle:
         watermark: int,
         turned: bool,
     ) -> list[AlertChange]:
-        """Return the changes of one key of an alert. The alert that is open at the end is stored in `live`.
+        """Return the changes of one key of an alert. Store the alert that is open at the end in `live`.
 
-        `base`: the open alert of the key at the beginning, or None. `turned`: `base` is a state after the change of the
-        program (`SucceedingLifecycle.since`).
+        - `number`: the index of the alert.
+        - `base`: the alert of this key that is open at the beginning, or None.
+        - `row`: a function that returns the columns of an occurrence.
+        - `turned`: True if `base` already follows the current program (`SucceedingLifecycle.since`).
         """
         self.begin([] if base is None else [base])
         return self.follow(occurrences, row, watermark)
 
     def due_for(self, number: int, change: AlertChange, turned: bool) -> int | None:
-        """Return the time at which an open alert changes by itself, or None. `turned`: as in `go_through`."""
+        """Return the time at which an open alert changes without a new occurrence, or None. `turned`: as in
+        `go_through`."""
         return self.due(change)
 
     def first_final(self, number: int) -> int:
@@ -331,8 +364,10 @@ class AlertLifecycle:
         return BEGINNING
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
-        """Return the new occurrences of an alert. `over`: the rows are intervals that have ended. For an alert on a
-        fluent, the text of an occurrence contains only the fluent's arguments."""
+        """Return the new occurrences of an alert. `over`: True if the rows are fluent intervals that have ended.
+
+        If the alert is on a fluent, `AlertOccurrence.text` contains only the fluent's arguments.
+        """
         alert = self.alerts[number]
         if alert.ends is None:
             texts = occurrence_texts(table, self.schemas[alert.table])
@@ -350,8 +385,10 @@ class AlertLifecycle:
         ]
 
     def _seen(self, alert: Alert, group: Sequence[AlertOccurrence], row: Mapping[str, Any]) -> AlertChange:
-        """Process the occurrences of a key that end at the same time: the alert becomes pending, fires, or is
-        updated."""
+        """Return the change that some occurrences of one key cause. They all end at the same time.
+
+        The alert becomes pending, fires, or is updated.
+        """
         first = group[0]
         identity = self._identity(alert, row)
         before = self.live.get(first.slot)
@@ -405,7 +442,7 @@ class AlertLifecycle:
         return self._on(change)
 
     def _ended(self, slot: str, time: int, group: Sequence[AlertOccurrence]) -> list[AlertChange]:
-        """End intervals of an alert, and resolve it if no interval of its key holds any more."""
+        """End some intervals of an alert's fluent. Resolve the alert if no interval of its key holds any more."""
         before = self.live.get(slot)
         if before is None or not before.holding:
             return []
@@ -436,7 +473,7 @@ class AlertLifecycle:
         return identity_hashes([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[AlertChange]:
-        """Return the changes up to `time` that no occurrence causes."""
+        """Return the changes up to `time` that happen without an occurrence."""
         changes = []
         while self._due and self._due[0][0] <= time:
             due, _, slot = heapq.heappop(self._due)
@@ -446,8 +483,7 @@ class AlertLifecycle:
         return changes
 
     def due(self, change: AlertChange) -> int | None:
-        """Return the time at which an open alert fires, escalates or is resolved without another occurrence, or
-        None."""
+        """Return the time at which an open alert fires, escalates or is resolved if no occurrence follows, or None."""
         over, alert = None if change.holding else change.until, self._by_name.get(change.name)
         if alert is None:
             return over
@@ -470,7 +506,6 @@ class AlertLifecycle:
         return self._on(replace(change, state="escalated", severity=severity, escalated=change.escalated + 1))
 
     def _on(self, change: AlertChange) -> AlertChange:
-        """Record a change of an alert that stays open, and return it."""
         self.live[change.slot] = change
         self._await(change)
         return change
@@ -488,7 +523,7 @@ class AlertLifecycle:
 
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
-    """Return the intervals of a key that hold now, including those that begin."""
+    """Return the fluent intervals of a key that hold now, including those that begin with `group`."""
     return sorted({*(() if before is None else before.holding), *(occurrence.interval for occurrence in group)})
 
 

@@ -1,4 +1,4 @@
-"""The listener that turns rounds of the engine into changes of alerts, and adds them to the outbox."""
+"""The listener that computes changes of alerts after each round of the engine, and adds them to the outbox."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _in_silence(text: str, /, **fields: object) -> None:
 
 
 class AlertListener:
-    """Listens to a service, and adds the changes of each round to the outbox in one transaction.
+    """A listener of a service that adds the alert changes of each round to the outbox in one transaction.
 
     Alerts that are open at the end of the input stay open, because nobody knows whether their condition continues.
     After a restart, the engine reads its input again or continues from a snapshot. In both cases, no change is added
@@ -39,8 +39,8 @@ class AlertListener:
     ) -> None:
         """Listen to an engine that was created with `alerts=True`.
 
-        `warn` is called once for each alert with invalid places. `handling`: the actions of people on the alerts, or
-        None if there are none.
+        `warn`: a function that is called once for each alert whose occurrences have an invalid place. `handling`: the
+        actions of people on the alerts, or None if people cannot act on them.
         """
         self.handling = handling = handling or Handling(outbox)
         with handling.lock:

@@ -1,4 +1,4 @@
-"""Maintenance windows: events of an iCalendar file, including recurring ones, that act as silences."""
+"""Maintenance windows: events of an iCalendar file that act as silences. Recurring events have several windows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from cep.connectors.alerts.text import clean
 from cep.core.errors import CepError, reason_of
 
 AHEAD, BACK = timedelta(days=14), timedelta(days=5)
-"""The time for which a window is listed before its beginning, and after its end."""
+"""The time before its beginning and after its end during which a window is listed."""
 
 MOST_TIMES = 2_000
-"""The greatest number of windows of one recurring event between BACK and AHEAD."""
+"""The greatest number of windows of one recurring event that may be listed at the same time."""
 
 MOST_WINDOWS = 20_000
 """The greatest number of listed windows."""
@@ -44,8 +44,9 @@ _A_DAY = {"SECONDLY": 86_400, "MINUTELY": 1_440, "HOURLY": 24}
 class MaintenanceCalendar:
     """The maintenance windows of a calendar file, which is read again when it changes.
 
-    If it cannot be read, the windows stay the same, and `trouble` says why. `remarks`: the events that are not windows,
-    with the reason. The constructor raises CepError if the file cannot be read.
+    If the changed file cannot be read, the windows stay the same, and `trouble` contains the reason. `remarks`: the
+    reasons why some calendar events are not maintenance windows. The constructor raises CepError if the file cannot be
+    read.
     """
 
     def __init__(self, file: Path) -> None:
@@ -80,7 +81,7 @@ class MaintenanceCalendar:
         return before != self._read
 
     def _load(self) -> None:
-        """Read the events that have matchers. Raises CepError if the file is not a calendar."""
+        """Read the calendar events that are maintenance windows. Raises CepError if the file is not a calendar."""
         where = f"--maintenance {self.file}"
         try:
             status = os.stat(self.file)
@@ -115,8 +116,10 @@ class MaintenanceCalendar:
 
 
 def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
-    """Return the time zone for days and for times without a zone: the one that the calendar names, otherwise UTC.
-    Raises CepError if it is unknown."""
+    """Return the time zone that the calendar names, or UTC. It applies to days and to times without a zone.
+
+    Raises CepError if the time zone is unknown.
+    """
     if not (name := str(calendar.get("X-WR-TIMEZONE", "")).strip()):
         return UTC
     zone = tzp.timezone(name)
@@ -130,8 +133,10 @@ def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
 def _series_of(
     calendar: icalendar.Calendar, zone: tzinfo, where: str, now: datetime
 ) -> tuple[list[tuple[str, Any]], tuple[str, ...]]:
-    """Return the events of a calendar that are windows, and remarks about the others. Each event is returned with its
-    title and its moved occurrences."""
+    """Return the calendar events that are maintenance windows, and the reasons why other events are not.
+
+    Each event is a pair: its title, and the event together with those of its recurrences that were moved.
+    """
     by_id: dict[str, list[Any]] = {}
     for number, event in enumerate(calendar.walk("VEVENT")):
         by_id.setdefault(str(event.get("UID", "")) or f" {number}", []).append(event)
@@ -184,7 +189,7 @@ def _series_of(
 
 
 def _windows(series: Any, zone: tzinfo, now: datetime) -> Iterator[Silence]:
-    """Yield the windows of an event and its recurrences around the time `now`."""
+    """Yield the maintenance windows of a calendar event and its recurrences that are near the time `now`."""
     for event in series.between(now - BACK, now + AHEAD):
         starts, ends = _ticks(event.start, zone), _ticks(event.end, zone)
         if ends <= starts or _cancelled(event):
@@ -201,15 +206,15 @@ def _cancelled(event: Any) -> bool:
 
 
 def _plain(event: Any, name: str) -> str:
-    """Return a property of an event as plain text. If it contains quotes as HTML entities, it is read as HTML, which
-    some programs export."""
+    """Return a property of a calendar event as plain text. Some programs export HTML: a text whose quotes are HTML
+    entities is converted."""
     text = str(event.get(name, ""))
     bare = _MARKUP.sub(" ", text)
     return text if '"' in bare else html.unescape(bare)
 
 
 def _texts(event: Any) -> list[str]:
-    """Return the texts in braces in an event's description, or in its title if the description has none."""
+    """Return the texts in braces in a calendar event's description or, if it has none, in the event's title."""
     for name in ("DESCRIPTION", "SUMMARY"):
         if texts := [match[0] for match in _MATCHERS.finditer(_plain(event, name))]:
             return texts
@@ -222,8 +227,10 @@ def _texts(event: Any) -> list[str]:
 
 
 def _matchers(event: Any) -> Sequence[Matchers]:
-    """Return the matchers in each pair of braces; each pair is a separate window. Raises CepError if they are not
-    valid."""
+    """Return the matchers of a calendar event. Each pair of braces in its text is a separate maintenance window.
+
+    Raises CepError if the matchers are not valid.
+    """
     parsed = []
     for text in _texts(event):
         matchers = Matchers.parse(_QUOTED.sub(_straight, text))
@@ -240,8 +247,10 @@ def _straight(quoted: re.Match[str]) -> str:
 
 
 def _times(event: Any, now: datetime) -> int:
-    """Return an upper bound of the number of windows of an event around the time `now`. Raises CepError if this is too
-    many, or if the event has recurred too often since its beginning."""
+    """Return an upper bound of the number of windows that a calendar event has near the time `now`.
+
+    Raises CepError if the number is too large, or if the event has recurred too often since it began.
+    """
     rules = event.get("RRULE", [])
     most = 1
     for rule in rules if isinstance(rules, list) else [rules]:
@@ -273,7 +282,7 @@ def _author(event: Any) -> str:
 
 
 def _ticks(when: date | datetime, zone: tzinfo = UTC) -> int:
-    """Return a time in microseconds of Unix time. Days, and times without a zone, are in `zone`."""
+    """Return a time in microseconds of Unix time. `zone`: the time zone of days, and of times without a zone."""
     if not isinstance(when, datetime):
         when = datetime(when.year, when.month, when.day)
     instant = when if when.tzinfo is not None else when.replace(tzinfo=zone)

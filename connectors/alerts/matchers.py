@@ -33,10 +33,10 @@ _FORM = '`name="value"`, with `=`, `!=`, `=~` or `!~`, and a comma between two: 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """A condition on one label. A missing label has an empty value.
+    """A condition on one label. If an alert lacks the label, the label's value is "".
 
-    A regular expression must match the whole value. It has the syntax of Alertmanager and runs in RE2, in time linear
-    in the length of the value. Raises CepError if it is not valid.
+    A regular expression must match the whole value. Its syntax is that of Alertmanager. RE2 evaluates it in time linear
+    in the length of the value. The constructor raises CepError if the expression is not valid.
     """
 
     name: str
@@ -76,25 +76,29 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Matchers:
-    """Conditions that must all hold. An empty list matches every alert."""
+    """A list of conditions on labels, which must all hold. An empty list matches every alert."""
 
     matchers: tuple[Matcher, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Matchers:
-        """Parse `a="b",c=~"d.*"`, with or without braces. A one-word value needs no quotes. Raises CepError if it is
-        not valid."""
+        """Parse `a="b",c=~"d.*"`, with or without braces. A one-word value needs no quotes.
+
+        Raises CepError if the text is not valid.
+        """
         return cls.of(_parsed(text))
 
     @classmethod
     def parse_all(cls, texts: Iterable[str]) -> Matchers:
-        """Parse several texts, each with one or more matchers. All matchers must hold. Raises CepError if one is not
-        valid."""
+        """Parse several texts, each of which has one or more matchers. All these matchers must hold.
+
+        Raises CepError if a text is not valid.
+        """
         return cls.of(matcher for text in texts for matcher in _parsed(text))
 
     @classmethod
     def of(cls, matchers: Iterable[Matcher]) -> Matchers:
-        """Create a list from matchers, without duplicates. Raises CepError if there are too many."""
+        """Create `Matchers` from single conditions, without duplicates. Raises CepError if there are too many."""
         distinct = tuple(dict.fromkeys(matchers))
         if len(distinct) > MOST:
             raise _wrong(
@@ -108,7 +112,7 @@ class Matchers:
 
     @property
     def match_all(self) -> bool:
-        """True if even an alert without labels matches."""
+        """True if the conditions match even an alert without labels."""
         return all(matcher.matches({}) for matcher in self.matchers)
 
     @property

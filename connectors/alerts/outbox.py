@@ -1,9 +1,12 @@
-"""The outbox: all changes of alerts, numbered, on disk, and the cursor of each receiver.
+"""The outbox: all changes of alerts, numbered, on disk, and the cursor of each receiver. A receiver's cursor is the
+number up to which it has accepted all changes.
 
-Changes survive a crash of the process or the machine (SQLite with a synchronous write-ahead log). The changes of a
-round are added in one transaction, with the event time reached, so that a replay after a restart adds nothing twice.
-Each row has a hash. It is verified when the outbox is opened and when changes are read; old changes are verified in the
-background (`verify`).
+The outbox is an SQLite database with a synchronous write-ahead log: changes survive a crash of the process or the
+machine. The changes of a round are added in one transaction, together with the event time that the round has reached.
+So nothing is added twice if the input is read again after a restart.
+
+Each row has a hash. Hashes are verified when the outbox is opened and when changes are read. The hashes of old changes
+are verified in the background (`verify`).
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from cep.core.errors import CepError
 from cep.core.time import BEGINNING
 
 KEPT = 1_000_000
-"""The least number of changes that are kept. Older ones are removed once all receivers have them."""
+"""The number of changes that are always kept. Older changes are removed once all receivers have them."""
 
 
 _CHANGES = outbox_tables.HASHED["changes"]
@@ -40,10 +43,11 @@ _VERIFIED = 500  # changes that are verified together, while nothing is added
 
 
 class Outbox:
-    """The changes of a program's alerts. Any thread may use it. If `path` is None, it is kept in memory only.
+    """The changes of a program's alerts. Any thread may use an outbox. If `path` is None, it exists in memory only.
 
-    `ended`: the input has ended, so open alerts no longer change. `lost`: the lost sources. `counts`: the counters of
-    each receiver's sender. Raises CepError if the file is not an outbox or another process uses it.
+    `ended`: True if the input has ended, so that open alerts no longer change. `lost`: the names of lost sources.
+    `counts`: for each receiver, the counters of its sender. Raises CepError if the file is not an outbox, or if another
+    process uses it.
     """
 
     def __init__(self, path: Path | None, keep: int = KEPT) -> None:
@@ -73,12 +77,12 @@ class Outbox:
 
     @property
     def first(self) -> int:
-        """The number from which on all changes are kept. Earlier changes are kept only if they are the last ones of
-        open alerts."""
+        """The number of the first change from which on all changes are kept. Of earlier changes, only the last ones of
+        open alerts are kept."""
         return self._pruned + 1
 
     def remembered(self, name: str, value: str) -> str:
-        """Return the value under a name; store `value` if there is none yet."""
+        """Return the value that is stored under a name. If there is none yet, store `value` and return it."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or ignore into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))",
@@ -89,9 +93,10 @@ class Outbox:
     # --- what the program writes ---
 
     def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[AlertChange], dict[str, int]]:
-        """Return the last changes of unresolved alerts, and the event times reached, by the fingerprints of the alerts.
+        """Return the last changes of unresolved alerts, and the event time that each alert has reached.
 
-        Open alerts whose meaning has changed, or that the program no longer has, are withdrawn.
+        `fingerprints`: the fingerprint of each alert of the program, by the alert's name. Event times are returned by
+        fingerprint. Open alerts are withdrawn if the program no longer has them or if their meaning has changed.
         """
         with self._lock:
             live = self._begin(fingerprints)
@@ -109,8 +114,9 @@ class Outbox:
     ) -> tuple[dict[str, RevisedKey], dict[str, tuple[int, int]]]:
         """Do the same as `begin`, for a program that revises alerts.
 
-        Returns the stored state of each key, and the positions of the last stored rounds (`revise`) by the fingerprints
-        of the alerts. `followed`: the fingerprints of all alerts that are followed, also those of a former program.
+        Returns the stored state of each key, by `AlertChange.slot`, and the position of the last stored round
+        (`revise`) for each fingerprint of an alert. `followed`: the fingerprints of all alerts that are followed,
+        including alerts of a former program.
         """
         with self._lock:
             before = json.loads(self._meta("meant") or "{}")
@@ -124,9 +130,10 @@ class Outbox:
     def _begin(
         self, fingerprints: Mapping[str, str], kept: Collection[str] = (), gone: Collection[str] = ()
     ) -> list[AlertChange]:
-        """Return the open alerts that go on, and withdraw the others.
+        """Return the open alerts that continue, and withdraw the others.
 
-        `kept`: slots whose alerts go on in any case. `gone`: slots whose alerts are withdrawn in any case.
+        `kept`: the `AlertChange.slot` of alerts that always continue. `gone`: the slots of alerts that are always
+        withdrawn.
         """
         before = json.loads(self._meta("meant") or "{}")
         live: list[AlertChange] = []
@@ -153,8 +160,8 @@ class Outbox:
     ) -> None:
         """Append changes in order, in one transaction.
 
-        `reached`: the event time up to which all changes of an alert are stored, by its fingerprint. `fewer`: last
-        changes of open alerts that differ from the stored ones in `holding` only.
+        `reached`: for each fingerprint of an alert, the event time up to which the outbox has all changes. `fewer`: the
+        last changes of open alerts that differ from the stored ones in `holding` only.
         """
         if not changes and not fewer:
             return
@@ -176,10 +183,11 @@ class Outbox:
         fewer: Sequence[AlertChange] = (),
         actions: Sequence[RecordedAction] = (),
     ) -> None:
-        """Add changes, like `add`, and store the state of keys (`revised_tables.write`) in the same transaction.
+        """Append changes, like `add`, and store the state of keys (`revised_tables.write`) in the same transaction.
 
-        `marks`: the position of the last stored round, by the fingerprint of an alert. `actions`: actions to record. If
-        there are n of them, they caused the last n changes, one each.
+        - `marks`: for each fingerprint of an alert, the position of the round.
+        - `keys`, `come`, `gone`: the parameters of `revised_tables.write`.
+        - `actions`: actions to record. Each of them caused one of the last changes, in the same order.
         """
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
@@ -202,8 +210,11 @@ class Outbox:
         *actions: RecordedAction,
         silences: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Append changes caused by people or silences, with their actions, and store silences by id, in one
-        transaction. None removes a silence."""
+        """Append changes that people or silences cause, record the actions, and store silences. All this is one
+        transaction.
+
+        `silences`: the JSON of each silence, by the silence's id. None removes the silence.
+        """
 
         def besides() -> None:
             for id, body in silences.items():
@@ -256,7 +267,7 @@ class Outbox:
         self.last += len(rows)
 
     def _hide(self, change: AlertChange) -> None:
-        """Store the last change of an open alert that is never published."""
+        """Store the last change of an alert that is never published, or remove it if the alert is resolved."""
         if change.state == "resolved":
             self._base.execute("delete from hidden where slot = ?", (change.slot,))
         else:
@@ -266,7 +277,7 @@ class Outbox:
     def _prune(self) -> None:
         """Remove old changes once their number exceeds the limit by a tenth.
 
-        Changes that receivers still lack, and the last changes of open alerts, are kept.
+        Changes that a receiver still lacks are kept, and so is the last change of each open alert.
         """
         if self.last - self.first < self._keep * 1.1:
             return
@@ -290,7 +301,7 @@ class Outbox:
     # --- what feeds read ---
 
     def after(self, number: int, most: int = 500) -> list[OutboxEntry]:
-        """Return up to `most` entries after a number, in order."""
+        """Return up to `most` entries whose numbers are greater than `number`, in order."""
         return self._entries("where number > ? order by number limit ?", number, most)
 
     def between(self, low: int, high: int) -> list[OutboxEntry]:
@@ -310,16 +321,16 @@ class Outbox:
         return entries[0] if entries else None
 
     def life(self, alert: str, after: int = 0, most: int = -1) -> list[OutboxEntry]:
-        """Return up to `most` changes of an alert after a number, in order. -1: all."""
+        """Return up to `most` changes of an alert whose numbers are greater than `after`, in order. `most=-1`: all."""
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def last_of(self, alert: str, before: int | None, most: int) -> list[OutboxEntry]:
-        """Return up to `most` last changes of an alert, in order. `before`: only those with lower numbers."""
+        """Return the latest `most` changes of an alert, in order. `before`: only changes that have lower numbers."""
         until = self.last + 1 if before is None else before
         return self._entries("where alert = ? and number < ? order by number desc limit ?", alert, until, most)[::-1]
 
     def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
-        """Yield the changes of an alert that receivers were sent before a revision, latest first."""
+        """Yield the changes of an alert that receivers were sent, latest first. `before`: only earlier revisions."""
         loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
         where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
         while entries := self._entries(where, alert, before):
@@ -327,10 +338,10 @@ class Outbox:
             before = entries[-1].change.revision
 
     def standing(self, change: AlertChange) -> AlertChange:
-        """Return the change that tells receivers the current state of a key.
+        """Return the change that tells receivers the current state of an alert's key.
 
-        This is the last change of the key's open alert if receivers are sent it, otherwise the last change of the given
-        alert.
+        This is the last change of the open alert that has the same key, if receivers are sent it. Otherwise it is the
+        last change of the alert to which `change` belongs.
         """
         for entry in self.live():
             if entry.change.slot == change.slot and not entry.change.quiet:
@@ -339,7 +350,10 @@ class Outbox:
         return change if last is None else last.change
 
     def live(self, after: int = 0, most: int = -1) -> list[OutboxEntry]:
-        """Return the last changes of up to `most` unresolved alerts after a number, in order. -1: all."""
+        """Return the last change of each unresolved alert, in order.
+
+        `after`: only changes that have greater numbers. `most`: the greatest length of the result; -1: all.
+        """
         return self._entries(
             "where number > ? and number in (select number from live) order by number limit ?", after, most
         )
@@ -355,8 +369,11 @@ class Outbox:
         return [AlertChange.load(body) for (body,) in rows]
 
     def actions(self, after: int = 0, most: int = -1, **only: Collection[str]) -> list[RecordedAction]:
-        """Return up to `most` recorded actions after a number, in order. -1: all. `only`: the wanted values of
-        `action`, `person` and `alert`; empty: any."""
+        """Return recorded actions, in order.
+
+        `after`: only actions that have greater numbers. `most`: the greatest length of the result; -1: all. `only`: the
+        wanted values of `action`, `person` or `alert`. An empty collection means any value.
+        """
         wanted = {name: values for name, values in only.items() if values}
         some = "".join(f" and {name} in ({', '.join('?' * len(values))})" for name, values in wanted.items())
         asked = [value for values in wanted.values() for value in values]
@@ -370,13 +387,14 @@ class Outbox:
             return handling_tables.silences(self._base)
 
     def episodes(self, slot: str, most: int) -> list[OutboxEntry]:
-        """Return the last changes of the latest alerts of a key, newest alert first."""
+        """Return the last changes of the latest `most` alerts of a key, newest alert first."""
         with self._lock:
             alerts = handling_tables.episodes(self._base, slot, most)
         return [entry for alert in alerts if (entry := self.revision(alert)) is not None]
 
     def latest(self, before: int | None = None, most: int = 500) -> list[OutboxEntry]:
-        """Return the last change of each alert, newest first, up to `most`. `before`: only those with lower numbers."""
+        """Return the last change of each alert, newest first, up to `most`. `before`: only changes that have lower
+        numbers."""
         newer = "select 1 from changes newer where newer.alert = changes.alert and newer.revision > changes.revision"
         where = f"where number < ? and not exists ({newer}) order by number desc limit ?"
         return self._entries(where, self.last + 1 if before is None else before, most)
@@ -389,18 +407,21 @@ class Outbox:
         return max(reached for reached in (told, acted, BEGINNING) if reached is not None)
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Wait up to `seconds` for an entry after this number, and return True if there is one."""
+        """Wait up to `seconds` for an entry whose number is greater than `number`. Return True if there is one."""
         with self._came:
             return self._came.wait_for(lambda: self.last > number, seconds)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call the listener after every addition, in the thread of the addition."""
+        """Register a function that is called after every addition, in the thread that adds."""
         self._listeners.append(listener)
 
     # --- receivers ---
 
     def receiver(self, name: str, start: bool = False) -> int:
-        """Return the cursor of a receiver. A new receiver starts after the last entry, or with `start` at the first."""
+        """Return the cursor of a receiver: the number up to which it has all entries.
+
+        A new receiver gets only entries that are added later or, if `start` is True, all stored entries.
+        """
         with self._lock:
             self._served.add(name)
             first = 0 if start else self.last
@@ -410,12 +431,13 @@ class Outbox:
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def ahead(self, name: str) -> list[tuple[int, int]]:
-        """Return the entries that a receiver has accepted after its cursor, as ranges of numbers. Both ends are
-        included."""
+        """Return the entries after its cursor that a receiver has already accepted, as ranges of numbers (both ends
+        included)."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 
     def unsent(self, name: str) -> dict[str, int]:
-        """Return the alerts whose latest changes a receiver was not sent. The value is the first revision not sent."""
+        """Return the alerts whose latest changes were not sent to a receiver. The value is the first revision not
+        sent."""
         return dict(json.loads(self._meta(f"unsent {name}") or "{}"))
 
     def acknowledge(
@@ -425,9 +447,10 @@ class Outbox:
         ahead: Sequence[tuple[int, int]] = (),
         unsent: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Record that a receiver has accepted the entries up to `number`, and those in `ahead`, in one transaction.
+        """Record the entries that a receiver has accepted: all up to `number`, and the ranges `ahead`.
 
-        `unsent`: the first revisions that it was not sent, by alert. Raises CepError if the disk cannot be written.
+        `unsent`: for each alert whose latest changes were not sent to the receiver, the first revision not sent. Raises
+        CepError if the disk cannot be written.
         """
         with self._lock, self._at_once():
             self._base.execute(
@@ -442,8 +465,10 @@ class Outbox:
                 self._set(f"unsent {name}", text)
 
     def reject(self, name: str, number: int, reason: str) -> None:
-        """Record that a receiver will never accept an entry, which becomes a dead letter. Raises CepError if the disk
-        cannot be written."""
+        """Record that a receiver will never accept an entry. The entry becomes a dead letter.
+
+        Raises CepError if the disk cannot be written.
+        """
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or replace into dead (receiver, number, reason, time, again, hash)"
@@ -456,8 +481,10 @@ class Outbox:
         return self._dead_letters("where receiver = ? order by dead.number", name)
 
     def retry(self, name: str, by: str) -> int:
-        """Mark a receiver's dead letters to be sent once more, record who asked for it, and return their number. Raises
-        CepError if the disk cannot be written."""
+        """Mark the dead letters of a receiver to be sent once more. Return their number.
+
+        `by`: the person who asked for this, which is recorded. Raises CepError if the disk cannot be written.
+        """
         watermark = self.farthest()
         with self._lock, outbox_tables.writing(self._where):
             again = "update dead set again = 1, hash = hashed(receiver, number, reason, time, 1) where receiver = ?"
@@ -478,8 +505,11 @@ class Outbox:
             self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
 
     def groups(self, name: str) -> dict[str, tuple[int, list[int], str | None]]:
-        """Return the groups of a receiver: the time of the last message, the numbers of the changes it contained, and
-        the message's id. The id is None if the changes were sent one by one."""
+        """Return the groups of alerts for which a receiver was sent messages, by the group's key.
+
+        The value describes the last message: its time, the numbers of the changes that it contained, and its id. The id
+        is None if the changes were sent one by one.
+        """
         with self._lock:
             rows = self._base.execute("select name, value from meta where name like 'group %'").fetchall()
         groups = {}
@@ -491,22 +521,26 @@ class Outbox:
         return groups
 
     def note_group(self, name: str, key: str, sent: int, numbers: Sequence[int], message: str | None) -> None:
-        """Record that a group of a receiver is sent now. `message`: the id of its message, or None if its changes are
-        sent one by one. Raises CepError if the disk cannot be written."""
+        """Record that the current message about a group of alerts is being sent to a receiver.
+
+        `sent`: its time. `numbers`: the changes that it contains. `message`: its id, or None if the changes are sent
+        one by one. Raises CepError if the disk cannot be written.
+        """
         with self._lock:
             self._set(f"group {json.dumps([name, key])}", json.dumps([sent, list(numbers), message]))
 
     def forget_groups(self, name: str, keys: Iterable[str]) -> None:
-        """Delete groups of a receiver that are over. Raises CepError if the disk cannot be written."""
+        """Delete the records of groups that no longer have open alerts. Raises CepError if the disk cannot be
+        written."""
         rows = [(f"group {json.dumps([name, key])}",) for key in sorted(keys)]
         with self._lock, outbox_tables.writing(self._where):
             self._base.executemany("delete from meta where name = ?", rows)
 
     def threads(self, name: str, alerts: Sequence[str], message: str) -> list[str]:
-        """Return the ids of the first messages to a receiver about some alerts, in order.
+        """Return the ids of the messages in which a receiver was first notified of some alerts, without duplicates.
 
-        For an alert without one, `message` is recorded as the first. The record stays until all changes of the alert
-        are removed. Raises CepError if the disk cannot be written.
+        If there was no message about an alert yet, `message` is recorded as the first one. The record stays until all
+        changes of the alert are removed. Raises CepError if the disk cannot be written.
         """
         with self._lock, self._at_once():
             firsts: dict[str, None] = {}
@@ -537,7 +571,8 @@ class Outbox:
     def verify(self, trouble: Callable[[CepError], None]) -> None:
         """Verify the changes that were not verified when the outbox was opened, a few at a time.
 
-        `trouble` is called for the first damaged one. Returns when all are verified, or the outbox is closed.
+        `trouble`: a function that is called for the first damaged change. Returns when all changes are verified, or
+        when the outbox is closed.
         """
         try:
             for low in range(self._pruned, self._unverified, _VERIFIED):
@@ -583,8 +618,11 @@ class Outbox:
         return (self._one(query, cursor + 1, self.last) or 0) - beyond
 
     def _before(self) -> int:
-        """Return the number up to which changes were removed. In an older outbox, which does not record this number, it
-        is the one before the last gap."""
+        """Return the number up to which changes were removed.
+
+        An older outbox does not record this number. Then it is the number before the last change whose predecessor is
+        missing.
+        """
         noted = self._meta("pruned")
         if noted is not None:
             return int(noted)

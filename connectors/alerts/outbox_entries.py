@@ -9,13 +9,13 @@ from cep.connectors.alerts.lifecycle import AlertChange
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A change of an alert with its number. Numbers start at 1 and increase in the order of arrival; they may have
-    gaps.
+    """A change of an alert in the outbox, with its number. Numbers start at 1 and increase, possibly with gaps.
 
-    `recorded`: the wall-clock time when it was added (microseconds of Unix time), or None if it was not recorded.
-    `reminder`: the number of the reminder about this change; 0 for the change itself. `composed`: the time when the
-    group's message to a receiver was composed, which stays the same if the message is repeated. None outside groups.
-    `group`: the id of the group's message; None: the message has the id of its first entry.
+    - `recorded`: the wall-clock time when the change was added (microseconds of Unix time), or None if unknown.
+    - `reminder`: the number of the reminder about this change; 0 for the change itself.
+    - `composed`: the time when the message that contains the change was composed. A repetition of the message has the
+      same time. None if the change is not part of a group's message.
+    - `group`: the id of that message; None if the message has the id of its first entry.
     """
 
     number: int
@@ -27,15 +27,17 @@ class OutboxEntry:
 
     @property
     def message(self) -> str:
-        """The id of the message to a receiver, which stays the same in repetitions: the id of the change, and the
-        number of a reminder."""
+        """The id of the message to a receiver: the id of the change, and the number of the reminder, if any. A repeated
+        message has the same id."""
         return f"{self.change.id}.{self.reminder}" if self.reminder else self.change.id
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedEntry:
-    """An entry that a receiver has refused: the reason, and the time when the sender gave up (as
-    `OutboxEntry.recorded`). `again`: it will be sent once more.
+    """An entry that a receiver has refused.
+
+    `reason`: the receiver's reason. `time`: the wall-clock time when the sender gave up, like `OutboxEntry.recorded`.
+    `again`: True if the entry will be sent once more.
     """
 
     entry: OutboxEntry
@@ -46,8 +48,7 @@ class RefusedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatus:
-    """The progress of a receiver: the number of its last accepted entry, and the counts of waiting and refused
-    entries."""
+    """The progress of a receiver: the number of its last accepted entry, and how many entries wait or were refused."""
 
     name: str
     cursor: int
@@ -57,8 +58,8 @@ class ReceiverStatus:
 
 @dataclass(slots=True)
 class ReceiverCounts:
-    """The counters of a sender since the start: accepted changes, failed attempts, and True if the last attempt
-    failed."""
+    """The counters of a sender since it was started: accepted changes and failed attempts. It also tells if the last
+    attempt failed."""
 
     delivered: int = 0
     failures: int = 0

@@ -25,8 +25,8 @@ HASHED = {
 """The columns that the `hash` of a row covers, by table."""
 
 NEWEST = 50_000
-"""The number of changes that are verified when an outbox is opened, besides those of open alerts. Older ones are
-verified in the background."""
+"""The number of changes that are verified when an outbox is opened, in addition to the changes of open alerts. Older
+changes are verified in the background."""
 
 _TABLES = """
 create table if not exists changes (number integer primary key autoincrement, alert text not null,
@@ -49,8 +49,10 @@ _NOT_OPEN = (
 
 
 def open_outbox(where: str) -> sqlite3.Connection:
-    """Open the database at a path, or `:memory:`. Raises CepError if it cannot be opened, belongs to another process,
-    or is damaged."""
+    """Open the database at the path `where`, or `:memory:`.
+
+    Raises CepError if it cannot be opened, another process uses it, or it is damaged.
+    """
     base: sqlite3.Connection | None = None
     try:
         if where != ":memory:":
@@ -77,19 +79,19 @@ def open_outbox(where: str) -> sqlite3.Connection:
 
 
 def code_of(error: Exception) -> int:
-    """Return SQLite's primary error code, or 0 for another kind of error."""
+    """Return the primary error code of an SQLite error, or 0 for any other exception."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def unwritten(where: str, error: Exception) -> CepError:
-    """Return the error for a disk that cannot be written. A restart may help."""
+    """Return the error that reports that the disk cannot be written. It advises a restart."""
     hint = "make room on the disk, or repair it, and start again: what was written is complete"
     return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="failed")
 
 
 @contextmanager
 def writing(where: str) -> Iterator[None]:
-    """Turn errors of writing within the block into CepError."""
+    """Convert errors of writing to the database within a `with` block to CepError."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -99,7 +101,7 @@ def writing(where: str) -> Iterator[None]:
 
 
 def _prove(base: sqlite3.Connection, where: str) -> None:
-    """Verify all rows, or create the tables of a new outbox."""
+    """Verify all rows of an outbox. If the outbox is new, create its tables."""
     (result,) = base.execute("pragma integrity_check(1)").fetchone()
     if result != "ok":
         raise damaged_outbox(where, result.splitlines()[-1])
@@ -125,9 +127,10 @@ def _prove(base: sqlite3.Connection, where: str) -> None:
 def verify(
     base: sqlite3.Connection, where: str, table: str, some: str = "true", *values: object, columns: str = ""
 ) -> None:
-    """Compare rows of a table with their hashes. Raises CepError if one differs.
+    """Compare rows of a table with their hashes. Raises CepError if a row differs from its hash.
 
-    `some`: an SQL condition that selects the rows. `columns`: those that the hash covers, by default those in HASHED.
+    `some`: an SQL condition that selects the rows. `values`: its parameters. `columns`: the columns that the hash
+    covers, by default those in HASHED.
     """
     columns = columns or HASHED[table]
     query = f"select {columns} from {table} where ({some}) and hash is not hashed({columns}) limit 1"
@@ -137,7 +140,7 @@ def verify(
 
 
 def thread(receiver: str, alert: str) -> str:
-    """Return the key in the table `meta` for the first message to a receiver about an alert."""
+    """Return the name under which the table `meta` stores the first message to a receiver about an alert."""
     return f"thread {json.dumps([receiver, alert])}"
 
 
@@ -148,7 +151,7 @@ def prune_threads(base: sqlite3.Connection) -> None:
 
 
 def row_hash(*values: object) -> bytes:
-    """Return the hash of a row's values as JSON. It takes half as long as with `json.dumps(values,
+    """Return the hash of a row's values as JSON. This takes half as long as `json.dumps(values,
     ensure_ascii=False)`."""
     parts = [
         encode_basestring(value) if type(value) is str else str(value) if type(value) is int else json.dumps(value)
@@ -158,6 +161,6 @@ def row_hash(*values: object) -> bytes:
 
 
 def damaged_outbox(where: str, what: str) -> CepError:
-    """Return the error for a damaged outbox."""
+    """Return the error that reports a damaged outbox. `what`: a description of the damage."""
     hint = "restore the whole folder from a backup, or start afresh with another `--state`"
     return CepError(f"{where}: the outbox is damaged: {what}", hint=hint, code="outbox")

@@ -20,7 +20,7 @@ Polygons are closed. Holes are left out.
 
 
 def alert_place(values: Mapping[str, Any]) -> AlertPlace:
-    """Return the place in the columns of an occurrence, empty if they contain no valid place."""
+    """Return the place that an occurrence's columns describe. It is empty if they describe no valid place."""
     place: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
     if lat is not None and long is not None and abs(lat) <= 90 and abs(long) <= 720:
@@ -31,7 +31,7 @@ def alert_place(values: Mapping[str, Any]) -> AlertPlace:
 
 
 def nowhere(values: Mapping[str, Any], place: AlertPlace) -> bool:
-    """Return True if the values describe a place that is not valid."""
+    """Return True if the columns of an occurrence describe a place that is not valid. `place`: their `alert_place`."""
     circle = values.get(LATITUDE) is not None and values.get(LONGITUDE) is not None
     return (circle and "circle" not in place) or (values.get(AREA) is not None and "polygons" not in place)
 
@@ -43,8 +43,11 @@ def _number(value: object) -> float | None:
 
 @lru_cache(maxsize=256)
 def _polygons(text: str) -> tuple[tuple[tuple[float, float], ...], ...]:
-    """Return the outlines of a shape in WKT. A shape without an interior is replaced by its convex hull; if that has no
-    interior either, there are none."""
+    """Return the outlines of a shape in WKT.
+
+    A shape that has no interior, such as a line, is replaced by its convex hull. If the hull has no interior either,
+    the result is empty.
+    """
     from cep.rules.expressions.areas import WrongArea, read
 
     try:

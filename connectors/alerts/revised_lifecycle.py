@@ -1,8 +1,10 @@
-"""The lifecycle of alerts whose occurrences may arrive late or be withdrawn. Published changes are then corrected.
+"""The lifecycle of alerts whose occurrences may arrive late or be withdrawn. Changes that were already published are
+then corrected.
 
-Each key keeps the occurrences that are not final yet, and the state before them. An occurrence in order continues from
-the current state, as in `cep.connectors.alerts.lifecycle`. After a late or withdrawn one, the lifecycle of the key is
-recomputed from the earlier state, and only the differences from the published changes are published.
+For each key, the lifecycle stores the occurrences that may still be withdrawn, and the state of the alert before them.
+An occurrence that arrives in order continues from the current state, as in `cep.connectors.alerts.lifecycle`. After a
+late or withdrawn occurrence, the changes of the key are recomputed from the earlier state. Only the differences from
+the published changes are published.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ _UNSAID = (
 _SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
 Name = str
-"""The id of an occurrence within its key, also on disk: its times and text as JSON."""
+"""The id of an occurrence within its key: its times and text as JSON. It is also stored on disk."""
 Tables = Mapping[str, pl.DataFrame]
 Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOccurrence:
-    """An occurrence with the values of its columns."""
+    """An occurrence that may still be withdrawn, and the values of its columns."""
 
     occurrence: AlertOccurrence
     values: Mapping[str, Any]
@@ -51,12 +53,16 @@ class HeldOccurrence:
 
 @dataclass(slots=True)
 class AlertKey:
-    """The alerts of one key.
+    """The state of an alert statement for one key.
 
-    `place`: the index of the alert. `since`: the time up to which occurrences are final. `base`: the alert that was
-    open then, if any. `held`: the occurrences that ended after `since`. `now`: the alert that is open after them.
-    `reached`: the time up to which they were processed. `told`: the last published change of each alert that may still
-    change. `looked`: when it is next checked for final occurrences.
+    - `place`: the index of the alert statement.
+    - `since`: the time up to which occurrences are final, that is, will not be withdrawn.
+    - `base`: the alert that was open at `since`, or None.
+    - `held`: the occurrences that ended after `since`.
+    - `now`: the alert that is open after all these occurrences, or None.
+    - `reached`: the time up to which occurrences were processed.
+    - `told`: the last published change of each alert that may still change.
+    - `looked`: the time at which to check next for occurrences that have become final, or None.
     """
 
     place: int
@@ -73,8 +79,9 @@ class AlertKey:
 class _Turn:
     """The work of a round.
 
-    `anew`: the keys to process; True if a key must be recomputed. `come` and `gone`: the occurrences to add to and to
-    remove from the disk. `heirs`: the alerts that replace withdrawn ones.
+    - `anew`: the keys to process, by `AlertChange.slot`. The value is True if the key must be recomputed.
+    - `come`, `gone`: the occurrences to add to the disk, and those to remove from it.
+    - `heirs`: pairs of a withdrawn alert and the alert that replaces it.
     """
 
     anew: dict[str, bool] = field(default_factory=dict)
@@ -84,8 +91,10 @@ class _Turn:
 
 
 class RevisedLifecycle:
-    """Derives alerts whose occurrences may be late or withdrawn, with the help of a plain lifecycle. After a restart,
-    rounds that `Outbox.revise` has already stored are skipped."""
+    """The computation of alert changes from occurrences that may be late or withdrawn. It uses a plain lifecycle.
+
+    After a restart, it skips rounds that `Outbox.revise` has already stored.
+    """
 
     def __init__(self, lifecycle: AlertLifecycle, outbox: Outbox, handling: Handling | None = None) -> None:
         self.lifecycle, self.outbox, self.handling = lifecycle, outbox, handling or Handling(outbox)
@@ -114,10 +123,12 @@ class RevisedLifecycle:
         place: Place | None,
         why: Told = unknown,
     ) -> None:
-        """Process the rows added and withdrawn in a round, by `Alert.table`, and write the changes to the outbox.
+        """Process the occurrences that a round adds or withdraws, and write the changes of alerts to the outbox.
 
-        `stable`: rows that end at or before it are never withdrawn. `place`: the position of the round, which increases
-        and stays valid after a restart; None: the input has ended. `why`: returns the cause of revisions.
+        - `come`, `gone`: the added and the withdrawn rows, by the name `Alert.table`.
+        - `stable`: the time up to which rows are final. A row that ends later may still be withdrawn.
+        - `place`: the position of the round. Positions increase, also across restarts. None: the input has ended.
+        - `why`: a function that returns the cause of revisions.
         """
         turn, self._why = _Turn(), why
         self._withdraw(turn, gone, place)
@@ -182,7 +193,7 @@ class RevisedLifecycle:
                 turn.anew[slot] = turn.anew.get(slot, False) or end <= key.reached
 
     def _rows(self, tables: Tables, place: Place | None) -> Iterator[tuple[Name, HeldOccurrence]]:
-        """Yield the occurrences in tables, except those that were stored before a restart."""
+        """Yield the occurrences in tables, except those that the outbox had already stored before a restart."""
         lifecycle = self.lifecycle
         for number, table, over in lifecycle.told_of(tables):
             mark = self._marks.get(lifecycle.prints[number])
@@ -194,7 +205,8 @@ class RevisedLifecycle:
     # --- one key ---
 
     def _follow_on(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
-        """Process the new rows of a key, which are in order, from its current state."""
+        """Return the changes of a key after new occurrences that arrived in order. They continue from the current
+        state."""
         come = [key.held[name] for name in turn.come.get(slot, ())]
         changes_told = self._followed(key, key.now, come, watermark, key.reached > self.lifecycle.since)
         key.now = self.lifecycle.live.get(slot)
@@ -208,7 +220,8 @@ class RevisedLifecycle:
         return told
 
     def _follow_anew(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
-        """Recompute a key from all its kept occurrences, and return the differences from the published changes."""
+        """Recompute the changes of a key from all stored occurrences. Return the differences from the published
+        changes."""
         held = list(key.held.values())
         followed = self._again(key, held, watermark)
         heirs = _heirs(key, _lives(key, followed))
@@ -231,7 +244,7 @@ class RevisedLifecycle:
         return told
 
     def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return the changes to publish for an alert whose recomputed changes are `changes`."""
+        """Return the changes to publish for one alert. `changes`: its recomputed changes."""
         before = self._told(key, changes[0].alert)
         if before is not None:
             same = [number for number, change in enumerate(changes) if _says_the_same(change, before)]
@@ -245,13 +258,14 @@ class RevisedLifecycle:
     def _followed(
         self, key: AlertKey, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int, turned: bool
     ) -> list[AlertChange]:
-        """Return the changes of one key's alerts. The alert that is still open is stored in `lifecycle.live`."""
+        """Return the changes of a key after some occurrences. The alert that is still open is stored in
+        `lifecycle.live`."""
         values = {id(entry.occurrence): entry.values for entry in held}
         occurrences = [entry.occurrence for entry in held]
         return self.lifecycle.go_through(key.place, base, occurrences, lambda row: values[id(row)], watermark, turned)
 
     def _again(self, key: AlertKey, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """Follow a key again from its base state, like `_followed`, without counting invalid places again."""
+        """Return the changes of a key from its state `base` on, without counting invalid places a second time."""
         counted = self.lifecycle.unplaced.copy()
         changes = self._followed(key, key.base, held, watermark, key.since >= self.lifecycle.since)
         for name, number in counted.items():
@@ -270,7 +284,7 @@ class RevisedLifecycle:
         return key.told[alert]
 
     def _tell(self, key: AlertKey, change: AlertChange) -> AlertChange:
-        """Return the change with its number among the published changes of the alert."""
+        """Return a change with the number that follows the alert's last published change."""
         before = self._told(key, change.alert)
         revision = 0 if before is None else before.revision + 1
         sent = None if before is None else before.sent
@@ -282,7 +296,7 @@ class RevisedLifecycle:
     # --- all keys ---
 
     def _settle(self, turn: _Turn, stable: int) -> list[str]:
-        """Move final rows into the base state, and return the keys for which this was done."""
+        """Apply final occurrences to `AlertKey.base` and drop them. Return the slots of the keys that this concerns."""
         settled = []
         while self._final and self._final[0][0] <= stable:
             due, slot = heapq.heappop(self._final)
@@ -307,7 +321,8 @@ class RevisedLifecycle:
         return settled
 
     def _await(self, slot: str, key: AlertKey, anew: bool) -> None:
-        """Schedule a key for the time when its alert is due, and for the time when its first occurrence is final."""
+        """Schedule the two times at which a key must be processed again: when its alert is due, and when its first
+        occurrence becomes final."""
         if (due := self._due_of(key)) is not None:
             heapq.heappush(self._due, (due, slot))
         if key.looked is None or anew:
@@ -324,7 +339,7 @@ class RevisedLifecycle:
         )
 
     def _latest(self, before: int, held: Iterable[HeldOccurrence], changes: Iterable[AlertChange]) -> int:
-        """Return the time up to which a key has been processed. Occurrences that end later are in order."""
+        """Return the time up to which a key has been processed. Occurrences that end later arrive in order."""
         times = (*(entry.occurrence.end for entry in held), *(change.time for change in changes))
         return max(self.lifecycle.since + 1, before, *times)
 
@@ -353,8 +368,11 @@ class RevisedLifecycle:
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
-        """Return the last published change of a key's open alert with its current intervals (`holding`), or None if
-        these are unchanged. If the server restarts without revision, it reads the intervals from this change."""
+        """Return the last published change of a key's open alert with its current `holding`, or None if that is
+        unchanged.
+
+        A server that is restarted without revision reads `holding` from this change.
+        """
         told = None if key is None or key.now is None else key.told.get(key.now.alert)
         if key is None or key.now is None or told is None or told.holding == key.now.holding:
             return None
@@ -369,8 +387,10 @@ class RevisedLifecycle:
 
 
 def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
-    """Yield each change of a key with a sort key, by which the changes of all keys are put in order: by time, and
-    endings after beginnings."""
+    """Yield each change of a key with a sort key.
+
+    Sort keys put the changes of all keys in order: by time, and endings after beginnings.
+    """
     place = (BEGINNING, False)
     for change in changes:
         if not change.withdrawn:
@@ -384,7 +404,7 @@ def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
 
 
 def _lives(key: AlertKey, changes: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
-    """Return the changes of a key by alert, starting with the alert that was open before."""
+    """Return the changes of a key by alert, starting with the alert `key.base`."""
     lives = {} if key.base is None else {key.base.alert: [key.base]}
     for change in changes:
         lives.setdefault(change.alert, []).append(change)
@@ -392,7 +412,7 @@ def _lives(key: AlertKey, changes: Iterable[AlertChange]) -> dict[str, list[Aler
 
 
 def _heirs(key: AlertKey, lives: Mapping[str, Sequence[AlertChange]]) -> list[Heir]:
-    """Return the withdrawn alerts of a key, each with the last alert that overlaps it in time."""
+    """Return pairs of a withdrawn alert and the alert that replaces it: the last one that overlaps it in time."""
     heirs = []
     for alert, before in key.told.items():
         if alert not in lives and not before.withdrawn:
@@ -408,12 +428,13 @@ def _end(change: AlertChange) -> int:
 
 
 def _standing(change: AlertChange) -> AlertState:
-    """Return the state of an alert without its history: "updated" instead of "firing" or "escalated"."""
+    """Return the state of an alert, with "updated" in place of "firing" and "escalated"."""
     return "updated" if change.state in ("firing", "escalated") else change.state
 
 
 def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
-    """Return True if two changes describe the same state of an alert. A resolved alert must also have the same end."""
+    """Return True if two changes describe the same state of an alert. If it is resolved, both must have the same
+    end."""
     over = change.state == "resolved"
     same = over == (before.state == "resolved") and bool(change.holding) == bool(before.holding)
     if not same or (over and not change.withdrawn and change.ended != before.ended):

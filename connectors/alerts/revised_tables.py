@@ -1,4 +1,4 @@
-"""The tables of an outbox for the state of revised alerts, by key. Each row has a hash."""
+"""The tables of an outbox that store the state of revised alerts, by key. Each row has a hash."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class RevisedKey:
-    """The stored state of a key of an alert.
+    """The stored state of one key of an alert.
 
-    `alert`: the alert's fingerprint or, in older outboxes, its name. The other attributes are as in `AlertKey`, with
-    two differences: the changes `base` and `now` are JSON, and `told` only lists the alerts. `held`: the columns of the
-    rows that ended after `since`, as JSON, by occurrence.
+    `alert`: the alert's fingerprint or, in older outboxes, its name. The other attributes are those of `AlertKey`, with
+    three differences: `base` and `now` are JSON, `told` lists only the ids of alerts, and `held` has the columns of
+    each occurrence as JSON.
     """
 
     alert: str
@@ -36,7 +36,7 @@ class RevisedKey:
 
 
 def make(base: sqlite3.Connection, where: str) -> None:
-    """Create the tables, or verify all their rows. Raises CepError if a row is damaged."""
+    """Create the tables, or verify all rows if the tables exist. Raises CepError if a row is damaged."""
     for statement in _TABLES:
         base.execute(statement)
     for table, columns in HASHED.items():
@@ -44,7 +44,10 @@ def make(base: sqlite3.Connection, where: str) -> None:
 
 
 def read(base: sqlite3.Connection, alerts: Collection[str]) -> tuple[dict[str, RevisedKey], list[str]]:
-    """Return the stored keys of these alerts, by slot, and the slots of other alerts, which are deleted."""
+    """Return the stored keys of some alerts, by `AlertChange.slot`. Delete the keys of all other alerts.
+
+    `alerts`: the fingerprints of the alerts. Also returns the slots of the deleted keys.
+    """
     keys: dict[str, RevisedKey] = {}
     gone = []
     for slot, body in base.execute("select slot, body from keys order by slot").fetchall():
@@ -65,7 +68,12 @@ def write(
     come: Mapping[tuple[str, str], str],
     gone: Iterable[tuple[str, str]],
 ) -> None:
-    """Store the state of keys (None deletes it), and add and remove occurrences, by slot and name."""
+    """Store the state of keys, and add and remove occurrences.
+
+    - `keys`: the state of each key, by `AlertChange.slot`. None deletes the key.
+    - `come`: the columns of each new occurrence as JSON, by the key's slot and the occurrence's id.
+    - `gone`: the slots and ids of occurrences to remove.
+    """
     base.executemany("delete from occurrences where slot = ? and name = ?", gone)
     rows = [(slot, name, body) for (slot, name), body in come.items()]
     base.executemany("insert or replace into occurrences values (?1, ?2, ?3, hashed(?1, ?2, ?3))", rows)
@@ -75,7 +83,7 @@ def write(
 
 
 def forget(base: sqlite3.Connection, slots: Iterable[str] | None = None) -> None:
-    """Delete the state of these keys, or of all."""
+    """Delete the state of the keys `slots`, or of all keys."""
     for table in HASHED:
         if slots is None:
             base.execute(f"delete from {table}")

@@ -1,4 +1,4 @@
-"""Silences: while one is active, receivers are not sent the alerts whose labels match."""
+"""Silences: while a silence is active, receivers are not sent the alerts whose labels it matches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ LONGEST_COMMENT, LONGEST_AUTHOR = 2_000, 300
 class Silence:
     """A silence from `starts` until `ends` (wall clock, microseconds of Unix time).
 
-    `updated`: when it was last changed. `maintenance`: it is a window of the calendar, which only the calendar can end.
+    `updated`: the time of its last change. `maintenance`: True if the silence is a maintenance window, which only the
+    calendar can end.
     """
 
     id: str
@@ -40,7 +41,7 @@ class Silence:
         return "pending" if now < self.starts else "active" if now < self.ends else "expired"
 
     def expired(self, now: int) -> Silence:
-        """Return the silence with its end at `now`."""
+        """Return a copy of the silence that ends at `now`."""
         return replace(self, starts=min(self.starts, now), ends=min(self.ends, now), updated=now)
 
     def dump(self) -> str:
@@ -70,8 +71,10 @@ class Silence:
 def silence(
     matchers: Matchers, starts: int | None, ends: int | None, author: str, comment: str, now: int, id: str = ""
 ) -> Silence:
-    """Create a silence that begins `now` or later. Raises CepError if it would hide every alert, or if its end is
-    before its beginning or in the past."""
+    """Create a silence that begins `now` or later.
+
+    Raises CepError if it would hide every alert, if it ends before it begins, or if its end is in the past.
+    """
     if matchers.match_all:
         message = "silence: these matchers hide every alert" if matchers else "silence: the matchers are missing"
         raise CepError(message, hint='name an alert or a label: `alertname="flood"`, `site=~".+"`', code="silence")
@@ -92,7 +95,7 @@ def silence(
 
 
 def matcher_documents(matchers: Matchers) -> list[dict[str, Any]]:
-    """Return matchers as in Alertmanager's API."""
+    """Return matchers as the objects that Alertmanager's API uses."""
     return [
         {
             "name": matcher.name,

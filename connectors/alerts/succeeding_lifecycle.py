@@ -1,4 +1,4 @@
-"""The lifecycle of alerts after a change of the program, while occurrences of both programs may still change."""
+"""The lifecycle of alerts after the program was replaced, while occurrences of both programs may still change."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cep.succession import FORMER
 
 
 class SucceedingLifecycle(AlertLifecycle):
-    """The alerts of two programs: each key follows the former program up to `since`, and the current one after that.
+    """The alerts of two programs: the former program applies up to the time `since`, the current one after that.
 
-    At `since`, alerts with the same meaning in both programs go on, and other alerts of the former program are
-    withdrawn. A new alert on a fluent begins at `since` if the fluent holds then. Alerts that exist only in the former
-    program are numbered after those of the current one.
+    At `since`, alerts that have the same meaning in both programs continue. Other alerts of the former program are
+    withdrawn. If a new alert is on a fluent that holds at `since`, the alert begins then. Alerts that exist only in the
+    former program have indices after those of the current one.
     """
 
     def __init__(self, engine: Engine, former: Engine, since: int, free: Callable[[str, int], int | None]) -> None:
@@ -46,7 +46,7 @@ class SucceedingLifecycle(AlertLifecycle):
         return [*self._gone, *self.alerts]
 
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
-        """Return the tables of alerts of both programs."""
+        """Yield the tables that belong to alerts of either program, like `AlertLifecycle.told_of`."""
         yield from super().told_of(tables)
         theirs = {name.removeprefix(FORMER): table for name, table in tables.items() if name.startswith(FORMER)}
         yield from (told for told in self._former.told_of(theirs) if told[0] >= self._count)
@@ -58,7 +58,8 @@ class SucceedingLifecycle(AlertLifecycle):
         return self._former.occurrences(number, table, over)
 
     def due_for(self, number: int, change: AlertChange, turned: bool) -> int | None:
-        """Return the time at which an open alert changes by itself, or by the change of the program."""
+        """Return the time at which an open alert changes without a new occurrence, possibly because the program
+        changes."""
         if turned:
             return self.due(change)
         due = self._former.due(change)
@@ -79,7 +80,10 @@ class SucceedingLifecycle(AlertLifecycle):
         watermark: int,
         turned: bool,
     ) -> list[AlertChange]:
-        """Return the changes of one key: up to `since` by the former program, then by the current one."""
+        """Return the changes of one key of an alert: up to `since` by the former program, then by the current one.
+
+        The parameters are those of `AlertLifecycle.go_through`.
+        """
         if turned:
             return super().go_through(number, base, occurrences, row, watermark, turned)
         early = [occurrence for occurrence in occurrences if occurrence.end <= self.since]

@@ -1,5 +1,4 @@
-"""Values as text for people: without invisible or reordering characters, without those that XML forbids, and
-shortened."""
+"""Text for people: without invisible or reordering characters, without characters that XML forbids, and shortened."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def _visible(character: str) -> str:
 
 
 def json_value(value: JsonValue, type: str) -> JsonValue:
-    """Return a value for JSON: times in ISO 8601, durations in readable form, and cleaned strings."""
+    """Return an attribute's value for JSON. Times are in ISO 8601, durations in readable form, strings are cleaned."""
     if value is None or isinstance(value, bool):
         return value
     if type == "time" and isinstance(value, int):
@@ -64,7 +63,7 @@ def value_text(value: JsonValue) -> str:
 
 
 def fill_template(template: Template, values: dict[str, JsonValue], in_address: bool = False) -> str:
-    """Fill a template with values from `json_value`. `in_address`: encode them for a URL."""
+    """Fill a template with values from `json_value`. `in_address`: True to encode the values for a URL."""
     if not template:
         return ""
     texts = (clean(part, 4096) if isinstance(part, str) else value_text(values[part[0]]) for part in template)
@@ -74,10 +73,10 @@ def fill_template(template: Template, values: dict[str, JsonValue], in_address: 
 
 
 def rfc3339(ticks: int) -> str:
-    """Return a time in RFC 3339, in UTC and exact. Times are limited to the years 1 to 9999."""
+    """Return a time as text in RFC 3339, in UTC, to the microsecond. Times are limited to the years 1 to 9999."""
     return at(ticks).isoformat().replace("+00:00", "Z")
 
 
 def at(ticks: int) -> datetime:
-    """Return a time in UTC. Times are limited to the years 1 to 9999."""
+    """Return a time as a datetime in UTC. Times are limited to the years 1 to 9999."""
     return _EPOCH + timedelta(microseconds=min(max(ticks, _FIRST), _LAST))
