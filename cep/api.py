@@ -301,7 +301,8 @@ class _Found:
         self._unreadable: Counter[str] = Counter()
 
     def take(self, events: Batch | list[Event], in_turn: bool = False) -> None:
-        """Pass a batch, or those of the events that the program reads, to the engine. Then move the watermark.
+        """Pass a batch, or a list of events, to the engine. Then move the watermark. Events that the program does not
+        read are omitted.
 
         `in_turn`: as in `Engine.receive`.
         """

@@ -56,8 +56,8 @@ class CompileOptions:
       (`cep.rules.alert`).
     - `dialect`: the dialect of the text; by default, the dialect of the file's suffix.
     - `tick`: the length of the dialect's time unit in microseconds.
-    - `models`: the answer streams to return if a LARS program has several: 1 for the one nearest to the answer
-      stream of the previous tick, 0 for all.
+    - `models`: the answer streams to return if a LARS program has several. 1: the one nearest to the answer stream
+      of the previous tick. 0: all.
     - `solve_limit`: the time limit of the solver in microseconds.
     - `first`: the tick at which a stream of LARS begins unless earlier input arrives.
     - `files`: the names of the text's files, each with the number of its first line.

@@ -282,7 +282,7 @@ class EngineView:
         """Raise CepError if a cycle through NOT or AGGREGATE of formulas needs the first time of the input.
 
         - `place`: the kind of run, in which this time is not known, for the message.
-        - `hint`: how such a program can run, for the message.
+        - `hint`: how the program can run instead, for the message.
         """
         for unit in sorted(self.beginning):
             word = self.plan.nodes[unit].properties().word
@@ -356,8 +356,8 @@ class EngineView:
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows: `latest` or, with `lateness_by`, the time that the clocks of the keys
-        show."""
+        """The time that the watermark follows. This is `latest` or, with `lateness_by`, a time that the clocks of the
+        keys show."""
         return self._buffer.moving
 
     @property

@@ -350,10 +350,10 @@ def alerts_beside(engine: Engine, other: Engine) -> dict[str, Alert]:
 
 
 def cuts_between(former: Engine, engine: Engine, cuts: Mapping[str, int]) -> dict[str, int]:
-    """Return the fluents and the alerts on fluents that are cut if `engine` takes over from `former`, with the times of
-    the cuts.
+    """Return the times at which intervals are cut when `engine` takes over from `former`.
 
-    `cuts`: the cuts of the former program. If it is empty, the result contains only the new cuts.
+    The keys are the fluents, and the alerts on fluents, whose intervals are cut. `cuts`: the cuts of the former
+    program. If it is empty, the result contains only the new cuts.
     """
     old, new = former.meanings(), engine.meanings()
     fluents = (name for name, schema in engine.outputs.items() if schema.fluent is not None)

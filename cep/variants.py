@@ -168,7 +168,8 @@ class _Merge:
     def _name(self, variant: _Variant, name: str) -> str:
         """Return the new name of an event or predicate.
 
-        The first meaning of a name keeps the name. Each further meaning gets a number.
+        If a name has several meanings in the variants, the first meaning keeps the name. Each further meaning gets a
+        number.
         """
         meaning = tuple(self._definition(needed, variant) for needed in variant.below(name))
         schema = variant.rules.schemas.get(name)

@@ -406,5 +406,5 @@ class EvaluationOptions:
 
     @property
     def engine(self) -> EngineOptions:
-        """Return the engine's options that these options set. Commands add further ones."""
+        """Return an `EngineOptions` that contains these options. Commands set further fields of it."""
         return EngineOptions(max_derivations=self.max_derivations)

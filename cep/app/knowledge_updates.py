@@ -31,7 +31,7 @@ class Interruptible(Protocol):
 
 
 AHEAD = 64
-"""The number of changes to apply ahead of time, if the engine applies them one by one. Each such change needs tables of
+"""The number of changes to apply ahead of time, if the engine applies them one by one. Then each change needs tables of
 its own."""
 TOGETHER = 1024
 """The number of changes to apply ahead of time, if the engine applies all of them at once."""
@@ -44,9 +44,9 @@ PIECE = 1 << 16
 class KnowledgeUpdates:
     """Changes of the knowledge from files and from streams.
 
-    If a change cannot be applied, it is an error in a file, and a dead letter in a stream. A change in a stream is also
-    a dead letter if it is late. In both cases, a change is a dead letter if it would give a rule's graph pattern values
-    of another type.
+    A change that cannot be applied is an error if it comes from a file, and a dead letter if it comes from a stream. A
+    change from a stream is also a dead letter if it is late. A change from either source is a dead letter if it would
+    give a rule's graph pattern values of another type.
     """
 
     def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:

@@ -37,7 +37,7 @@ DATA = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz", ".zst"), "--input "),
     **dict.fromkeys((".ttl", ".owl", ".rdf", ".nt", ".nq", ".trig"), "--knowledge "),
 }
-"""The suffixes of data files. Each is mapped to the option that names such a file."""
+"""The suffixes of data files. Each is mapped to the option that names a file of this kind."""
 
 
 @contextmanager

@@ -38,8 +38,8 @@ class ThingsService:
 
     @classmethod
     def of(cls, text: str) -> ThingsService:
-        """Parse the address of a service. Raises CepError if it is not such an address, or if one of its options is
-        wrong."""
+        """Parse the address of a service. Raises CepError if the text is not the address of a service, or if an option
+        in it is wrong."""
         place = address(text)
         place = replace(place, text=place.text.removesuffix("/Observations"))
         if place.kind != "sensorthings":

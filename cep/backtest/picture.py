@@ -21,7 +21,7 @@ TICKS = 6
 ROOM = 1.6
 """The largest load shown, as a multiple of the largest load on the Pareto front. Points beyond it are omitted."""
 MANY = 200
-"""The number of points at one place from which on their dot does not grow any more."""
+"""The number of points up to which a dot grows. A dot is larger if several points are at its place."""
 GREY, DARK, BLUE, RED = "#9aa0a6", "#5f6368", "#1a5fb4", "#c01c28"
 
 

@@ -186,7 +186,7 @@ def life_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def compared_alert(name: str, old: Schema | None, new: Schema | None, asked: Sequence[str] = ()) -> ComparedEvent:
-    """Return an alert in the form that is compared. Two alerts may correspond if they have the same key.
+    """Return an alert of two programs, prepared for comparison. Two alerts may correspond if they have the same key.
 
     - `old`, `new`: the alert's schemas in both programs, or None if a program does not have it.
     - `asked`: the names of the attributes to use as the key, if the alert has them.

@@ -174,7 +174,7 @@ def compared_event(
     new_alerts: Iterable[Alert] = (),
     asked: Sequence[str] = (),
 ) -> ComparedEvent:
-    """Return an event in the form that is compared.
+    """Return an event of two programs, prepared for comparison.
 
     Its key consists of the attributes in `asked`. If it has none of these, the key is that of an alert on the event,
     otherwise the event's strings and IRIs. `old_alerts`, `new_alerts`: the alerts of the two programs.

@@ -96,11 +96,12 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
     """Explain why a program did not derive a row that the other program derived.
 
     - `schema`: the row's schema in the other program.
-    - `back`: for each depth, how long before the row's end its constituents ended at most.
+    - `back`: for each depth of the explanation, the longest time from the end of a constituent to the end of the
+      row.
 
-    Occurrences before this time are considered only if no useful explanation is found without them, because attempts
-    with earlier occurrences may look closer but be irrelevant. The explanation may say that the event `exists` at other
-    times. Returns None if the program does not derive the event at all.
+    Occurrences that ended longer ago are considered only if no useful explanation is found without them. Otherwise they
+    might be part of attempts that look closer but are irrelevant. The explanation may say that the event `exists` at
+    other times. Returns None if the program does not derive the event at all.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:

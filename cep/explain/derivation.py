@@ -135,7 +135,7 @@ class _Deriving:
     def made(self, occurrence: Occurrence) -> tuple[Rule, Attempt] | None:
         """Return the rule that derived an occurrence, and its match. Returns None if no match is found.
 
-        The match is searched among the constituents in the occurrence's lineage, the closest first.
+        To find the match, the constituents in the occurrence's lineage are tried, the closest first.
         """
         rules = self.rules(occurrence)
         names: Ints = np.array([occurrence.name], np.int64)

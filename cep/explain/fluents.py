@@ -75,7 +75,7 @@ class FluentFacts:
     def rules_of(self, name: str) -> list[Rule]:
         """Return the rules that initiate or terminate a fluent, or its formulas.
 
-        If constraints apply to the fluent, the rules are those of the fluent before its constraints are applied.
+        If the fluent has constraints, return the rules that derive it before its constraints are applied.
         """
         if f"{name}{UNCONSTRAINED}" in self.memory.schemas:
             name += UNCONSTRAINED

@@ -66,7 +66,7 @@ class Nested(Protocol):
 
 
 class FormulaGaps:
-    """An explainer of the gaps in a program's formulas."""
+    """An explainer of formulas that do not hold. It returns their gaps, which are the parts that fail (`Gap`)."""
 
     def __init__(self, memory: Memory, judge: Judge, nested: Nested) -> None:
         self.judge, self.nested = judge, nested

@@ -197,7 +197,7 @@ class Judge:
 
     @contextmanager
     def _then(self, bound: BoundValues) -> Iterator[None]:
-        """Use the knowledge at the end of a case while the block runs.
+        """Use the knowledge that is valid at the end of a case while the block runs.
 
         For a case without an end, the current knowledge stays in use.
         """

@@ -226,7 +226,7 @@ class LiveProgram:
     def check_changeable(self, option: str) -> None:
         """Raise CepError if this program can never change while it runs.
 
-        `option`: the option that requires such changes, for the message.
+        `option`: the option that needs a program that can change, for the message.
         """
         try:
             self._refuse_unchangeable()
@@ -307,7 +307,8 @@ class LiveProgram:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Allow only one change at a time: the one in the block. A CepError in the block is raised as ChangeRefused."""
+        """Allow only one change of the program at a time, while the block runs. A CepError in the block is raised as
+        ChangeRefused."""
         if not self._one.acquire(blocking=False):
             text = "the program is being changed by another request: try again when that is done"
             raise ChangeRefused(409, text, busy=True)
@@ -319,7 +320,8 @@ class LiveProgram:
             self._one.release()
 
     def _updates(self, engine: Engine) -> KnowledgeUpdates:
-        """Return the changes of the knowledge for a second engine. Raises ChangeRefused if it cannot use them."""
+        """Return the changes of the knowledge for a second engine. Raises ChangeRefused if the engine cannot use
+        them."""
         try:
             return knowledge_updates(engine, self._options.knowledge.updates, None)
         except CepError as error:

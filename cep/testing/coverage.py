@@ -40,7 +40,8 @@ its second case. An empty remark is never shown."""
 
 @dataclass(slots=True)
 class CoverageItem:
-    """A part of a program. `first`, `second`: True if the tests have tried this one of the part's two cases."""
+    """A part of a program. `first`, `second`: True if the tests have tried the first case of the part, or the
+    second."""
 
     kind: str
     text: str
@@ -218,7 +219,7 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Add two copies of a rule without those conditions that only filter. Return the names of the copies.
+    """Add two copies of a rule. They lack the conditions that only filter. Return the names of the copies.
 
     The first copy keeps the condition at `span`, the second does not.
     """

@@ -109,7 +109,7 @@ def _killed(
     """Run the tests on mutants. Return two sets of indexes of mutants:
 
     - the mutants that fail a test,
-    - the mutants whose results in a test differ from those of the original program.
+    - the mutants that have other results in a test than the original program.
     """
     first = own[0][1]
     events = list(first.engine().outputs)

@@ -39,7 +39,8 @@ class WorkerProcesses:
     """Worker processes, numbered from 0. Each worker executes and answers its requests in order."""
 
     def __init__(self, count: int) -> None:
-        """Start `count` processes. Raises CepError if one cannot be started; those already started are then ended."""
+        """Start `count` processes. Raises CepError if a process cannot be started; the other processes are then
+        ended."""
         self._heard: SimpleQueue[Heard] = SimpleQueue()
         self._kept: deque[Answer] = deque()
         self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}

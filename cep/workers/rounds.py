@@ -1,9 +1,8 @@
 """Run the stages of a program in rounds over worker processes. In a round, all partitions of each stage advance to the
 same watermark.
 
-Several rounds may be in progress. A worker that has finished its part of a round begins the next round, so the later
-stages of a round run at the same time as the earlier stages of the next round. The results of rounds are returned in
-order.
+Several rounds may be in progress. A worker that has finished its part of a round begins the next round. So the later
+stages of one round run at the same time as the earlier stages of the next. The results of rounds are returned in order.
 """
 
 from __future__ import annotations
