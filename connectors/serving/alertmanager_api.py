@@ -1,7 +1,7 @@
-"""`/api/v2`: the API of Alertmanager, for amtool, Grafana, karma and others. It cannot create alerts, because rules
-derive them.
+"""`/api/v2`: the API of Alertmanager, for clients such as amtool, Grafana and karma. Clients cannot create alerts,
+because rules derive them.
 
-Schema: `api/v2/openapi.yaml` of Alertmanager 0.34, with the fields that are required since 0.28.
+The schema is `api/v2/openapi.yaml` of Alertmanager 0.34, with the fields that are required since version 0.28.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from cep.core.errors import CepError
 from cep.rules.alert import Inhibitor
 
 OPEN_FOR = 300 * 1_000_000
-"""The time in microseconds until the reported end of an open alert. Clients ask again before that."""
+"""The number of microseconds until the end that the API reports for an open alert. Clients ask again before this
+end."""
 
 NOBODY = "nobody"
-"""The name of the receiver if the server sends nothing."""
+"""The name of the only receiver if the server sends no alerts."""
 
 Yes = Annotated[bool, Query()]
 Filter = Annotated[list[str] | None, Query(max_length=100, description='Matchers, as `site=~"north.*"`.')]
@@ -51,11 +52,13 @@ def router(
     feeds: Sequence[str] = (),
     local: bool = False,
 ) -> APIRouter:
-    """Return the routes.
+    """Return the routes of the API.
 
-    `routes`: the file of routes; None: every receiver gets everything, grouped by the alert's name. `inhibitors`: the
-    inhibitor of each alert, by the alert's name. `feeds`: receivers that get everything in addition to those of the
-    routes. `local`: see `alerts.router`.
+    - `routes`: the configuration that assigns alerts to receivers; None: every receiver gets all alerts, grouped by
+      name.
+    - `inhibitors`: for each alert name, the inhibitor of these alerts.
+    - `feeds`: the receivers that get all alerts in addition to those of `routes`.
+    - `local`: an argument of `alerts.router`.
     """
     api = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
     responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))
@@ -67,7 +70,8 @@ def router(
         return [status.name for status in outbox.statuses() if outbox.serves(status.name)] or [NOBODY]
 
     def sent_to(labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-        """Return the receivers of an alert with these labels, each with the labels of the alert's group."""
+        """Return the receivers of an alert with these labels. For each receiver, return the labels of the alert's
+        group."""
         if routes is None:
             return [(name, {"alertname": labels["alertname"]}) for name in names()]
         receivers = {name: {"alertname": labels["alertname"]} for name in feeds}
@@ -77,8 +81,10 @@ def router(
         return [*receivers.items()]
 
     def inhibited_by(change: AlertChange, firing: Sequence[AlertChange]) -> list[str]:
-        """Return the fingerprints of the alerts that inhibit this one. If the inhibitor is a fluent or a hidden alert,
-        return its name."""
+        """Return the fingerprints of the alerts that inhibit this alert.
+
+        If a fluent or a hidden alert inhibits it, return the name of that fluent or alert.
+        """
         inhibitor = (inhibitors or {}).get(change.name)
         if not change.inhibited or inhibitor is None:
             return ["inhibited"] if change.inhibited else []
@@ -98,7 +104,7 @@ def router(
         silenced: bool,
         inhibited: bool,
     ) -> list[tuple[dict[str, Any], list[tuple[str, dict[str, str]]]]]:
-        """Return the firing alerts that match the filters, each with its receivers."""
+        """Return the firing alerts that match the filters, and the receivers of each alert."""
         matchers = _parsed(filters)
         if not _parsed(receiver_matchers).matches({}):  # receivers have no labels
             return []
@@ -297,13 +303,15 @@ def _alert(
 
 
 def _parsed(filters: list[str] | None) -> Matchers:
-    """Parse the matchers of a filter. Raises CepError if one is not valid."""
+    """Parse the matchers of a filter. Raises CepError if a matcher is not valid."""
     return Matchers.parse_all(filters or ())
 
 
 def _answered(answers: Callable[[], list[dict[str, Any]]]) -> Response:
-    """Return a list as response. If a filter is not valid, return 400 and the reason as a JSON string, as Alertmanager
-    does."""
+    """Call `answers`, and return its list as a response.
+
+    If a filter is not valid, return status 400 and the reason as a JSON string, as Alertmanager does.
+    """
     try:
         return JSONResponse(answers())
     except CepError as error:
@@ -319,8 +327,10 @@ def _silence(silence: Silence, now: int) -> dict[str, Any]:
 
 
 def _config(receivers: Sequence[str], routes: Routes | None) -> str:
-    """Return receivers and routes as a configuration of Alertmanager. Receivers without a route get everything. If
-    there are no receivers, alerts are sent to NOBODY."""
+    """Write receivers and routes as a configuration of Alertmanager.
+
+    Receivers without a route get all alerts. If there are no receivers, all alerts go to NOBODY.
+    """
     routed = () if routes is None else routes.receivers
     everything = [name for name in receivers if name not in routed and name != NOBODY]
     below: list[dict[str, Any]] = [{"receiver": name, "continue": True} for name in everything]
@@ -340,7 +350,7 @@ def _route(route: Route) -> dict[str, Any]:
 
 
 def _exact(matcher: Matcher) -> Matcher:
-    """Return a case-sensitive matcher that matches the same labels."""
+    """Return a matcher that matches the same labels and is case-sensitive."""
     if matcher.name not in IGNORE_CASE:
         return matcher
     value = f"(?i:{matcher.value})" if matcher.operator in ("=~", "!~") else matcher.value.lower()

@@ -29,7 +29,7 @@ from cep.rules.alert import SEVERITIES
 
 State = Literal["pending", "firing", "kept", "resolved", "withdrawn"]
 EPISODES = 20
-"""The number of alerts with the same key that are listed with an alert."""
+"""The maximum number of other alerts with the same key that are listed together with an alert."""
 
 _PAGE = 500
 _SAFE = {"Cache-Control": "no-store"}
@@ -86,26 +86,26 @@ Comment = Annotated[str, Field(max_length=LONGEST_COMMENT)]
 
 
 class Said(BaseModel):
-    """A request body with the comment on an action."""
+    """A request body with a person's comment on an action."""
 
     model_config = ConfigDict(extra="forbid")
     comment: Comment = ""
 
 
 class Assigned(Said):
-    """A request body with the person who is assigned an alert. null: nobody."""
+    """A request body that names the person to whom an alert is assigned. null: the alert is assigned to nobody."""
 
     to: Annotated[str, Field(max_length=64)] | None
 
 
 class ClosedWith(Said):
-    """A request body that closes an alert: its verdict is `true`, `false`, `duplicate` or `test`."""
+    """A request body that closes an alert. The verdict is `true`, `false`, `duplicate` or `test`."""
 
     verdict: Annotated[str, Field(max_length=100)]
 
 
 class MatcherBody(BaseModel):
-    """A matcher in the form of Alertmanager's API."""
+    """A matcher as Alertmanager's API represents it."""
 
     name: Annotated[str, Field(max_length=LONGEST)]
     value: Annotated[str, Field(max_length=LONGEST)]
@@ -114,12 +114,12 @@ class MatcherBody(BaseModel):
 
 
 class Matching(BaseModel):
-    """Matchers, each as text (`site=~"north.*"`) or as an object."""
+    """A list of matchers. Each is a text (`site=~"north.*"`) or an object."""
 
     matchers: Annotated[list[str | MatcherBody], Field(max_length=100)]
 
     def parsed(self) -> Matchers:
-        """Parse the matchers. Raises CepError if one is not valid."""
+        """Parse the matchers. Raises CepError if a matcher is not valid."""
         matchers: list[Matcher] = []
         for matcher in self.matchers:
             if isinstance(matcher, str):
@@ -133,13 +133,13 @@ class Matching(BaseModel):
 
 
 class Previewed(Matching):
-    """The matchers of a silence, for a preview."""
+    """A request body with the matchers of a silence that a person wants to preview."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class NewSilence(Matching):
-    """A silence. `startsAt` defaults to the current time."""
+    """A request body that creates a silence. `startsAt` defaults to the current time."""
 
     id: Annotated[str, Field(max_length=100)] | None = None
     startsAt: datetime | None = None  # noqa: N815
@@ -148,18 +148,24 @@ class NewSilence(Matching):
     comment: Comment = ""
 
     def made(self, by: str, now: int) -> Silence:
-        """Return the silence. Raises CepError if it is not valid."""
+        """Convert the request to a silence. Raises CepError if it is not valid.
+
+        `by`: the name of the person. `now`: the current time.
+        """
         return silence(self.parsed(), _ticks(self.startsAt), _ticks(self.endsAt), by, self.comment, now)
 
 
 class OwnSilence(NewSilence):
-    """A new silence that refuses unknown fields. Otherwise, a misspelt `startAt` would make it begin at once."""
+    """A request body that creates a silence, and refuses unknown fields.
+
+    Otherwise, a misspelt `startAt` would make the silence begin at once.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
 
 def _ticks(when: datetime | None) -> int | None:
-    """Return a time in microseconds of Unix time. A time without a zone is in UTC."""
+    """Convert a time to microseconds since 1970. A time without time zone is in UTC."""
     if when is None:
         return None
     instant = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
@@ -168,7 +174,7 @@ def _ticks(when: datetime | None) -> int | None:
 
 
 def doing(what: Callable[[], Any]) -> Any:
-    """Return the result of an action. Its errors are raised as HTTPException."""
+    """Call an action and return its result. Convert its errors to HTTPException."""
     try:
         return what()
     except Unknown as error:
@@ -182,10 +188,10 @@ def doing(what: Callable[[], Any]) -> Any:
 
 
 def router(handling: Handling, origin: Publisher, local: bool = False, people: People | None = None) -> APIRouter:
-    """Return the routes.
+    """Return the routes for alerts and silences.
 
-    `local`: the server has no tokens and is only reachable from this machine, so every client is a responder. `people`:
-    those who can be assigned alerts, or None for anybody.
+    `local`: True if the server has no tokens and is only reachable from this machine; then every client is a responder.
+    `people`: the people to whom alerts can be assigned; None: anybody.
     """
     routes = APIRouter(
         tags=["alerts"], default_response_class=Response, dependencies=[Depends(refuse_unknown_parameters)]
@@ -201,7 +207,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         return JSONResponse(document, status, headers=_SAFE)
 
     def ends(change: AlertChange) -> dict[str, str | None]:
-        """Return the end of an alert (None: it is open), and the watermark when it was first closed."""
+        """Return the end of an alert, None while it is open (`over`), and the watermark at which it was first closed
+        (`closed`)."""
         life = [entry.change for entry in outbox.life(change.alert)]
         reopened = max((place for place, change in enumerate(life) if change.action == "reopened"), default=-1)
         closed = [change.time for change in life[reopened + 1 :] if change.action == "closed"]
@@ -402,7 +409,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
 
 def _not_severities(words: Sequence[str]) -> Iterator[str]:
-    """Yield a remark for each requested severity that does not exist."""
+    """Yield a remark for each requested severity that does not exist. `words`: the requested severities."""
     for word in words:
         if word.title() not in SEVERITIES:
             hint = did_you_mean(word, SEVERITIES) or f"use one of {', '.join(SEVERITIES)}"
@@ -410,7 +417,10 @@ def _not_severities(words: Sequence[str]) -> Iterator[str]:
 
 
 def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
-    """Yield a remark for each requested name that neither an alert of the program nor an earlier alert has."""
+    """Yield a remark for each requested alert name that is unknown.
+
+    A name is known if the program declares this alert, or an earlier alert has it.
+    """
     known = [alert.name for alert in handling.alerts if not alert.hidden]
     for name in names:
         if (
@@ -423,8 +433,10 @@ def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
 
 
 def doubts(matchers: Matchers, handling: Handling) -> list[str]:
-    """Return the reasons why matchers are unlikely to match: unknown severities and names of alerts, and labels that no
-    alert has."""
+    """Return the reasons why matchers probably match nothing.
+
+    The reasons are unknown severities, unknown alert names, and labels that no alert has.
+    """
     texts = [matchers.doubt] if matchers.doubt else []
     if not handling.alerts:
         return texts
@@ -442,7 +454,10 @@ def doubts(matchers: Matchers, handling: Handling) -> list[str]:
 
 
 def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[OutboxEntry]:
-    """Yield the last change of each alert, latest first. `over`: include alerts that are over."""
+    """Yield the last change of each alert, latest first.
+
+    `before`: yield only changes with a lower number. `over`: True to include alerts that are over.
+    """
     if not over:
         yield from (entry for entry in reversed(handling.outbox.live()) if before is None or entry.number < before)
         return
@@ -461,7 +476,7 @@ def standing(change: AlertChange) -> State:
 
 
 def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dict[str, Any]:
-    """Return an alert in its current state, as JSON. `labels` contains all labels that silences can match."""
+    """Return the current state of an alert as JSON. `labels` contains all labels that silences can match."""
     change = entry.change
     return {
         **document(change, origin.status, origin.page(change)),
@@ -493,7 +508,10 @@ def _episode(entry: OutboxEntry) -> dict[str, Any]:
 
 
 def silence_view(silence: Silence, handling: Handling, hidden: Mapping[str, int]) -> dict[str, Any]:
-    """Return a silence as JSON, with the number of open alerts that it currently hides."""
+    """Return a silence as JSON, with the number of open alerts that it hides now.
+
+    `hidden`: for each silence, the number of open alerts that it hides.
+    """
     more = {"maintenance": silence.maintenance, "hides": hidden.get(silence.id, 0)}
     return {**silence.document(handling.clock()), **more}
 

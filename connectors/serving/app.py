@@ -51,19 +51,21 @@ def application(
     origins: Sequence[str] = (),
     root: str = "",
 ) -> FastAPI:
-    """Return the application.
+    """Build the web application from its routers.
 
-    `failed`: returns why the program has failed, or None. `trouble`: returns why queries cannot be answered, or None.
-    `lost`: returns the reason of each lost source, by name. `ahead`: returns the number of records refused because
-    their time was ahead of the clock. `origins`: the websites whose pages may send requests; `*`: all. `root`: the path
-    below which a proxy shows the application (`cep.connectors.serving.root_path`).
+    - `failed`: returns the reason why the program has failed, or None.
+    - `trouble`: returns the reason why queries cannot be answered, or None.
+    - `lost`: returns the lost sources, with the reason for each name.
+    - `ahead`: returns the number of records that were refused because their time was ahead of the clock.
+    - `origins`: the websites whose pages may send requests; `*`: all.
+    - `root`: the path below which a proxy publishes the application (`cep.connectors.serving.root_path`).
     """
     app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     own = _own(app, failed, trouble, lost, ahead, registry)
 
     @app.exception_handler(QueryRefused)
     async def refused(request: Request, error: QueryRefused) -> Response:
-        """Return the response if the store refuses a request outside `/sparql`."""
+        """Return a response for a request outside `/sparql` that the store refuses."""
         return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
 
     paths = RouteMethods(route for router in (own, *routers) for route in router.routes)
@@ -95,7 +97,7 @@ def _own(
     ahead: Callable[[], int],
     registry: CollectorRegistry,
 ) -> APIRouter:
-    """Return the routes for the state of the server itself."""
+    """Return the routes that report the state of the server itself."""
     routes = APIRouter(tags=["server"], default_response_class=Response)
 
     @routes.get("/health", responses={**route_responses("application/json", json=_STATUS), **_FAILED})

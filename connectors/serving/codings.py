@@ -1,5 +1,4 @@
-"""gzip in both directions (RFC 9110, section 8.4): for compressed requests, and for responses if the client accepts
-it."""
+"""gzip for requests and responses (RFC 9110, section 8.4). Responses are compressed if the client accepts this."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cep.connectors.serving.negotiation import takes_coding
 
 LEAST = 1_000
-"""The size in bytes from which a response is compressed."""
+"""The minimum size in bytes of a compressed response."""
 
 _LEVEL = 5
 _LARGE = 1 << 16  # the size in bytes from which another thread compresses
@@ -24,8 +23,11 @@ _PLAIN = ("text/", "application/json", "application/xml", "image/svg+xml", "appl
 
 
 class Codings:
-    """Middleware for compressed bodies. A body larger than `most` bytes when unpacked is refused with 413, a coding
-    other than gzip with 415, and damaged data with 400."""
+    """Middleware that decompresses requests and compresses responses.
+
+    It refuses a request with status 413 if its body is larger than `most` bytes after decompression, with 415 if the
+    coding is not gzip, and with 400 if the data is damaged.
+    """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self.app, self.most = app, most
@@ -56,7 +58,10 @@ class Codings:
 
 
 class _Packing:
-    """Compresses a response that is sent in one piece, if the client accepts it and the response is large enough."""
+    """A wrapper of `send` that compresses a response if the client accepts this.
+
+    Small responses, and responses in several messages, are sent unchanged.
+    """
 
     def __init__(self, send: Send, wanted: bool) -> None:
         self.send, self.wanted = send, wanted
@@ -92,7 +97,7 @@ class _Packing:
 
 
 def gunzip(data: bytes, most: int) -> bytes | PlainTextResponse:
-    """Unpack gzip data of at most `most` bytes. Return a response with the error if they are larger or damaged."""
+    """Decompress gzip data. Return an error response if the result exceeds `most` bytes, or the data is damaged."""
     content = b""
     while data:
         decompressor = zlib.decompressobj(31)
@@ -120,7 +125,7 @@ async def _whole(receive: Receive) -> bytes:
 
 
 def _given(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` function that returns the given body once, and then passes on further messages."""
+    """Return a `receive` function that first returns `body`, and then the further messages of `receive`."""
     left = [body]
 
     async def receive_body() -> Message:

@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110, section 13.1.2): detect that the client already has the current version."""
+"""Conditional requests (RFC 9110, section 13.1.2). They avoid sending a document that the client already has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from starlette.datastructures import Headers
 
 
 def matches_etag(headers: Headers, tag: str) -> bool:
-    """Return True if `If-None-Match` contains the tag. Weak tags match, too, because compressed responses have them."""
+    """Return True if the header `If-None-Match` contains the tag.
+
+    A weak tag matches too, because compressed responses have weak tags.
+    """
     tags = [tag.strip().removeprefix("W/") for tag in ",".join(headers.getlist("if-none-match")).split(",")]
     return tag.removeprefix("W/") in tags or tags == ["*"]

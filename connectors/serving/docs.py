@@ -1,4 +1,4 @@
-"""`/docs`: the description of the API as a page without scripts, generated from `/openapi.json`."""
+"""`/docs`: the API documentation as a web page without scripts. It is generated from `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none';
 
 
 def documented(app: FastAPI) -> Response:
-    """Return the page as a response."""
+    """Return the API documentation as a web page."""
     text = "".join(_page(app.openapi()))
     return Response(text, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": POLICY})
 

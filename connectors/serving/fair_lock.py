@@ -1,4 +1,4 @@
-"""A fair lock, for an engine that one thread steps and others read, one at a time."""
+"""A fair lock. It protects an engine that one thread advances and other threads read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class FairLock:
         self._lock, self._door = threading.Lock(), threading.Lock()
 
     def acquire(self, timeout: float = -1) -> bool:
-        """Acquire the lock within `timeout` seconds (-1: no limit), and return True on success."""
+        """Acquire the lock. Return False if this takes longer than `timeout` seconds. -1: wait without limit."""
         until = None if timeout < 0 else time.monotonic() + timeout
         if not self._door.acquire(timeout=timeout):
             return False

@@ -1,4 +1,4 @@
-"""The feeds of alerts over HTTP, below `/feeds`."""
+"""Routes below `/feeds`, which publish the changes of alerts over HTTP."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Limit = Annotated[int, Query(ge=1, le=10_000, description="Largest number of ent
 
 
 def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = True) -> APIRouter:
-    """Return the routes.
+    """Return the routes below `/feeds`.
 
-    `stream`: must be closed before the server waits for its clients to disconnect. `may_send`: on a server without
-    tokens, every client may send dead letters again.
+    `stream`: the stream of changes; it must be closed before the server waits for its clients to disconnect.
+    `may_send`: True if every client of a server without tokens may send dead letters again.
     """
     routes = APIRouter(prefix="/feeds", tags=["alerts"])
     sends = Depends(acting(Role.RESPONDER, "sending again", may_send))
@@ -49,8 +49,10 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         }
 
     def answered(request: Request, body: bytes, kind: str, control: str) -> Response:
-        """Return a document, or 304 if the client already has it. The tag is a hash of the bytes, which contain the
-        name of the feed."""
+        """Return a document, or status 304 if the client already has it.
+
+        The document's tag is a hash of its bytes. They contain the name of the feed, so tags of different feeds differ.
+        """
         headers = {"ETag": f'"{sha256(body).hexdigest()[:24]}"', "Cache-Control": control}
         if matches_etag(request.headers, headers["ETag"]):
             return Response(status_code=304, headers=headers)
@@ -179,7 +181,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
 
 def _listed(**more: Any) -> Responses:
-    """Describe a response: a list of changes with their numbers, each with the properties in `more`."""
+    """Describe a response that is a list of numbered changes. `more`: the schemas of further properties of each
+    change."""
     numbered = {"number": {"type": "integer", "minimum": 1}, **more}
     element = {**SCHEMA, "properties": {**SCHEMA["properties"], **numbered}}
     return route_responses("application/json", json={"type": "array", "items": element})

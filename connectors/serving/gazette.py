@@ -1,9 +1,9 @@
-"""Find the places of subjects, in degrees on WGS84, in events or in the knowledge.
+"""Search for the coordinates of subjects, in events and in the knowledge. Coordinates are in degrees on WGS84.
 
-The subject of an event is its first attribute that is a string or an IRI, otherwise its first int. The event contains
-the place of its subject if it has two numeric attributes that AS maps to wgs84:lat and wgs84:long, or that have these
-names. Otherwise the place is taken from the knowledge. There, the subject is the IRI or an identifier (IDENTIFIERS) of
-a thing with wgs84:lat and wgs84:long.
+The subject of an event is its first attribute of type string or IRI, otherwise its first int. An event contains the
+coordinates of its subject if it has two numeric attributes that AS maps to wgs84:lat and wgs84:long, or that have these
+names. Otherwise the coordinates are taken from the knowledge. There, the subject is the IRI or an identifier
+(IDENTIFIERS) of a thing that has wgs84:lat and wgs84:long.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ IDENTIFIERS = (
     "https://schema.org/identifier",
     "http://www.w3.org/2004/02/skos/core#notation",
 )
-"""Properties whose values identify a thing. If two things share an identifier, the thing with the earlier property is
-used. If both have it by the same property, a station (STATIONS) comes first."""
+"""Properties whose values identify a thing.
+
+If two things share an identifier, it belongs to the one that has it as the value of the earlier property. If both have
+it as the value of the same property, it belongs to a station (STATIONS).
+"""
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",
     "http://www.geonames.org/ontology#name",
@@ -39,7 +42,7 @@ NAMES = (
     "https://schema.org/name",
 )
 STATIONS = ("http://www.w3.org/ns/sosa/Platform", "http://www.w3.org/ns/sosa/Sensor")
-"""Classes of things that are shown on the map before the first event about them."""
+"""Classes of things that the map shows before the first event about them."""
 
 _PLACED = f"?thing <{WGS84}lat> ?lat ; <{WGS84}long> ?long"
 _WHERE = f"SELECT ?thing ?lat ?long WHERE {{ {_PLACED} }}"
@@ -49,7 +52,7 @@ _STATIONS = "SELECT DISTINCT ?thing WHERE {{ VALUES ?class {{ {0} }} ?thing a ?c
 
 @dataclass(frozen=True, slots=True)
 class SubjectColumns:
-    """The attributes of an event that contain its subject and the subject's place."""
+    """The attributes that contain an event's subject, and the latitude and longitude of this subject."""
 
     subject: str | None
     latitude: str | None
@@ -66,11 +69,12 @@ class SubjectColumns:
 
 
 def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, SubjectColumns]) -> pl.DataFrame:
-    """Return the subjects in tables, in order of appearance.
+    """Return the subjects in several tables, in order of appearance.
 
-    Columns: `subject`, its latest `end`, the index of the last `table` with this end, and its last place in degrees
-    (`lat` and `long`, null if unknown). The start of an open interval of a fluent counts as its end. All tables are
-    joined into one frame, because grouping a hundred tables of one row each would take a hundred times as long.
+    Columns: `subject`, its latest `end`, the index of the last `table` with this end, and the subject's last
+    coordinates in degrees (`lat` and `long`, null if unknown). An open interval of a fluent counts with its start. All
+    tables are joined into one frame, because grouping a hundred tables of one row each would take a hundred times as
+    long.
     """
     heights = [table.height for table in tables.values()]
     frame = pl.DataFrame(
@@ -104,10 +108,13 @@ def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, Subje
 
 @dataclass(frozen=True, slots=True)
 class Gazette:
-    """Places in the current knowledge: coordinates and names by IRI, IRIs by identifier, and the stations (IRI:
-    identifier).
+    """The things in the current knowledge that have coordinates.
 
-    `rights`: the attributions that must be shown.
+    - `points`: the coordinates of each thing, by IRI.
+    - `names`: the names of things, by IRI.
+    - `identified`: the IRI of a thing, by identifier.
+    - `stations`: the identifier of each station, by IRI.
+    - `rights`: the attributions that must be shown.
     """
 
     points: Mapping[str, LatLong] = field(default_factory=dict)
@@ -145,14 +152,14 @@ class Gazette:
         return cls(points, names, identified, known, tuple(attributions(knowledge)))
 
     def thing(self, subject: str) -> str | None:
-        """Return the IRI of the thing that a subject names, if the knowledge has its place."""
+        """Return the IRI of the thing that a subject names. Return None if the knowledge has no coordinates of it."""
         if subject in self.points:
             return subject
         return self.identified.get(subject)
 
 
 def coordinates(lat: object, long: object) -> LatLong | None:
-    """Return coordinates as numbers, or None if they are not valid."""
+    """Convert a latitude and a longitude to numbers. Return None if they are not valid."""
     point = _degree(lat), _degree(long)
     if point[0] is None or point[1] is None or not (abs(point[0]) <= 90 and abs(point[1]) <= 360):
         return None
@@ -167,7 +174,7 @@ def _degree(value: object) -> float | None:
 
 
 def texts(column: pl.Series) -> pl.Series:
-    """Return subjects as text, in Python's notation."""
+    """Convert a column of subjects to texts, as Python's `str` writes them."""
     if column.dtype == pl.String:
         return column
     if column.dtype.is_integer():
@@ -176,8 +183,7 @@ def texts(column: pl.Series) -> pl.Series:
 
 
 def _places(columns: Sequence[tuple[pl.DataFrame, str | None]]) -> pl.Series:
-    """Return the numbers of one column from each table. Values that are not numbers, and missing columns, become
-    null."""
+    """Concatenate one column of each table. Missing columns, and values that are not numbers, become null."""
     known = [name for _, name in columns if name is not None]
     nothing = pl.Series([None], dtype=pl.Float64).new_from_index(0, sum(table.height for table, _ in columns))
     if not known:

@@ -1,4 +1,4 @@
-"""Access control and rate limits: middleware around the whole application."""
+"""Middleware around the whole application that controls access and limits the rate of requests."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from cep.core.ip import canonical_host, inner
 
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 OPEN = frozenset(("/health", "/ready"))
-"""Paths that need no token and do not count for the rate limit."""
+"""The paths that need no token and do not count for the rate limit."""
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
-"""Paths with endless responses. The number that a client may keep open is limited."""
+"""The paths whose responses are endless streams. A client may keep only a limited number of them open."""
 QUERIES = "/sparql"
-"""The path whose responses may take long, even for POST."""
+"""The path of queries. Its responses may take long, even for POST."""
 UNKNOWN = "the token is not known\n"
 MANY = 200
-"""The default number of open streams per client on another machine."""
+"""The default number of streams that a client on another machine may keep open."""
 HEAD = 1 << 18
-"""The greatest size of a request's first line and headers, in bytes."""
+"""The maximum size of a request's first line and headers, in bytes."""
 SECONDS = 30.0
-"""The time limit for the headers of a request, and then for its body, in seconds."""
+"""The number of seconds within which the headers of a request must arrive, and then its body."""
 
 USER = "x-forwarded-user"
-"""The header in which a proxy sends the name of the user."""
+"""The header in which a proxy sends the user's name."""
 
 _CLIENTS = 10_000  # clients whose rate is remembered
 _HERE = "this machine"
@@ -47,14 +47,15 @@ _HERE = "this machine"
 class Limits:
     """Limits of requests.
 
-    `people`: those who have tokens; None: requests need no token. `rate`: requests per second and client, with bursts
-    of twice as many; 0: no limit. `body`: the greatest size of a body in bytes. `head`: the greatest size of the first
-    line and headers. `hosts`: the permitted names of the server; empty: any. `seconds`: the time limit for the body of
-    a request.
-
-    `streams`: the open streams per client; 0: no limit. None: MANY for other machines, and no limit for this one, which
-    may be a proxy that does not name its clients. `proxies`: the addresses of proxies whose header `X-Forwarded-User`
-    is trusted.
+    - `people`: the people who have tokens; None: requests need no token.
+    - `rate`: the requests per second that a client may send, with bursts of twice as many; 0: no limit.
+    - `body`: the maximum size of a body in bytes.
+    - `head`: the maximum size of the first line and headers in bytes.
+    - `hosts`: the permitted host names of the server; empty: any.
+    - `seconds`: the time limit for the body of a request.
+    - `streams`: the number of streams that a client may keep open; 0: no limit. None: MANY for clients on other
+      machines, and no limit for this machine, because it may run a proxy that does not name its clients.
+    - `proxies`: the addresses of the proxies whose header `X-Forwarded-User` is trusted.
     """
 
     people: People | None = None
@@ -68,11 +69,11 @@ class Limits:
 
 
 class Guard:
-    """Middleware that refuses requests with 400, 401, 408, 413, 421, 429 or 431.
+    """Middleware that refuses requests with status 400, 401, 408, 413, 421, 429 or 431.
 
-    A program sends its token as `Authorization: Bearer`. A browser sends a cookie, which the login form or
-    `?access_token=` sets. Its value is computed from the token and does not reveal it. On the page itself, a redirect
-    removes the token from the address. Routes call `people.person_of` for the person who has the token.
+    A program sends its token in the header `Authorization: Bearer`. A browser sends a cookie, which the login form or
+    `?access_token=` sets. The cookie's value is computed from the token and does not reveal it. If the address of the
+    page contains a token, a redirect removes it. Routes call `people.person_of` to get the person who has the token.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -207,14 +208,16 @@ class Guard:
         )
 
     def _streams(self, client: str) -> int:
-        """Return the number of streams that a client may keep open. 0: no limit."""
+        """Return the number of streams that a client may keep open; 0: no limit."""
         if self.limits.streams is None:
             return 0 if client == _HERE else MANY
         return self.limits.streams
 
     def _may(self, client: str) -> bool:
-        """Return True if a client may send a request now. Its allowance grows by `rate` per second, up to twice
-        that."""
+        """Return True if the client may send a request now.
+
+        Its allowance grows by `rate` requests per second, up to twice `rate`.
+        """
         now, most = time.monotonic(), 2 * self.limits.rate
         left, last = self._left.pop(client, (most, now))
         left = min(most, left + (now - last) * self.limits.rate)
@@ -225,12 +228,12 @@ class Guard:
 
 
 class _Revoked(Exception):
-    """Raised when a client has lost the right to the response it is being sent."""
+    """Raised when a client loses the right to a response while the response is sent."""
 
 
 @asynccontextmanager
 async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[None]:
-    """Cancel the block when `revoked` returns True after a change of the people. Then _Revoked is raised."""
+    """Cancel the enclosed block if `revoked` returns True after the people were replaced. Then raise _Revoked."""
     loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
     running = True
 
@@ -259,8 +262,10 @@ async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[N
 
 
 class RememberPeer:
-    """Middleware that records the address that has actually connected. It must run before the middleware that trusts
-    proxies, which replaces the address."""
+    """Middleware that stores the address from which the connection comes.
+
+    It must run before the middleware that trusts proxies, because that replaces the address.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -271,7 +276,7 @@ class RememberPeer:
 
 
 def peer_of(scope: Scope) -> str:
-    """Return the address that has actually connected, which may be a proxy."""
+    """Return the address from which the connection comes. It may be the address of a proxy."""
     host = scope.get("state", {}).get("peer", "")
     try:
         return str(inner(host))
@@ -280,7 +285,7 @@ def peer_of(scope: Scope) -> str:
 
 
 def client_of(scope: Scope) -> str:
-    """Return the client to which limits apply: an address or, for IPv6, a /64 network."""
+    """Return the client for which requests are counted: an IPv4 address, or a /64 network for IPv6."""
     host = (scope.get("client") or ("", 0))[0]
     try:
         address = inner(host)
@@ -292,7 +297,7 @@ def client_of(scope: Scope) -> str:
 
 
 def _users(headers: Headers) -> list[str]:
-    """Return the user names in a proxy's headers, decoded as UTF-8."""
+    """Return the user names that a proxy sent in the headers, decoded as UTF-8."""
     return [header.encode("latin-1").decode("utf-8", "replace").strip() for header in headers.getlist(USER)]
 
 

@@ -1,7 +1,7 @@
-"""A time limit and a size limit for the first line and headers of requests, which uvicorn lacks.
+"""A time limit and a size limit for the first line and the headers of a request. uvicorn has no such limits.
 
-The time starts with the connection or, on a kept connection, with the first byte of the next request. The limit for
-bodies is in `guard`. uvicorn limits the time between two requests on a kept connection.
+The time starts when the connection is opened or, on a connection that is kept open, when the first byte of the next
+request arrives. `guard` limits the time for bodies. uvicorn limits the time between two requests on a connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLOSES = b"Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\nCont
 
 
 def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
-    """Return a protocol class for uvicorn, which instantiates it for each connection."""
+    """Return a protocol class for uvicorn, which creates an instance per connection. `seconds`: the time limit."""
 
     class Heads(H11Protocol):
         deadline: asyncio.TimerHandle | None = None
@@ -44,7 +44,7 @@ def protocol(seconds: float = SECONDS) -> type[H11Protocol]:
             super().connection_lost(exc)
 
         def send_400_response(self, msg: str) -> None:
-            """Answer input that is not HTTP, or a request whose head exceeds the limit of h11."""
+            """Answer input that is not HTTP, or a request whose first line and headers are larger than h11 allows."""
             error = sys.exc_info()[1]
             if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
                 self._respond(b"431 Request Header Fields Too Large", _LONG)

@@ -1,5 +1,5 @@
-"""`/ldes`: derived events as a linked data event stream. Its pages are ordered by time, and do not change once their
-time is over."""
+"""`/ldes`: derived events as a linked data event stream. Each page covers a period of time. A page no longer changes
+after the end of its period."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 
 def router(history: StoreListener, retention: str | None) -> APIRouter:
-    """Return the routes. `retention`: the time for which events are kept, as an xsd:duration."""
+    """Return the routes of `/ldes`. `retention`: the duration for which events are kept, as an xsd:duration."""
     routes = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
 
@@ -128,7 +128,10 @@ def _triple(here: str, property: str, object: str) -> list[str]:
 
 
 def _relations(this: str, node: str, begin: datetime, end: datetime) -> list[str]:
-    """Return the relations from a page to another one, whose members end at or after `begin` and before `end`."""
+    """Return the triples that link a page to another page, whose members end at or after `begin` and before `end`.
+
+    `this`: the IRI of the page. `node`: the IRI of the other page.
+    """
     since, until = (f"{time.isoformat(timespec='microseconds')}Z" for time in (begin, end))
     return [*_relation(this, node, "GreaterThanOrEqualTo", since), *_relation(this, node, "LessThan", until)]
 

@@ -1,4 +1,4 @@
-"""The form with which a browser logs in with a token, and the cookie that it receives."""
+"""The login form, which asks a browser for a token, and the cookie that the browser receives."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ _HEADERS = {
 
 
 def login_form(reason: str = "") -> Response:
-    """Return the login form. `reason`: why the browser's token is not sufficient, or empty if it has none."""
+    """Return the login form. `reason`: the reason why the browser's token is not sufficient, empty if it sent none."""
     return HTMLResponse(
         _PAGE.replace("@reason@", _WRONG % reason if reason else _MISSING), 401, {**CHALLENGE, **_HEADERS}
     )
 
 
 def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
-    """Return why a browser has to log in, or "" if it sent no token.
+    """Return the reason why a browser has to log in, or "" if it sent no token.
 
-    `cookie`: it sent the cookie of another token. A `role` in the address means that the page sent the person to the
-    form because this role is needed.
+    `cookie`: True if the browser sent a cookie that no token has. If the address has the parameter `role`, the page
+    sent the person to the form because an action needs this role.
     """
     if token_in_address:
         return "This token is not known here."
@@ -86,15 +86,15 @@ def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
 
 
 def wants_form(scope: Scope) -> bool:
-    """Return True if the request comes from a browser that wants the page, rather than from a program."""
+    """Return True if the request comes from a browser that loads the page. Return False if a program sent it."""
     return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def login_cookie(token: str, scope: Scope) -> str:
     """Return the header that sets the cookie for a token.
 
-    Browsers also send it when a person follows a link from another site. Requests that change something are refused if
-    another site sends them (`people.refuse_other_pages`).
+    Browsers send the cookie even if a person follows a link from another site. Therefore `people.refuse_other_pages`
+    refuses requests that change something and come from another site.
     """
     return _cookie(cookie_value(token), LASTS, scope)
 
@@ -112,8 +112,10 @@ def _cookie(value: str, seconds: int, scope: Scope) -> str:
 
 
 async def log_in(people: People, request: Request, seconds: float) -> Response:
-    """Process the login form: set the cookie and redirect to the page, or show the form again. `seconds`: the time
-    limit for receiving the form."""
+    """Process the login form. If the token is valid, set the cookie and redirect to the page; else show the form again.
+
+    `seconds`: the time limit for receiving the form.
+    """
     try:
         refuse_other_pages(request)
         async with asyncio.timeout(seconds):

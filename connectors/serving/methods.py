@@ -1,4 +1,4 @@
-"""Support HEAD and OPTIONS for every path, and find the methods of a path."""
+"""Support for HEAD and OPTIONS on every path, and a list of the methods that a path supports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class RouteMethods:
-    """The paths of an application and their methods."""
+    """The methods that each path of an application supports."""
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
         self._routes = [route for route in routes if isinstance(route, Route)]
 
     def methods(self, path: str) -> list[str]:
-        """Return the methods of a path; for `*`, all methods."""
+        """Return the methods of a path. For `*`, return the methods of all paths."""
         allowed = {
             method
             for route in self._routes
@@ -33,8 +33,10 @@ class ClientGone(OSError):
 
 
 class Methods:
-    """Middleware for an application with GET and POST routes. HEAD becomes a GET without a body; OPTIONS lists the
-    methods of a path."""
+    """Middleware for an application that has only GET and POST routes.
+
+    It answers HEAD like GET, without the body, and OPTIONS with the methods of the path.
+    """
 
     def __init__(self, app: ASGIApp, paths: RouteMethods) -> None:
         self.app, self.paths = app, paths

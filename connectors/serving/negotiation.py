@@ -1,4 +1,4 @@
-"""Content negotiation (RFC 9110, section 12.5.1): choose the media type that a client prefers."""
+"""Content negotiation (RFC 9110, section 12.5.1). It chooses the media type that a client prefers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _WEIGHT = re.compile(r"\d?\.?\d{0,9}")
 
 
 def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") -> str:
-    """Return the format that `Accept` prefers; of equally preferred ones, the first. `known`: formats by media type.
+    """Return the format that the header `Accept` prefers. Among equally preferred formats, return the first.
 
-    If it accepts none of them, return `otherwise`. Without `Accept`, all are accepted.
+    `known`: the format of each media type. If the client accepts none of them, return `otherwise`. If there is no
+    header `Accept`, the client accepts all of them.
     """
     accepts = ranges(headers.getlist("accept"))
     best, chosen = 0.0, otherwise
@@ -30,8 +31,10 @@ def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") 
 
 
 def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
-    """Return the media ranges of `Accept` with their weights, without other parameters. None: there is no such
-    header."""
+    """Parse the media ranges of a header `Accept` and their weights. Other parameters are dropped.
+
+    `lines`: the values of the header. Return None if there are none.
+    """
     text = ",".join(lines)
     if not text.strip():
         return None
@@ -46,12 +49,12 @@ def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
 
 
 def accepts(headers: Headers, kind: str) -> bool:
-    """Return True if `Accept` includes a media type."""
+    """Return True if the header `Accept` includes the media type."""
     return _weight_of(kind.partition(";")[0].strip().lower(), ranges(headers.getlist("accept"))) > 0
 
 
 def _weight_of(kind: str, accepts: Sequence[tuple[str, float]] | None) -> float:
-    """Return the weight of the most specific range that includes the type."""
+    """Return the weight of the most specific media range that includes the media type `kind`."""
     if accepts is None:
         return 1.0
     fitting = [(-media_range.count("*"), weight) for media_range, weight in accepts if _fits(kind, media_range)]
@@ -64,7 +67,7 @@ def _fits(kind: str, media_range: str) -> bool:
 
 
 def _number(text: str) -> float:
-    """Parse a weight from 0 to 1, such as `.5`. Anything else counts as 0."""
+    """Parse a weight between 0 and 1, such as `.5`. Any other text counts as 0."""
     text = text.strip()
     if not _WEIGHT.fullmatch(text) or not any(map(str.isdigit, text)):
         return 0.0
@@ -73,8 +76,10 @@ def _number(text: str) -> float:
 
 
 class Acceptable:
-    """Middleware that replaces a response by 406 if the client does not accept its media type. Errors are always
-    sent."""
+    """Middleware that replaces a response by an error 406 if the client does not accept its media type.
+
+    Error responses are always sent.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -107,7 +112,7 @@ class Acceptable:
 
 
 def _already_negotiated(message: Message) -> bool:
-    """Return True if the route has already chosen the response by `Accept`."""
+    """Return True if the route has already chosen the format of the response according to `Accept`."""
     return "accept" in Headers(raw=message["headers"]).get("vary", "").lower().replace(" ", "").split(",")
 
 
@@ -116,6 +121,6 @@ def _refusal(kind: str) -> PlainTextResponse:
 
 
 def takes_coding(headers: Headers, name: str) -> bool:
-    """Return True if `Accept-Encoding` includes a content coding."""
+    """Return True if the header `Accept-Encoding` includes the content coding `name`."""
     accepts = dict(ranges(headers.getlist("accept-encoding")) or ())
     return max(accepts.get(name, accepts.get("*", 0.0)), accepts.get(f"x-{name}", 0.0)) > 0

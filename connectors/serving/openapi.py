@@ -1,4 +1,4 @@
-"""`/openapi.json`: the description of all routes, and helpers with which routes describe their responses."""
+"""`/openapi.json`: the description of all routes. Routes use the helpers in this module to describe their responses."""
 
 from __future__ import annotations
 
@@ -38,8 +38,11 @@ _TOKENS = {
 
 
 def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str) -> Responses:
-    """Describe a route's responses: its media types, its schema `json`, and the reasons of error statuses
-    (`_404="..."`)."""
+    """Describe the responses of a route.
+
+    `kinds`: the media types. `json`: the schema of a JSON response. `refusals`: the reason of each error status
+    (`_404="..."`).
+    """
     schemas = {"application/json": dict(json or {})}
     content = {kind: {"schema": schemas.get(kind, {"type": "string"})} for kind in kinds}
     responses: Responses = {200: {"description": "The answer.", "content": content}}
@@ -50,16 +53,19 @@ def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusa
 
 
 def query_parameter(name: str, why: str, example: str, several: bool = False) -> dict[str, Any]:
-    """Describe a query parameter for a route that reads it itself."""
+    """Describe a query parameter that a route reads from the request itself.
+
+    `why`: the description. `several`: True if the parameter may be repeated.
+    """
     element = {"type": "string", "minLength": 1, "example": example}
     schema = {"type": "array", "items": element} if several else element
     return {"name": name, "in": "query", "required": False, "description": why, "schema": schema}
 
 
 def description(app: FastAPI, token: bool) -> Callable[[], dict[str, Any]]:
-    """Return a replacement of `FastAPI.openapi` that adds the error responses common to all paths.
+    """Return a replacement for `FastAPI.openapi`. It adds the error responses that all paths have.
 
-    `token`: requests need a token.
+    `token`: True if requests need a token.
     """
 
     def made() -> dict[str, Any]:

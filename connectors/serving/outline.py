@@ -1,4 +1,4 @@
-"""The program as the page shows it: its text, and the position of each rule with the goals that it needs."""
+"""The program as the live page shows it: its text, and for each rule its position and the operators that it uses."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from cep.rules.keywords import SPELLINGS
 
 
 def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
-    """Return the program as the page shows it.
+    """Return the program as JSON for the live page.
 
     - `rules`: the author's rules, each with its first and last line, its derived event, the node whose rows are counted
-      (`node`), and the nodes that it needs (`goals`). Nodes have the same text as in `cep plan`.
-    - `iri`: the names of events and attributes in RDF; `base`: the prefix of names without a declaration.
-    - `alerts`: the ALERT statements, each with its `severities`. Durations in microseconds: `after` (how long it is
-      pending), `rises` (the time until each further severity), `repeat` (the time between reminders; 0: none). `lasts`:
-      True for an alert on a fluent.
+      (`node`), and the nodes that it needs (`goals`). Nodes are named as in `cep plan`.
+    - `iri`: the IRIs of events and attributes; `base`: the prefix of the IRIs of names that have no declaration.
+    - `alerts`: the ALERT statements, each with its `severities`. `lasts` is True for an alert on a fluent. Durations
+      are in microseconds: `after` (how long an alert is pending), `rises` (the time until each further severity) and
+      `repeat` (the time between reminders; 0: none).
     - `changes`: the words for changes of alerts.
-    - `parameters`: their names, values and defaults.
-    - `words`: the keywords.
-    - `thresholds`: the constants that rules compare attributes with, and the events and alerts (`alert NAME`) that
-      each leads to (`cep.plan.thresholds`).
+    - `parameters`: the names, values and defaults of parameters.
+    - `words`: the keywords of the language.
+    - `thresholds`: the constants with which rules compare attributes. For each, the events and alerts (`alert NAME`)
+      that depend on it (`cep.plan.thresholds`).
     """
     plan = service.engine.plan
     told = {alert.table for alert in service.engine.alerts}

@@ -1,7 +1,8 @@
 """The live page at `/`, and its requests below `/api`: program, state, stream, event, station.
 
-The page consists of plain ES modules next to this file. `cep.connectors.serving.vendor` fetches its libraries for maps
-and charts. The page itself contains no script and no style, so that its content security policy can forbid them.
+The page consists of plain ES modules next to this file. `cep.connectors.serving.vendor` downloads its libraries for
+maps and charts. The HTML contains no inline script and no inline style, so that the content security policy can forbid
+them.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SHOWN = 4_000
-"""The number of events in the initial state of a page."""
+"""The maximum number of derived events in the initial state that the page loads."""
 TAKEN_BACK = 100
-"""The number of withdrawn events in the initial state of a page."""
+"""The maximum number of withdrawn events in the initial state that the page loads."""
 PULSE = 15.0
-"""The seconds of silence after which the counters are sent again."""
+"""The number of seconds without changes after which the counters are sent again."""
 
 _OBJECT = {"type": "object"}
 _PACE = 0.1  # seconds between two messages to one client
@@ -75,12 +76,14 @@ def router(
     versions: ProgramVersions | None = None,
     receivers: Mapping[str, Sequence[str]] | None = None,
 ) -> APIRouter:
-    """Return the routes.
+    """Return the routes of the live page.
 
-    `scene`: must be closed before the server waits for its clients to disconnect. `local`: the server has no tokens and
-    is only reachable from this machine, so every client is a responder. `versions`: the program of the server, and its
-    shadow. `receivers`: the addresses to which each receiver in the file of routes sends its alerts. The addresses
-    under the empty name get every alert.
+    - `scene`: the state of the page; it must be closed before the server waits for its clients to disconnect.
+    - `local`: True if the server has no tokens and is only reachable from this machine; then every client is a
+      responder.
+    - `versions`: the server's program and its shadow.
+    - `receivers`: for each receiver in the file of routes, the addresses to which it sends alerts. The addresses under
+      the empty name get every alert.
     """
     routes = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
@@ -227,14 +230,17 @@ def router(
 
 
 def _person(person: Person | None, local: bool) -> dict[str, str]:
-    """Return the name of the person at the page, and the reason why they may not handle alerts, or ""."""
+    """Return the name of the person who uses the page, and the reason why they may not handle alerts, or ""."""
     if person is None:
         return {"name": LOCAL if local else "", "refused": "" if local else _refused(None, Role.RESPONDER, _HANDLING)}
     return {"name": person.name, "refused": _refused(person, Role.RESPONDER, _HANDLING)}
 
 
 def _refused(person: Person | None, role: Role, what: str) -> str:
-    """Return the reason why a person may not perform an action that needs a role, or "" if they may."""
+    """Return the reason why a person may not perform an action, or "" if they may.
+
+    `role`: the role that the action needs. `what`: the action, as the reason names it.
+    """
     if person is None:
         return f"{what} needs a server with tokens (`--token-file`)."
     return "" if person.role >= role else f"{what} needs the role {role.title}; {person.name} is {person.role.title}."
@@ -265,14 +271,17 @@ async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:
 
 
 def _number(run: str, place: str) -> int | None:
-    """Return a client's position in the changes of this run, or None if it belongs to another run."""
+    """Return the number of the last change that a client has. Return None if the client's number is from another run.
+
+    `run`: the id of this run. `place`: the client's position, which contains the id of its run.
+    """
     name, _, number = place.partition("-")
     known = name == run and number.isascii() and number.isdecimal() and len(number) < 19
     return int(number) if known else None
 
 
 def _files() -> dict[str, _File]:
-    """Return the files that clients can request, by path below the page's folder."""
+    """Return the files that clients can request, by path below the folder of the page."""
     files = {}
     for path in sorted(PAGE.rglob("*")):
         if path.suffix in _KINDS and path.is_file():

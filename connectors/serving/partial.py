@@ -1,4 +1,4 @@
-"""`/partial`: the partial matches of an event, read from the running engine between two batches."""
+"""`/partial`: the partial matches of an event. They are read from the running engine between two batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.engine import Engine
 from cep.runtime.partial_matches import PartialMatch
 
 MOST = 1_000
-"""The greatest number of partial matches in an answer."""
+"""The maximum number of partial matches in a response."""
 _STATUS = {"unknown": 404}
 _NO_STORE = {"Cache-Control": "no-store"}
 _TIME = {"type": ["string", "null"]}
@@ -50,10 +50,10 @@ _ANSWER = {
 
 
 def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIRouter:
-    """Return the routes.
+    """Return the routes of `/partial`.
 
-    `lock` is held while the engine is read. A request waits for it up to `seconds`. If `engine` is None, the program
-    runs on Spark, and every response says so.
+    `engine`: None if the program runs on Spark; then every response says so. `lock`: the lock that is held while the
+    engine is read. `seconds`: the maximum time for which a request waits for the lock.
     """
     routes = APIRouter(tags=["why"], default_response_class=Response)
 

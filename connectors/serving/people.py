@@ -1,4 +1,4 @@
-"""The people who may use a server. A file contains their names, roles and tokens."""
+"""The people who may use a server. A file lists their names, roles and tokens."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from cep.core.errors import CepError, reason_of
 from cep.core.suggest import did_you_mean
 
 SHORTEST = 16
-"""The least number of characters of a token."""
+"""The minimum number of characters in a token."""
 
 NO_TOKEN = "-"
-"""The placeholder for the token of a person whom a proxy authenticates."""
+"""The text in place of a token for a person whom a proxy authenticates."""
 
 LOCAL = "local"
-"""The name of clients on the same machine, if the server has no tokens."""
+"""The name of the person for all clients on this machine, if the server has no tokens."""
 
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f#]{1,64}")
 _NO_NAME = re.compile(r"[\s\x00-\x1f\x7f#]")
@@ -34,7 +34,7 @@ _FORM = "a line is `name role token`: `ann editor $(openssl rand -hex 32)`"
 
 
 class Role(IntEnum):
-    """The rights of a person. Each role includes those of the roles before it."""
+    """The rights of a person. Each role includes the rights of all lower roles."""
 
     VIEWER = 1
     RESPONDER = 2
@@ -48,22 +48,24 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person who is permitted to use the server."""
+    """A person who may use the server."""
 
     name: str
     role: Role
 
 
 class People:
-    """People and their tokens. People without a token are authenticated by a proxy. A received token is always compared
-    with all known ones, so that the response time reveals nothing."""
+    """The people who may use a server, and their tokens. A proxy authenticates people who have no token.
+
+    A received token is always compared with all known tokens, so that the response time reveals nothing.
+    """
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
         self._listeners: set[Callable[[], None]] = set()
         self.replace(tokens)
 
     def replace(self, tokens: Mapping[Person, str]) -> None:
-        """Replace all people."""
+        """Replace all people and their tokens."""
         self.tokens = tokens
         self._named = [*tokens]
         self._tokens = [
@@ -74,7 +76,10 @@ class People:
 
     @contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Call `listener` whenever the people are replaced, in the thread that does it."""
+        """Call `listener` whenever the people are replaced, as long as the context is open.
+
+        The thread that replaces the people calls it.
+        """
         self._listeners.add(listener)
         try:
             yield
@@ -87,12 +92,12 @@ class People:
         return [person.name for person in self._named]
 
     def by_name(self, name: str) -> Person:
-        """Return the person whom a trusted proxy names. A person who is not in the file is a viewer."""
+        """Return the person whose name a trusted proxy sent. A person who is not in the file is a viewer."""
         persons = [person for person in self._named if person.name == name]
         return persons[0] if persons else Person(_NO_NAME.sub("_", name)[:64], Role.VIEWER)
 
     def with_token(self, token: str) -> Person | None:
-        """Return the person who has a token, or None."""
+        """Return the person who has this token, or None."""
         brought, owner = token.encode(), None
         for person, own, _ in self._tokens:
             if hmac.compare_digest(brought, own):
@@ -100,7 +105,7 @@ class People:
         return owner
 
     def with_cookie(self, value: str) -> Person | None:
-        """Return the person for whose token a cookie was set, or None."""
+        """Return the person for whose token a cookie with this value was set, or None."""
         brought, owner = value.encode(), None
         for person, _, own in self._tokens:
             if hmac.compare_digest(brought, own):
@@ -109,13 +114,16 @@ class People:
 
 
 def cookie_value(token: str) -> str:
-    """Return the value of the cookie for a token. It stays valid after a restart, and changes with the token."""
+    """Return the value of the cookie for a token. The value survives restarts of the server, and depends only on the
+    token."""
     return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
 
 
 def read_people(file: Path) -> People:
-    """Read a file with one person per line: name, role, token. Errors are raised as CepError with the line, but never
-    with a token."""
+    """Read a file that has one person per line: name, role, token.
+
+    Raises CepError with the line number if the file is not valid. The error never contains a token.
+    """
     try:
         with open(file, encoding="utf-8") as opened:
             mode = os.fstat(opened.fileno()).st_mode
@@ -154,7 +162,7 @@ def read_people(file: Path) -> People:
 
 
 def _person(where: str, fields: list[str]) -> tuple[Person, str]:
-    """Return the person and the token in the fields of a line."""
+    """Convert the fields of a line to a person and a token. `where`: the position of the line, for errors."""
     if len(fields) != 3:
         words = "is 1 word" if len(fields) == 1 else f"are {len(fields)} words"
         raise CepError(f"{where}: there {words}, not 3", hint=_FORM, code="option")
@@ -175,15 +183,18 @@ def _person(where: str, fields: list[str]) -> tuple[Person, str]:
 
 
 def person_of(request: Request) -> Person | None:
-    """Return the person who sent a request, or None if the server has no tokens."""
+    """Return the person who sent the request, or None if the server has no tokens."""
     person = getattr(request.state, "person", None)
     assert person is None or isinstance(person, Person), "the guard says who it is"
     return person
 
 
 def require(request: Request, role: Role, what: str) -> Person:
-    """Return the person who sent a request for an action (`what`). Raises HTTPException (403) if the person lacks the
-    role, the server has no tokens, or a page of another site sent the request."""
+    """Return the person who sent the request. Raises HTTPException (403) if they may not perform the action `what`.
+
+    This is the case if the person does not have the role, the server has no tokens, or a page of another site sent the
+    request.
+    """
     refuse_other_pages(request)
     person = person_of(request)
     if person is None:
@@ -194,8 +205,10 @@ def require(request: Request, role: Role, what: str) -> Person:
 
 
 def acting(role: Role, what: str, local: bool) -> Callable[[Request], Person]:
-    """Return a dependency like `requires`. With `local`, if the server has no tokens and is only reachable from this
-    machine, every client has the role."""
+    """Return a dependency like `requires`. `local`: True if every client has the role when the server has no tokens.
+
+    Only a server that is not reachable from other machines may set `local`.
+    """
 
     def acted(request: Request) -> Person:
         if local and person_of(request) is None:
@@ -207,8 +220,10 @@ def acting(role: Role, what: str, local: bool) -> Callable[[Request], Person]:
 
 
 def requires(role: Role, what: str) -> Callable[[Request], Person]:
-    """Return a dependency for routes, which returns the person of a request and requires at least this role
-    (`require`)."""
+    """Return a dependency for FastAPI routes that checks a role. It returns the person who sent the request.
+
+    It raises the errors of `require`.
+    """
 
     def required(request: Request) -> Person:
         return require(request, role, what)

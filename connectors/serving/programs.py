@@ -1,4 +1,4 @@
-"""`/program`: the running program, its versions, and their replacement."""
+"""`/program`: the running program and its versions. Clients can replace the program."""
 
 from __future__ import annotations
 
@@ -100,8 +100,10 @@ Told = Annotated[
 
 
 class ChangeRefused(Exception):
-    """Raised with the reason why the program cannot be changed. `status`: the HTTP status. `busy`: a later attempt may
-    succeed."""
+    """Raised if the program cannot be changed. The message is the reason.
+
+    `status`: the HTTP status. `busy`: True if a later attempt may succeed.
+    """
 
     def __init__(self, status: int, text: str, busy: bool = False) -> None:
         super().__init__(text)
@@ -109,39 +111,45 @@ class ChangeRefused(Exception):
 
 
 class ProgramVersions(Protocol):
-    """The program of a server. Methods raise ChangeRefused."""
+    """The versions of a server's program. Methods raise ChangeRefused if they cannot do what is requested."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the program's files."""
+        """The names of the program's source files."""
 
     def running(self) -> dict[str, Any]:
-        """Return the running version, with its texts and its parameters."""
+        """Return the running version, with the texts of its files and its parameters."""
 
     def history(self) -> list[dict[str, Any]]:
-        """Return all versions, newest first, without their texts."""
+        """Return all versions, newest first, without the texts of their files."""
 
     def version(self, number: int) -> dict[str, Any]:
-        """Return a version with its texts."""
+        """Return the version with this number, with the texts of its files."""
 
     def change(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
-        """Replace the program by these texts, and return their version."""
+        """Replace the program. Return the new version.
+
+        `texts`: the text of each file, by name. `author`: the name of the person who replaces it.
+        """
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
-        """Replace the program by the texts of an earlier version."""
+        """Replace the program by an earlier version. Return the new version, which has the texts of the earlier one."""
 
     def shadow(self, first: int, told: int) -> dict[str, Any]:
-        """Return the shadow program, and its last `first` differences of each kind and event. The last `told` of these
-        include their reasons."""
+        """Return the shadow program, and the latest differences between its results and those of the running program.
+
+        `first`: the maximum number of differences per kind and event. `told`: the number of these that include their
+        reasons.
+        """
 
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
-        """Run other texts on the same input without publishing their results."""
+        """Run another program on the same input, as the shadow. Its results are not published."""
 
     def end_shadow(self, author: str) -> None:
-        """Stop the shadow."""
+        """Stop the shadow program."""
 
     def promote(self, author: str) -> dict[str, Any]:
-        """Replace the program by the texts of the shadow."""
+        """Replace the running program by the shadow program."""
 
 
 def router(versions: ProgramVersions) -> APIRouter:
@@ -237,7 +245,8 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
 
 async def _changed(change: Any, *what: Any) -> Response:
-    """Return the response after a change. A refusal has several lines: the place, a caret, a hint."""
+    """Call a change and return its response. If the change is refused, the response shows the position, a caret and a
+    hint."""
     try:
         return JSONResponse(await run_in_threadpool(change, *what), headers={"Cache-Control": "no-store"})
     except ChangeRefused as error:
@@ -245,7 +254,7 @@ async def _changed(change: Any, *what: Any) -> Response:
 
 
 def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the texts in a request body, by name of the file. Raises HTTPException if it is not valid."""
+    """Return the program's texts in a request body, by file name. Raises HTTPException if the body is not valid."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -268,5 +277,5 @@ def _texts(body: bytes, kind: str, names: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def version_time(time: int | None) -> str | None:
-    """Format an event time for responses, or return None."""
+    """Format an event time for a response. None stays None."""
     return None if time is None or abs(time) > 2**60 else iso(time)

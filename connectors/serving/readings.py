@@ -1,4 +1,4 @@
-"""Keep the newest input records for charts: the numbers about a subject over time, and its latest records."""
+"""The newest input records, which the page's charts show: numbers about a subject over time, and its latest records."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from cep.connectors.serving.gazette import SubjectColumns, texts
 from cep.core.schema import Schema
 
 RECORDS = 300_000
-"""The number of newest input records that are kept. At least one batch per event is kept."""
+"""The number of newest input records that are kept. The newest table of each event type is kept in any case."""
 POINTS = 2_000
-"""The greatest number of points in a series. Longer series are reduced to the lowest and highest values in equal parts
-of the time."""
+"""The maximum number of points in a series.
+
+A longer series is divided into equal parts of its time, and keeps the lowest and highest value of each part.
+"""
 
 _SMALL = 8_192  # smaller tables are joined with others
 _NUMBERS = ("int", "float", "any")
@@ -25,8 +27,11 @@ _NUMBERS = ("int", "float", "any")
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The values of a numeric attribute at the `times` (microseconds) when their records end. `held`: the time from
-    which on all records are kept, or None."""
+    """The values of a numeric attribute over time.
+
+    `times`: the end of each value's record, in microseconds. `held`: the time from which on all records are kept, or
+    None.
+    """
 
     times: Sequence[int]
     values: Sequence[float]
@@ -34,7 +39,7 @@ class Series:
 
 
 class Readings:
-    """Input records by event. Any thread may use it."""
+    """The newest input records of each event type. The methods may be called from any thread."""
 
     def __init__(self, schemas: Mapping[str, Schema], subjects: Mapping[str, SubjectColumns]) -> None:
         self._schemas, self._subjects = schemas, subjects
@@ -43,7 +48,7 @@ class Readings:
         self._lock = threading.Lock()
 
     def take(self, inputs: Mapping[str, pl.DataFrame]) -> None:
-        """Add the records of a round."""
+        """Add the input records of one round of the service."""
         with self._lock:
             for name, table in inputs.items():
                 if table.height and self._subjects[name].subject is not None:
@@ -59,19 +64,22 @@ class Readings:
             tables[-2:] = [pl.concat(tables[-2:], how="vertical_relaxed", rechunk=True)]
 
     def _oldest(self) -> str | None:
-        """Return the event with the most tables, or None if no event has more than one."""
+        """Return the event type that has the most tables, or None if no event type has more than one."""
         name = max(self._tables, key=lambda event: len(self._tables[event]))
         return name if len(self._tables[name]) > 1 else None
 
     def numeric(self, event: str, attribute: str) -> bool:
-        """Return True if an input event has subjects, and a numeric attribute of this name."""
+        """Return True if the input event has a subject and a numeric attribute of this name."""
         schema = self._schemas.get(event)
         if schema is None or self._subjects[event].subject is None:
             return False
         return any(known.name == attribute and known.type in _NUMBERS for known in schema.attributes)
 
     def series(self, event: str, attribute: str, key: str, since: int, until: int) -> Series:
-        """Return the values of a subject's attribute between two times, with the ones just before and after."""
+        """Return the values of an attribute in records about the subject `key`, from `since` to `until`.
+
+        The last value before this time and the first value after it are included.
+        """
         with self._lock:
             tables = list(self._tables.get(event, ()))
         subject = self._subjects[event].subject or ""
@@ -86,7 +94,7 @@ class Readings:
         return Series(few["end"].to_list(), few["value"].to_list(), held)
 
     def latest(self, key: str) -> list[dict[str, Any]]:
-        """Return the latest record about a subject for each input event."""
+        """Return the latest record of each input event about the subject `key`."""
         with self._lock:
             tables = {name: list(frames) for name, frames in self._tables.items()}
         records = []
@@ -106,7 +114,7 @@ class Readings:
 
 
 def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
-    """Return the finite numbers in a column as `value`, with the ends of their records."""
+    """Return the finite numbers of a column, as `value`, and the `end` of each record."""
     column = table[attribute]
     if not column.dtype.is_numeric():
         known = [value if isinstance(value, (int, float)) else None for value in column.to_list()]
@@ -116,7 +124,7 @@ def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
 
 
 def _thinned(table: pl.DataFrame) -> pl.DataFrame:
-    """Reduce a series to the lowest and highest values in equal parts of the time, in order."""
+    """Reduce a series to the lowest and highest value in each of many equal parts of its time."""
     if table.height <= POINTS:
         return table
     low, high = table["end"][0], table["end"][-1]

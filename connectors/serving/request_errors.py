@@ -1,5 +1,4 @@
-"""Errors of requests as one sentence of plain text each, including the framework's errors, which are JSON by
-default."""
+"""Error responses as plain text, one sentence per error. They replace the framework's errors, which are JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +15,14 @@ from cep.connectors.serving.methods import RouteMethods
 from cep.core.suggest import did_you_mean
 
 _SAID = {404: "Not Found", 405: "Method Not Allowed"}
-"""The framework's default texts for these statuses."""
+"""The texts that the framework uses for these statuses by default."""
 
 
 def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
-    """Replace the framework's error responses by plain text, with one line per mistake. `paths`: the known paths."""
+    """Replace the framework's error responses by plain text, with one line per mistake.
+
+    `paths`: the methods of each path, which errors list.
+    """
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
@@ -44,7 +46,7 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
 
 
 def _body_fields(request: Request) -> list[str]:
-    """Return the names of the fields in the body of a route."""
+    """Return the names of the fields in the request body that the route expects."""
     fields: list[str] = []
     dependant = getattr(request.scope.get("route"), "dependant", None)
     for param in () if dependant is None else dependant.body_params:
@@ -55,7 +57,7 @@ def _body_fields(request: Request) -> list[str]:
 
 
 def _says_json(request: Request) -> bool:
-    """Return True if the content type of a request is JSON."""
+    """Return True if the request declares its content type as JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
 
@@ -71,8 +73,10 @@ def refuse_unknown_parameters(request: Request) -> None:
 
 
 def parameter_errors(errors: Sequence[Mapping[str, Any]], known: Sequence[str] = ()) -> list[str]:
-    """Return a line for each error, with its parameter: `at: this parameter is missing`. `known`: the fields of the
-    body."""
+    """Return a line for each error, such as `at: this parameter is missing`.
+
+    `errors`: the errors that FastAPI reports. `known`: the names of the fields in the body.
+    """
     lines = []
     for error in errors:
         name = clean(next((part for part in reversed(error["loc"]) if isinstance(part, str)), "body"), 80)
@@ -110,7 +114,7 @@ _REASONS = {
     "model": "is not an object",
     "dict": "is not an object",
 }
-"""Our texts for the errors of the library that checks parameters, by the error's type or the first word of the type."""
+"""The texts that replace the messages of pydantic. The keys are the error's type, or its first word."""
 
 
 def _reason(error: Mapping[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""Serve the application below a path of a proxy: `https://example.org/semcep/` leads to `http://127.0.0.1:8000/`."""
+"""Support for a proxy that publishes the server below a path, such as `https://example.org/semcep/` for
+`http://127.0.0.1:8000/`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 def root(text: str) -> str:
-    """Return a path without its final slash, such as `/semcep`; empty for `/`. Raises CepError if it is not a path."""
+    """Return a path without its final slash, such as `/semcep`; empty for `/`. Raises CepError if the text is not a
+    path."""
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or {"..", "."} & set(path.split("/")):
         hint = "use the path that browsers request, with a leading slash: `--root-path /semcep`"
@@ -22,10 +24,10 @@ def root(text: str) -> str:
 
 
 class RootPath:
-    """Middleware that sets the application's path, so that its links work outside the proxy.
+    """Middleware that sets the application's path, so that links work for clients of the proxy.
 
-    A proxy may remove the path (`proxy_pass http://127.0.0.1:8000/;`) or keep it. Direct clients do not use it. A
-    request for the path itself is redirected to the page.
+    The proxy may remove the path from requests (`proxy_pass http://127.0.0.1:8000/;`) or leave it. Clients that connect
+    directly do not use the path. A request for the path itself is redirected to the page.
     """
 
     def __init__(self, app: ASGIApp, path: str) -> None:

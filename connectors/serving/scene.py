@@ -1,7 +1,7 @@
-"""The state of the live page, in bounded memory: the newest derived events, the state of each station, and the counters
-of the goals.
+"""The state of the live page, in bounded memory: the newest derived events, the state of each station, and the row
+counts of the program's operators.
 
-Changes are numbered from 1. A client that has the changes up to a number is sent the later ones.
+Changes of this state are numbered from 1. A client that knows the changes up to a number receives the later ones.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
 
 EVENTS = 20_000
-"""The number of newest derived events that are kept."""
+"""The number of derived events that are kept, the newest ones."""
 STATIONS = 20_000
-"""The number of stations that are shown. Others are only counted."""
+"""The maximum number of stations that are shown. Further subjects are only counted."""
 
 MISSED = 3
-"""A station has no data if nothing has arrived for this multiple of its longest usual gap between records."""
+"""A factor. A station has no data if no record arrives for this multiple of its usual gap between records."""
 
 _BECAUSE = "because"
 
 
 @dataclass(slots=True)
 class Station:
-    """A subject with its place.
+    """A subject whose coordinates are known.
 
-    `last_record` and `last_event`: the ends of the latest record and event about it. `holding`: the fluents that
-    currently hold there, by id of their interval. `gap`: the longest usual time between two records, or 0 if unknown.
-    `awaited`: the station is watched for missing records. `missing`: records are overdue.
+    - `last_record`: the end of the latest input record about it.
+    - `last_event`: the end of the latest derived event about it.
+    - `holding`: the fluents that hold for it now; the keys are the ids of their intervals.
+    - `gap`: the usual time between two of its records, rather too long than too short; 0 if unknown.
+    - `awaited`: True if the scene watches for missing records.
+    - `missing`: True if its next record is overdue.
     """
 
     key: str
@@ -64,15 +67,17 @@ class Station:
 
     @property
     def overdue(self) -> int:
-        """The time from which on the station has no data, unless a record arrives."""
+        """The time at which the next record is overdue."""
         return self.last_record + MISSED * self.gap
 
     @property
     def state(self) -> str:
-        """The state for display.
+        """The state that the page displays.
 
-        `missing`: records are overdue. `event`: the latest record contributed to an event, or there is a later event.
-        `quiet`: it contributed to none. `silent`: there was no record.
+        - `missing`: the next record is overdue.
+        - `event`: the latest record is not newer than the latest derived event.
+        - `quiet`: the latest record is newer than the latest derived event.
+        - `silent`: there has been neither a record nor an event.
         """
         if self.missing:
             return "missing"
@@ -96,7 +101,7 @@ class Station:
 
 
 class Scene:
-    """The state of the live page. It listens to a service; any thread may read it."""
+    """The state of the live page. It listens to a service, and any thread may read it."""
 
     def __init__(self, service: Service, gazette: Gazette | None = None) -> None:
         self.service = service
@@ -131,13 +136,14 @@ class Scene:
         service.listen(self.take)
 
     def begin(self, held: Mapping[str, pl.DataFrame]) -> None:
-        """Take over the fluents that held when the program was stopped."""
+        """Add the fluents that held when an earlier run of the program was stopped."""
         with self.lock:
             self._latest(held, "last_event")
             self._add(held)
 
     def go_on(self, before: Scene) -> None:
-        """Take over the state of the page from the previous program, whose scene has no listeners any more."""
+        """Take over the state of the page from the scene of the previous program. That scene has no listeners any
+        more."""
         with self.lock, before.lock:
             self.number, self._gone = before.number + 1, before._gone
             self.events, self._ids, self.withdrawn = before.events, before._ids, before.withdrawn
@@ -167,8 +173,11 @@ class Scene:
         self._ring()
 
     def _latest(self, tables: Mapping[str, pl.DataFrame], field: str) -> None:
-        """Update stations with the latest end and place of each subject in tables. If several events have this end, the
-        last one counts."""
+        """Update the stations of all subjects in `tables`: their latest end, and their coordinates.
+
+        `field`: the field of Station that stores this end. If several events about a subject have the same end, the
+        page shows the last of them.
+        """
         known = {name: table for name, table in tables.items() if self._subject_columns[name].subject and table.height}
         if not known:
             return
@@ -189,7 +198,7 @@ class Scene:
                 self._changed(station)
 
     def _heard(self, station: Station, end: int) -> None:
-        """Update the usual gap between the records of a station by a new record."""
+        """Update a station's usual gap between records, because a record with this end has arrived."""
         if station.last_record != BEGINNING and end > station.last_record:
             station.gap = max(end - station.last_record, station.gap * 99 // 100)
             if not station.awaited:
@@ -198,7 +207,7 @@ class Scene:
         station.missing = False
 
     def _miss(self, now: int) -> None:
-        """Mark the stations whose records are overdue."""
+        """Mark each station whose next record is overdue. `now`: the watermark."""
         while self._due and self._due[0][0] < now:
             station = self.stations[heapq.heappop(self._due)[1]]
             if station.overdue >= now:
@@ -229,7 +238,7 @@ class Scene:
         self.stations.move_to_end(station.key)
 
     def _add(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Add derived events in order of time. Only the newest are kept."""
+        """Add derived events in order of time. Only the newest events are kept."""
         rows: list[tuple[int, int, str, pl.DataFrame, int]] = []
         for name, table in derived.items():
             began = 0
@@ -269,9 +278,10 @@ class Scene:
                 self.withdrawn.came(document)
 
     def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: Told, again: Set[str]) -> None:
-        """Remove withdrawn events, and update the state of their stations.
+        """Remove withdrawn events, and update the stations that they are about.
 
-        Events in `again` return in the same round with another end or another origin, and do not count as withdrawn.
+        `why`: describes the cause of the revision. `again`: the ids of events that the same round derives again, with
+        another end or origin. They do not count as withdrawn.
         """
         gone = {id for table in tables.values() for id in table[ID].to_list()}
         if not gone:
@@ -301,7 +311,7 @@ class Scene:
                     self._changed(station)
 
     def _document(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an occurrence as JSON for the page."""
+        """Return a derived event as JSON for the page."""
         subject = self._subject_columns[name].subject
         about = None if subject is None else values.get(subject)
         return {
@@ -317,7 +327,7 @@ class Scene:
         }
 
     def _holds(self, name: str, document: Mapping[str, Any]) -> None:
-        """Note that a fluent begins or ends at a station."""
+        """Update the fluents that hold at a station, because the interval in `document` begins or ends."""
         station = self.stations.get(document["key"] or "")
         if station is None:
             return
@@ -330,7 +340,7 @@ class Scene:
             self._changed(station)
 
     def _over(self, document: Mapping[str, Any]) -> None:
-        """Remove a withdrawn interval of a fluent from its station."""
+        """Remove a withdrawn interval from the fluents that hold at its station."""
         station = self.stations.get(document["key"] or "")
         if station is not None and station.holding.pop(document["id"], None) is not None:
             self._changed(station)
@@ -342,17 +352,17 @@ class Scene:
         return {"iri": str(iri), "name": self.gazette.names.get(str(iri), str(iri)), "lat": point[0], "long": point[1]}
 
     def without(self, lost: Sequence[str]) -> None:
-        """Set the currently lost sources."""
+        """Set the names of the sources that are lost now."""
         self.lost = tuple(lost)
         self._ring()
 
     # --- in any thread ---
 
     def behind(self, number: int, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]] | None:
-        """Return the latest number, and the events (at most `most`, oldest first) and stations that changed after a
-        number.
+        """Return the changes after number `number`: the number reached, the new events, and the changed stations.
 
-        Return None if some of the events are no longer kept, or the number is unknown.
+        At most `most` events are returned, oldest first. Return None if some of the events are no longer kept, or the
+        number is unknown.
         """
         with self.lock:
             if not max(self._gone, self.withdrawn.gone) <= number <= self.number:
@@ -372,14 +382,14 @@ class Scene:
             return reached, [text for _, text in events[:most]], few
 
     def newest(self, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]]:
-        """Return the latest number, the newest events (oldest first), and all stations."""
+        """Return the number of the latest change, the `most` newest events (oldest first), and all stations."""
         with self.lock:
             events = [text for _, _, text in islice(reversed(self.events), most)]
             return self.number, events[::-1], [station.shown() for station in self.stations.values()]
 
     def withdrawn_since(self, time: int) -> list[dict[str, Any]]:
-        """Return the events that existed when the watermark reached `time` and were withdrawn later, earliest
-        withdrawal first."""
+        """Return the events that existed when the watermark was `time` and were withdrawn later, earliest withdrawal
+        first."""
         with self.lock:
             texts = self.withdrawn.documents()
         withdrawn = []
@@ -390,13 +400,16 @@ class Scene:
         return withdrawn
 
     def taken_back(self, number: int, reached: int) -> list[bytes]:
-        """Return the events that were withdrawn with numbers above `number`, up to and including `reached`, oldest
+        """Return the events whose withdrawal has a number above `number` and at most `reached`, oldest withdrawal
         first."""
         with self.lock:
             return self.withdrawn.behind(number, reached)
 
     def event(self, id: str) -> dict[str, Any] | None:
-        """Return an event that is kept or was withdrawn lately, with its lineage (None if that is not kept)."""
+        """Return an event that is kept or was withdrawn lately; None if the id is unknown.
+
+        The member `because` is its lineage, or None.
+        """
         with self.lock:
             entry = self._ids.get(id)
             gone = self.withdrawn.document(id) if entry is None else None
@@ -406,7 +419,7 @@ class Scene:
         return {**json.loads(text), "because": None if because is None else json.loads(because)}
 
     def summary(self) -> dict[str, Any]:
-        """Return counters of the progress of the run."""
+        """Return the counters that show the progress of the run."""
         last = self.service.last
         with self.lock:
             return {
@@ -426,12 +439,12 @@ class Scene:
             }
 
     def bell(self) -> asyncio.Event:
-        """Return an event of the current loop that is set when a change has arrived."""
+        """Return an asyncio event of the current loop. It is set when a change has arrived."""
         with self.lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 
     def close(self) -> None:
-        """End the stream of every client."""
+        """Close the streams of all clients."""
         self.closed = True
         self._ring()
 

@@ -1,4 +1,4 @@
-"""`/sparql`: a read-only SPARQL 1.1 endpoint over knowledge and derived events."""
+"""`/sparql`: a read-only SPARQL 1.1 endpoint. It queries the knowledge and the derived events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TABLES: Mapping[str, str] = {
     "text/tab-separated-values": "tsv",
     "text/xml": "xml",
 }
-"""Formats of SELECT and ASK results, by media type."""
+"""The result formats of SELECT and ASK queries, by media type."""
 
 GRAPHS: Mapping[str, str] = {
     "text/turtle": "ttl",
@@ -44,7 +44,7 @@ GRAPHS: Mapping[str, str] = {
     "application/rdf+xml": "rdf",
     "application/x-turtle": "ttl",
 }
-"""Formats of triples, by media type."""
+"""The formats of triples, by media type."""
 
 STATUS = {"syntax": 400, "large": 400, "service": 403, "gone": 499, "slow": 503, "busy": 503, "failed": 500}
 _TYPES = {
@@ -93,7 +93,7 @@ QUERY_METHODS: Mapping[str, dict[str, Any]] = {
     "GET": {"parameters": [query_parameter("query", _QUERY, _EXAMPLE), *_GRAPHS]},
     "POST": {"requestBody": _BODY, "parameters": _GRAPHS},
 }
-"""Parameters and request body of a query in OpenAPI, by HTTP method."""
+"""The parameters and request body of a query in OpenAPI, by HTTP method."""
 REFUSALS: Mapping[str, Any] = {
     "_400": "The query is not valid, or its answer is too large. The text says what is wrong, and where.",
     "_403": "The request is an update, or the query contains `SERVICE`. This endpoint only reads its own data.",
@@ -103,8 +103,11 @@ REFUSALS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class SparqlOptions:
-    """Limits of queries: seconds, bytes of a response, characters of a query. `prefixes` need not be declared. `shown`:
-    log the text of queries."""
+    """Options of the endpoint.
+
+    The limits are seconds per query, bytes per response, and characters per query. `prefixes`: the prefixes that a
+    query need not declare. `shown`: True if the log shows the text of queries.
+    """
 
     seconds: float = 10.0
     bytes: int = 1 << 26
@@ -114,7 +117,7 @@ class SparqlOptions:
 
 
 class Malformed(Exception):
-    """A request that does not follow the protocol. `status` is the HTTP status."""
+    """Raised if a request does not follow the protocol. `status`: the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -122,7 +125,8 @@ class Malformed(Exception):
 
 
 def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) -> APIRouter:
-    """Return the routes of `/sparql`. `log` is called for each request with its status, seconds and bytes."""
+    """Return the routes of `/sparql`. `log`: a function that is called for each request with its status, seconds and
+    bytes."""
     routes = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def endpoint(request: Request) -> Response:
@@ -149,7 +153,7 @@ def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) 
 async def _answered(
     request: Request, store: StoreProcess, options: SparqlOptions, questions: list[Question]
 ) -> Response:
-    """Return the response, and append the query to `questions`."""
+    """Answer a query, and append the query to `questions`."""
     try:
         pairs = await parameters(request)
         if pairs is None:
@@ -176,7 +180,7 @@ async def _answered(
 
 
 async def await_answer(request: Request, question_of: Future[T]) -> T:
-    """Wait for the answer of the store. If the client disconnects, cancel the query and raise QueryRefused."""
+    """Wait for the store's answer to a query. If the client disconnects, cancel the query and raise QueryRefused."""
     answer, gone = asyncio.wrap_future(question_of), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -194,8 +198,10 @@ async def _gone(request: Request) -> None:
 
 
 async def parameters(request: Request) -> list[tuple[str, str]] | None:
-    """Return the parameters of a query, or None if the request is for the service description. Raises Malformed if it
-    is neither."""
+    """Return the parameters of a query. Return None if the request is for the service description.
+
+    Raises Malformed if the request is neither.
+    """
     in_address = _pairs(request.url.query.encode())
     if request.method == "GET":
         if any(key == "update" for key, _ in in_address):
@@ -225,8 +231,10 @@ async def parameters(request: Request) -> list[tuple[str, str]] | None:
 
 
 def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Question:
-    """Return the query in the parameters of a request. Raises Malformed if there is not exactly one, it is too long, or
-    a graph's IRI is not valid."""
+    """Return the query that the parameters of a request describe.
+
+    Raises Malformed if there is not exactly one query, the query is too long, or the IRI of a graph is not valid.
+    """
     queries = [value for key, value in pairs if key == "query"]
     if len(queries) != 1:
         raise Malformed(400, "the query is missing" if not queries else "there is more than one query")
@@ -248,8 +256,10 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
 
 
 def check_federation(query: str) -> None:
-    """Raise QueryRefused for a query that would overflow a parser's stack, or that obviously queries another endpoint.
-    The store's process finds the less obvious cases."""
+    """Raise QueryRefused if a query obviously uses another endpoint, or would overflow a parser's stack.
+
+    The store process finds the less obvious cases.
+    """
     query_tokens = tokens(query)
     if (large := too_large(query_tokens)) is not None:
         raise QueryRefused("large", f"the query has {large[1]}")
@@ -259,8 +269,10 @@ def check_federation(query: str) -> None:
 
 
 def formats(headers: Headers) -> tuple[str, str]:
-    """Return the preferred formats of a table and of triples. Empty: none is accepted. Raises Malformed (406) if both
-    are empty."""
+    """Return the preferred formats for a table and for triples. An empty text means that the client accepts none.
+
+    Raises Malformed (406) if both are empty.
+    """
     table, graph = negotiated(headers, TABLES), negotiated(headers, GRAPHS)
     if not table and not graph:
         raise Malformed(406, f"answers are {', '.join([*TABLES, *GRAPHS])}")
@@ -277,7 +289,7 @@ def refusal_response(error: QueryRefused, question: Question) -> Response:
 
 
 def service_description(address: str, format: str) -> bytes:
-    """Return the service description in RDF."""
+    """Return the service description in RDF. `address`: the address of the endpoint."""
     import pyoxigraph as ox
 
     results = "".join(f", <http://www.w3.org/ns/formats/SPARQL_Results_{name}>" for name in ("XML", "CSV", "TSV"))

@@ -1,5 +1,7 @@
-"""The state folder of a server. One process at a time can use it. Its file `program` contains the fingerprints of the
-events."""
+"""The state folder of a server. Only one process at a time can use it.
+
+Its file `program` stores a fingerprint of each event and alert, computed from its rules.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from cep.core.private_files import make_private, private_opener
 PROGRAM = "program"
 
 _WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
-"""Other entries that a server writes there, always after creating `program`."""
+"""The names of other files and folders that a server creates in the folder, always after `program`."""
 
 
 class StateFolder:
-    """Locks a folder for a program.
+    """A locked state folder.
 
-    `changed`: the names of the events and alerts whose meaning has changed, or that the program no longer has. Raises
-    CepError if another server uses the folder, or if no server has written it.
+    `changed`: the names of events and alerts whose meaning has changed since the last run, or that the program no
+    longer has. Raises CepError if another server uses the folder, or its files were not written by a server.
     """
 
     def __init__(self, folder: Path, meanings: Mapping[str, str]) -> None:
@@ -49,14 +51,15 @@ class StateFolder:
         self.note(meanings)
 
     def note(self, meanings: Mapping[str, str]) -> None:
-        """Store the current fingerprints of events and alerts."""
+        """Store the current fingerprints of events and alerts. `meanings`: the fingerprint of each name."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(checksum.MARK + checksum.record(json.dumps(dict(meanings)).encode(), b""))
         self._file.flush()
 
     def _earlier(self, folder: Path) -> dict[str, str]:
-        """Return the stored fingerprints of events, or none if they were not written completely."""
+        """Return the stored fingerprints by name. Return none if the server stopped before it had written them
+        completely."""
         self._file.seek(0)
         data = self._file.read()
         if not (checksum.is_sealed(data) or checksum.MARK.startswith(data.rstrip(b"\0"))):

@@ -1,8 +1,8 @@
-"""`/sparql/subscribe`: a query whose answer is updated when it changes, as Server-Sent Events.
+"""`/sparql/subscribe`: a query whose answer is sent again when it changes, as Server-Sent Events.
 
-The first message, `answer`, is the whole answer. Each `change` is {"added": [...], "removed": [...]}, with bindings in
-SPARQL's JSON format. A query is evaluated again soon after an event whose class or property it names, or after a change
-of the knowledge. After other events, it is evaluated less often.
+The first message, `answer`, is the whole answer. Each later message, `change`, is {"added": [...], "removed": [...]},
+with bindings in SPARQL's JSON format. A query is evaluated again soon after an event whose class or property it names,
+and soon after a change of the knowledge. After other events, it is evaluated less often.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from cep.core.schema import Schema
 from cep.knowledge.query.sparql import tokens
 
 MOST = 1 << 22
-"""The greatest size in bytes of an answer that can be watched."""
+"""The maximum size in bytes of an answer that can be watched."""
 
 _QUERIES = 100  # distinct queries that are watched
 _BEHIND = 64  # messages that may wait for a client; a client that is further behind is disconnected
@@ -48,8 +48,10 @@ _NO_TABLE = "table"  # the code for a query that cannot be watched
 
 @dataclass(frozen=True, slots=True)
 class PollingRate:
-    """The least time in seconds between two evaluations of a query: `soon` after events that it names, `later` after
-    others."""
+    """The minimum number of seconds between two evaluations of a query.
+
+    `soon`: after events that the query names. `later`: after other events.
+    """
 
     soon: float = 0.5
     later: float = 10.0
@@ -57,10 +59,11 @@ class PollingRate:
 
 @dataclass(slots=True)
 class _Watched:
-    """A query and its clients.
+    """A watched query and its clients.
 
-    `names`: the events that it names, or None. `first_answer`: done after the first evaluation. `rows`: the current
-    answer, each row as JSON.
+    - `names`: the events that the query names, or None.
+    - `first_answer`: a future that is done after the first evaluation.
+    - `rows`: the rows of the current answer, each as JSON.
     """
 
     question: Question
@@ -75,7 +78,7 @@ class _Watched:
 
 
 class Subscriptions:
-    """The watched queries. Each is evaluated once for all its clients."""
+    """The watched queries. Each query is evaluated once for all clients that watch it."""
 
     def __init__(self, history: StoreListener, schemas: Mapping[str, Schema], pace: PollingRate) -> None:
         self._store, self._pace = history.store, pace
@@ -86,8 +89,10 @@ class Subscriptions:
         history.listen(self._notified)
 
     async def watch(self, question: Question) -> asyncio.Queue[str | None]:
-        """Return a queue of messages that begins with the current answer. None marks the end. Raises QueryRefused if
-        the query cannot be answered or too many are watched."""
+        """Return a queue of messages for a new client. The first message is the current answer, and None marks the end.
+
+        Raises QueryRefused if the query cannot be answered, or too many queries are watched.
+        """
         self._loop = asyncio.get_running_loop()
         names = None
         if question not in self._watched:
@@ -110,7 +115,7 @@ class Subscriptions:
         return queue
 
     def leave(self, question: Question, queue: asyncio.Queue[str | None]) -> None:
-        """Remove a client."""
+        """Remove the client that reads this queue. If no other client watches the query, stop watching it."""
         watched = self._watched.get(question)
         if watched is not None and queue in watched.clients:
             watched.clients.remove(queue)
@@ -120,7 +125,7 @@ class Subscriptions:
             del self._watched[question]
 
     async def close(self) -> None:
-        """End the stream of every client."""
+        """Close the streams of all clients."""
         self.closed = True
         for watched in list(self._watched.values()):
             for queue in list(watched.clients):
@@ -128,7 +133,7 @@ class Subscriptions:
 
     @property
     def clients(self) -> int:
-        """The number of subscribers."""
+        """The number of clients."""
         return sum(len(watched.clients) for watched in list(self._watched.values()))
 
     def _notified(self, events: Sequence[str] | None) -> None:
@@ -177,8 +182,10 @@ class Subscriptions:
             _end(queue)
 
     async def _ask(self, watched: _Watched) -> str | None:
-        """Evaluate the query again, and return the difference as a message, or None. A separate thread compares the
-        answers."""
+        """Evaluate the query again. Return its changes as a message, or None if there are none.
+
+        A separate thread compares the answers.
+        """
         answer = await asyncio.wrap_future(self._store.ask(watched.question))
         watched.variables, watched.rows, change = await asyncio.to_thread(_compared, watched.rows, answer)
         return change
@@ -239,7 +246,10 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
 
 
 def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the events whose classes or properties a query names, or None if it names none."""
+    """Return the events whose classes or properties a query names, or None if it names none.
+
+    `prefixes`: prefixes that the query need not declare. `iris`: the event of each IRI.
+    """
     known, names, declared = dict(prefixes), set(), ""
     for token in tokens(query):
         if token.kind == "word":
@@ -264,7 +274,7 @@ def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str
 
 
 def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[str, str]:
-    """Return a mapping from the IRIs of classes and properties to their events."""
+    """Return the event of each IRI of a class or property."""
     names = {}
     for name, schema in schemas.items():
         names[vocabulary.type(schema)] = name
@@ -273,8 +283,11 @@ def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[st
 
 
 def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[str], str | None]:
-    """Return the variables and rows of an answer, and its difference from the previous rows as a message, or None.
-    Raises QueryRefused if it is not a SELECT."""
+    """Compare an answer with the previous rows. Return its variables, its rows, and the difference as a message or
+    None.
+
+    Raises QueryRefused if the query is not a SELECT.
+    """
     document = json.loads(answer.body) if answer.format == "json" else {}
     if "results" not in document:
         raise QueryRefused(_NO_TABLE, "only a SELECT can be watched")
@@ -285,12 +298,11 @@ def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[
 
 
 def _refusal(error: Exception) -> QueryRefused:
-    """Convert an error to the QueryRefused that clients are sent."""
     return error if isinstance(error, QueryRefused) else QueryRefused("failed", f"{type(error).__name__}: {error}")
 
 
 def _whole(watched: _Watched) -> str:
-    """Return the current answer as a message."""
+    """Return the message with the whole current answer."""
     head = _json({"vars": watched.variables})
     return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(watched.rows)}}}}}')
 
@@ -308,7 +320,7 @@ def _json(value: object) -> str:
 
 
 def _end(queue: asyncio.Queue[str | None]) -> None:
-    """Put the end marker into a queue. If the queue is full, waiting messages are dropped."""
+    """Put the end marker into a queue. If the queue is full, drop its messages."""
     if not _put(queue, None):
         while not queue.empty():
             queue.get_nowait()

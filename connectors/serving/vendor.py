@@ -1,7 +1,7 @@
-"""Fetch the libraries for maps and charts, and the outlines of countries and states, when the package is built.
+"""A build step that downloads the libraries for maps and charts, and the outlines of countries and states.
 
-`python -m cep.connectors.serving.vendor` uses npm if it is installed, otherwise npm's registry. In both cases, the
-checksums of the packages are verified. Existing files are not fetched again.
+`python -m cep.connectors.serving.vendor` uses npm if it is installed, otherwise npm's registry. In both cases, it
+verifies the checksums of the packages. It does not download existing files again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ _SECONDS = 60.0
 
 
 class Unfetched(Exception):
-    """Raised if a package is not available, or its checksum is wrong."""
+    """Raised if a package is not available, or has the wrong checksum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of npm. `files`: the files that are used, each with the name under which it is stored. `sha512`: the
-    hash of its archive, in base64."""
+    """A package of npm.
+
+    `files`: the files to use, and the name under which each is stored. `sha512`: the hash of the package's archive, in
+    base64.
+    """
 
     name: str
     version: str
@@ -80,8 +83,10 @@ PACKAGES = (
 
 
 def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> int:
-    """Fetch missing packages, by default all that the page needs, and return their number. Raises Unfetched if one
-    cannot be fetched or has another hash."""
+    """Download the missing packages and return their number. `packages`: None: all packages that the page needs.
+
+    Raises Unfetched if a package cannot be downloaded or has the wrong hash.
+    """
     count = 0
     for package in PACKAGES if packages is None else packages:
         stamp = folder / f"{package.name}.sha512"
@@ -99,7 +104,7 @@ def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> i
 
 
 def _taken(package: Package, archive: bytes) -> dict[str, bytes]:
-    """Return the wanted files in an archive."""
+    """Return the contents of a package's files from its archive, by the name under which each is stored."""
     digest = base64.b64encode(hashlib.sha512(archive).digest()).decode()
     if digest != package.sha512:
         raise Unfetched(f"{package.archive} is not what it was: its sha512 is {digest}")
@@ -135,7 +140,8 @@ def _download(package: Package) -> bytes:
 
 
 def main() -> int:
-    """Fetch all packages. Return 0 even on failure: the page then shows a notice, and works without map and charts."""
+    """Download all packages. Return 0 even if this fails: the page then shows a notice, and works without map and
+    charts."""
     try:
         count = fetch()
     except (Unfetched, OSError) as error:

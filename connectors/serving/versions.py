@@ -1,5 +1,5 @@
-"""The versions of a program that a server has run: their texts, their authors, and the times from which on they
-apply."""
+"""The versions of a program that a server has run: their texts, their authors, and the times from which they are
+valid."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 
 FILES = "the files"
-"""The author of changes in the program's files."""
+"""The name that stands for the author if someone changed the program's files on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """A version of a program.
 
-    `texts`: the text of each file, by name. `time`: the wall-clock time of its start. `files`: the hash of the files at
-    that time. `watermark`: the version derives all events that end later; None: all events. `since`: the new and
-    changed rules have processed the input from this time on; None: only the input after the start. `cuts`: the times at
-    which its fluents and tables of alerts begin. `restores`: the version whose texts it repeats, or None.
+    - `texts`: the text of each file, by name.
+    - `time`: the wall-clock time at which the version started.
+    - `files`: the hash of the files on disk at that time.
+    - `watermark`: a time. The version derives all events that end later; None: all events.
+    - `since`: the time from which on new and changed rules have seen the input; None: only the input after the start.
+    - `cuts`: for each fluent and each table of alerts, the time at which it begins.
+    - `restores`: the number of the earlier version that has the same texts, or None.
     """
 
     number: int
@@ -41,12 +44,12 @@ class Version:
 
 
 def files_hash(texts: Mapping[str, str]) -> str:
-    """Return a hash of the texts of the files."""
+    """Return a hash of all files. `texts`: the text of each file, by name."""
     return sha256(json.dumps(sorted(texts.items())).encode()).hexdigest()
 
 
 class Versions:
-    """The versions in a folder, numbered from 1. Each has a file."""
+    """The versions in a folder, numbered from 1. Each version is stored in a file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,7 +60,8 @@ class Versions:
         return sorted(int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal())
 
     def read(self, number: int) -> Version | None:
-        """Return a version, or None if it does not exist. Raises CepError if its file is damaged."""
+        """Read the version with this number. Return None if it does not exist. Raises CepError if its file is
+        damaged."""
         path = self._folder / f"{number}.json"
         try:
             document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -69,18 +73,18 @@ class Versions:
             raise CepError(f"--state: {path}: the file is damaged", hint=hint, code="state") from None
 
     def write(self, version: Version) -> None:
-        """Write a version, so that it survives a crash of the machine. Raises OSError if it cannot be written."""
+        """Write a version to its file, and flush the file to disk. Raises OSError if this is not possible."""
         text = json.dumps(asdict(version), ensure_ascii=False, indent=1)
         write_whole(self._folder / f"{version.number}.json", text.encode())
         sync_names(self._folder)
 
     def remove(self, number: int) -> None:
-        """Remove a version that did not start."""
+        """Delete the version with this number, because it did not start."""
         (self._folder / f"{number}.json").unlink(missing_ok=True)
 
 
 def running_version(folder: Path, snapshot_name: str) -> int | None:
-    """Return the number of the version to which a snapshot belongs, or None if the snapshot has no journal."""
+    """Return the number of the version that wrote a snapshot. Return None if the snapshot has no journal."""
     for path in (folder / "journal", folder / "journal.part"):
         _, records, _ = read_records(path)
         if records and records[0][0].get("follows") == snapshot_name:

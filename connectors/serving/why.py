@@ -1,4 +1,5 @@
-"""`/why/{id}` and `/why-not`: explain why an event was derived or not, reading the engine between two batches."""
+"""`/why/{id}` and `/why-not`: explanations of why an event was derived or not. The engine is read between two
+batches."""
 
 from __future__ import annotations
 
@@ -44,20 +45,22 @@ FORMS: Mapping[str, str] = {
     "application/n-triples": "prov",
     "text/turtle": "prov",
 }
-"""The media types of an explanation, with their names in `cep explain --format`. N-Triples are also valid Turtle."""
+"""The names of explanation formats in `cep explain --format`, by media type. N-Triples are also valid Turtle."""
 
 TYPES = {"json": "application/json", "text": "text/plain; charset=utf-8", "prov": "application/n-triples"}
 FARTHEST, LARGEST = 100, 2_000
-"""The greatest depth of a tree, and its greatest number of events."""
+"""The maximum depth of a tree, and its maximum number of events."""
 WAITING = 16
-"""The greatest number of waiting questions."""
+"""The maximum number of waiting questions."""
 
 Form = Literal["json", "text", "prov"]
 JsonAnswer = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
 Ended = Callable[[str], tuple[str | None, int | None] | None]
-"""Returns the event and the end for an `@id`, or None if there is no such event. The end is None if it is unknown, or
-if the interval of a fluent has not ended."""
+"""A function that finds an event by its `@id`. It returns the event type and the end, or None for an unknown id.
+
+The end is None if it is unknown, or if a fluent's interval is still open.
+"""
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _OBJECT = {"type": "object"}
@@ -65,7 +68,7 @@ _NO_STORE = {"Cache-Control": "no-store", "Vary": "Accept"}
 
 
 class Unanswered(Exception):
-    """Raised with the reason why a question has no answer, and the HTTP status."""
+    """Raised if a question has no answer. The message is the reason. `status`: the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -74,12 +77,12 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """The longest time in seconds for which one question may block the engine."""
+    """The maximum time in seconds for which a question may block the engine."""
 
     seconds: float
 
     def until(self) -> Callable[[], None]:
-        """Return a function that raises Unanswered when the time is over."""
+        """Return a function that raises Unanswered when the time limit has passed."""
         end = time.monotonic() + self.seconds
 
         def still() -> None:
@@ -94,10 +97,13 @@ class TimeLimit:
 class Questions:
     """Questions to an engine with `remember`. A separate thread answers them one after the other.
 
-    The engine is read while the `lock` is held. After a question, the lock is left to the program for as long as the
-    question held it, so the program has at least half of the time. `ended` finds events by their `@id`. `unit`: the
-    unit of numeric times, as in `read_question`. `since`: the time until which an earlier program of this server run
-    derived an event, by event. `cuts`: the time before which the intervals of a fluent are cut off, by fluent.
+    The thread reads the engine while it holds `lock`. After each question, it leaves the lock to the program for as
+    long as the question held it. So the program gets at least half of the time.
+
+    - `ended`: finds events by their `@id`.
+    - `unit`: the unit of numeric times, as in `read_question`.
+    - `since`: for some events, the time until which an earlier program of this server derived them.
+    - `cuts`: for some fluents, the time before which their intervals are cut off.
     """
 
     def __init__(
@@ -125,8 +131,10 @@ class Questions:
         self._counting = threading.Lock()
 
     async def why(self, id: str, most: int, depth: int) -> dict[str, Any]:
-        """Return the tree of a derived event, or the changes of a withdrawn one. Raises Unanswered if it is unknown, or
-        its derivation is no longer remembered."""
+        """Return the tree of a derived event, or the changes of a withdrawn event.
+
+        Raises Unanswered if the event is unknown, or its derivation is no longer remembered.
+        """
         if self.revisions is not None and (changes := self.revisions.changes(id)) and not changes[-1].added:
             gone = await self._in_thread(lambda explainer: {"gone": revised.withdrawn(explainer, id)})
             if gone["gone"]:
@@ -155,9 +163,9 @@ class Questions:
         return await self._in_thread(explain)
 
     async def why_not(self, event: str, when: str, back: int | None) -> dict[str, Any]:
-        """Explain, rule by rule, why an event was not derived.
+        """Explain for each rule why it did not derive an event.
 
-        Raises Unanswered, and CepError if `event` or `when` is not valid.
+        Raises Unanswered if there is no answer, and CepError if `event` or `when` is not valid.
         """
 
         def explain(explainer: Explainer) -> dict[str, Any]:
@@ -204,16 +212,16 @@ class Questions:
                 self._waiting -= 1
 
     def _origin(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file and line of a record, without the folders of this machine."""
+        """Return the file name and line of a record. Folder names are removed, because clients must not see them."""
         return None if self.origins is None else self.origins.named(record)
 
     def close(self) -> None:
-        """Accept no more questions. Those that wait are answered."""
+        """Refuse further questions. Questions that are already waiting are still answered."""
         self._thread.shutdown(wait=False)
 
 
 def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> Ended:
-    """Return a function that finds an event by its id, first among the newest events, then in the store."""
+    """Return a function that finds an event by its id. It searches the newest events, and then the store."""
 
     def found(id: str) -> tuple[str | None, int | None] | None:
         if (event := scene.event(id)) is not None:
@@ -229,7 +237,8 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
 
 
 def router(questions: Questions | None) -> APIRouter:
-    """Return the routes of `/why`. If `questions` is None, lineage is not kept, and every response says so."""
+    """Return the routes of `/why` and `/why-not`. `questions`: None if the server keeps no lineage; then every response
+    says so."""
     routes = APIRouter(tags=["why"], default_response_class=Response)
     busy = "The answer takes too long, or too many requests wait; `Retry-After` says when to ask again."
     trees = route_responses(

@@ -11,15 +11,16 @@ from typing import Any
 from cep.core.time import BEGINNING
 
 MOST = 20_000
-"""The number of newest withdrawals that are kept."""
+"""The number of withdrawals that are kept, the newest ones."""
 
 
 class WithdrawnEvents:
-    """The withdrawn events, and the existing events about each subject. Withdrawals are numbered like all changes of
-    the page.
+    """The withdrawn events, and the latest existing events about each subject, for the live page.
 
-    `counts`: the number of withdrawn events, by event. `gone`: the number of the latest withdrawal that is no longer
-    kept.
+    A withdrawal has a number, like every change of the page's state (`cep.connectors.serving.scene`).
+
+    - `counts`: for each event type, how many of its events were withdrawn.
+    - `gone`: the number of the latest withdrawal that is no longer kept.
     """
 
     def __init__(self) -> None:
@@ -30,7 +31,7 @@ class WithdrawnEvents:
         self._about: dict[str, dict[str, tuple[int, str]]] = {}
 
     def came(self, document: Mapping[str, Any]) -> None:
-        """Note that an event exists. Its document has `id`, `type`, `end` and its subject's `key`."""
+        """Add an existing event. Its document has `id`, `type`, `end` and the `key` of its subject."""
         self._documents.pop(document["id"], None)
         # for an open interval, its beginning counts
         end = document["start"] if document["end"] is None else document["end"]
@@ -38,14 +39,14 @@ class WithdrawnEvents:
             self._about.setdefault(document["key"], {})[document["id"]] = end, document["type"]
 
     def dropped(self, id: str, key: str | None) -> None:
-        """Note that an event is no longer kept."""
+        """Forget an event that is no longer kept. `key`: its subject."""
         mine = self._about.get(key or "", {})
         mine.pop(id, None)
         if not mine:
             self._about.pop(key or "", None)
 
     def withdraw(self, number: int, document: Mapping[str, Any], time: int | None) -> None:
-        """Note that an event was withdrawn when the watermark was `time`."""
+        """Add a withdrawal. `number`: the number of the change. `time`: the watermark at which it happened."""
         text = json.dumps({**document, "withdrawn": time}, separators=(",", ":")).encode()
         if len(self._newest) == MOST:
             self.gone, oldest = self._newest[0]
@@ -58,12 +59,12 @@ class WithdrawnEvents:
         self.dropped(document["id"], document["key"])
 
     def latest(self, key: str) -> tuple[int, str]:
-        """Return the end and type of the latest event about a subject."""
+        """Return the end and the type of the latest existing event about the subject `key`."""
         return max(self._about.get(key, {}).values(), default=(BEGINNING, ""))
 
     def behind(self, number: int, reached: int) -> list[bytes]:
-        """Return the documents of the withdrawals with numbers above `number`, up to and including `reached`, oldest
-        first."""
+        """Return the withdrawn events whose withdrawal has a number above `number` and at most `reached`, oldest
+        withdrawal first."""
         texts = []
         for event_number, text in reversed(self._newest):
             if event_number <= number:
@@ -73,22 +74,24 @@ class WithdrawnEvents:
         return texts[::-1]
 
     def newest(self, most: int) -> list[bytes]:
-        """Return the documents of the newest withdrawals, oldest first."""
+        """Return the events of the `most` newest withdrawals, oldest withdrawal first."""
         return [text for _, text in islice(reversed(self._newest), most)][::-1]
 
     def documents(self) -> list[bytes]:
-        """Return the documents of all withdrawn events, earliest withdrawal first."""
+        """Return all withdrawn events, earliest withdrawal first."""
         return [text for _, text in self._documents.values()]
 
     def document(self, id: str) -> dict[str, Any] | None:
-        """Return the document of a withdrawn event."""
+        """Return the withdrawn event that has this id, or None."""
         entry = self._documents.get(id)
         return None if entry is None else json.loads(entry[1])
 
 
 def subjects(tables: Mapping[str, Any], column: Callable[[str], str | None]) -> Iterator[str]:
-    """Yield the subjects in tables, without duplicates. `column` returns the name of the column
-    with the subject of an event, or None if the event has none."""
+    """Yield the subjects in all tables, sorted and without duplicates.
+
+    `column`: a function that returns the name of the column that contains an event type's subject, or None.
+    """
     values = {
         str(value)
         for name, table in tables.items()
