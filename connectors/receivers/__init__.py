@@ -1,1 +1,1 @@
-"""Feeds of alerts: documents that other systems read, and messages that are sent to receivers."""
+"""Alerts for other systems: feeds that these systems read, and messages that are sent to receivers."""

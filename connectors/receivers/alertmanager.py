@@ -1,4 +1,4 @@
-"""Send alerts to Prometheus Alertmanager, API v2: every change in order, and open alerts repeatedly while they are
+"""Send alerts to Prometheus Alertmanager, API v2: each change in order, and each open alert again and again while it is
 open.
 
 Alertmanager uses the wall clock. Alerts use the time of events, which may be long ago. So an open alert is sent with an
@@ -22,22 +22,23 @@ from cep.connectors.receivers.http_post import HttpConnections
 from cep.connectors.receivers.targets import Target
 
 LASTS = 10
-"""The number of sending periods after which Alertmanager ends an alert that is not sent again. They must last longer
-than a restart."""
+"""The number of sending periods (`Target.every`) after which Alertmanager ends an alert that is not sent again. They
+must be longer than a restart."""
 
 PATH = "/api/v2/alerts"
 
 
 class Alertmanager:
-    """Sends alerts to an Alertmanager.
+    """A delivery that sends alerts to an Alertmanager.
 
-    Every change is sent in order, and a POST contains one change of each key, so that short alerts fire before they are
-    resolved. After a failure or a restart, some changes may have arrived already. Then only the current state of each
-    alert is sent.
+    Every change is sent in order. A POST contains at most one change of each key, so that short alerts fire before they
+    are resolved. After a failure or a restart, some changes may have arrived already. Then only the current state of
+    each alert is sent.
 
     An Alertmanager forgets all alerts when it restarts, and any alert that is not sent again for a while. So open
-    alerts are sent again every `target.every` seconds, the first time at the start. This includes alerts that have been
-    silenced or inhibited since, in their earlier state; otherwise Alertmanager would end them.
+    alerts are sent again every `target.every` seconds, the first time at the start. An alert that was silenced or
+    inhibited after it was sent is also sent again, in the state that was sent last. Otherwise Alertmanager would end
+    it.
     """
 
     most, lanes, states = 64, 1, True
@@ -48,7 +49,7 @@ class Alertmanager:
         self._last_sent: float | None = None
 
     def key(self, entry: OutboxEntry) -> str:
-        """Return the same key for all entries, so that they are sent in one order, many in a POST."""
+        """Return "" for every entry, so that all entries are sent in one order."""
         return ""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
@@ -61,7 +62,7 @@ class Alertmanager:
         self._send(list(pending.values()))
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send the current state, because the refused change could reopen an alert that is over."""
+        """Send the current state instead of the refused change, which could reopen an alert that has ended."""
         self._send([now])
 
     def _send(self, changes: Sequence[AlertChange]) -> None:
@@ -85,9 +86,9 @@ class Alertmanager:
 
 
 def former(change: AlertChange) -> list[AlertChange]:
-    """Return changes that end the alert under each of its other severities.
+    """Return changes that end an alert under its other severities.
 
-    For Alertmanager, the same alert with another severity is another alert.
+    Alertmanager treats the same alert with another severity as another alert.
     """
     others = sorted({*change.severities} - {change.severity})
     return [replace(change, severity=severity, state="resolved") for severity in others]
@@ -100,17 +101,18 @@ def lasts(entry: OutboxEntry) -> int:
 
 
 def starts_at(change: AlertChange, now: int) -> str:
-    """Return the time when the alert fired, which Prometheus calls its start, but not after `now`."""
+    """Return the time when the alert fired, which Prometheus calls its start. A time after `now` becomes `now`."""
     return rfc3339(min(change.start if change.fired is None else change.fired, now))
 
 
 def alertmanager_alert(
     change: AlertChange, origin: Publisher, now: int, every: float, lost: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Return an alert as Alertmanager expects it.
+    """Return an alert as the JSON object that Alertmanager expects. The labels in it (`alert_labels`) identify the
+    alert.
 
-    Its labels (`alert_labels`) identify it. `now`: microseconds of Unix time. `every`: the seconds until it is sent
-    again. `lost`: the sources that are lost.
+    `now`: microseconds of Unix time. `every`: the seconds until the alert is sent again. `lost`: the names of lost
+    sources.
     """
     labels = alert_labels(change, origin.title, origin.status)
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))

@@ -1,8 +1,8 @@
-"""Send messages to services through Apprise. Each URL in a file or variable is a receiver (`apprise+file://PATH`,
-`apprise+env://NAME`).
+"""Send messages to services through Apprise. A file (`apprise+file://PATH`) or a variable (`apprise+env://NAME`) lists
+the services' URLs; each URL is one receiver.
 
 Apprise resolves host names and connects on its own, so the rules about private addresses cannot be enforced. A URL is
-accepted if its service has a fixed public address; others need `#private=yes`.
+accepted if its service has a fixed public address. Other URLs need `#private=yes`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SERVICES = frozenset(
         "voipms", "vonage", "webex", "whatsapp", "wxteams",
     )
 )  # fmt: skip
-"""Schemes of services whose address a URL cannot change."""
+"""URL schemes of services whose address is fixed, so that a URL cannot change it."""
 
 HOSTED = frozenset(
     (
@@ -50,7 +50,8 @@ HOSTED = frozenset(
         "workflows", "xmpp", "xmpps", "zulip",
     )
 )  # fmt: skip
-"""Schemes whose URL names a host. The host cannot be checked, because Apprise resolves its name again."""
+"""URL schemes of services whose URL names a host. The host cannot be checked, because Apprise resolves its name
+again."""
 
 PAGING: Mapping[str, str] = {
     "firehydrant": "dedup",
@@ -63,8 +64,8 @@ PAGING: Mapping[str, str] = {
     "squadcast": "dedup",
     "victorops": "entity_id",
 }
-"""Services that open an incident for each key and close it on request. The value is the parameter of Apprise that
-contains the key."""
+"""Services that open one incident per key and close it on request. The value is the Apprise parameter that contains the
+key."""
 
 CRITICAL = ("splunk", "victorops")
 """Paging services that may be configured not to open incidents for warnings."""
@@ -102,8 +103,10 @@ _STATUS = re.compile(r"error=(\d{3})\b")
 
 
 def apprise_targets(text: str, environment: Mapping[str, str] = os.environ) -> list[Target]:
-    """Return a target for each URL in a file or a variable. Raises CepError if there is none, or one is refused. The
-    message shows only the scheme of a URL."""
+    """Return one target for each URL in a file or variable.
+
+    Raises CepError if there is no URL or if a URL is not allowed. The error shows only the scheme of the URL.
+    """
     place, _, options = text.partition("#")
     if find_spec("apprise") is None:
         raise CepError("--feed apprise: needs the package apprise", hint=install_command("notify"), code="option")
@@ -134,12 +137,12 @@ def _urls(place: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _name(url: str) -> str:
-    """Return the name of a receiver, which shows only the scheme of its URL."""
+    """Return a receiver's name: the scheme and a digest of its URL, which may contain secrets."""
     return f"{url.partition('://')[0].lower()}://…{sha256(url.encode()).hexdigest()[:8]}"
 
 
 def _check(where: str, target: Target) -> None:
-    """Raise CepError if messages to the URL are not allowed."""
+    """Check that messages to the URL are allowed. Raises CepError if they are not."""
     from apprise import Apprise
 
     url = target.path
@@ -173,16 +176,17 @@ def _quiet() -> None:
 
 
 def _public_ntfy(scheme: str, url: str) -> bool:
-    """Return True for `ntfy://topic`, which is a topic of ntfy.sh: such a URL without a path names no host."""
+    """Return True if a URL such as `ntfy://topic` names a topic of ntfy.sh. It names no host because it has no path."""
     parts = urlsplit(url)
     return scheme in ("ntfy", "ntfys") and not parts.path.strip("/") and not parts.query and "@" not in parts.netloc
 
 
 class AppriseMessages:
-    """Sends messages to one URL.
+    """A delivery that sends messages to one URL.
 
-    Apprise only reports that a message failed. So failed messages are repeated, and given up only when the service
-    accepts others. A paging service is sent the current state of each alert, with the alert's id as key.
+    Apprise reports that a message failed, but not why. So a failed message is repeated. It is given up only if the
+    service accepts other messages. A paging service is sent the current state of each alert. The alert's id is the key
+    of the incident.
     """
 
     most, lanes = 100, 1
@@ -221,7 +225,7 @@ class AppriseMessages:
             raise ServerError(f"the service has not accepted the message{f': {status}' if status else ''}")
 
     def _safe(self, text: str) -> str:
-        """Return the text escaped for the service, so that it notifies nobody and contains no disguised links."""
+        """Escape a text for the service, so that the text notifies nobody and contains no disguised links."""
         if self.scheme in MARKDOWN:
             text = _MARKUP.sub(r"\\\g<0>", text)
         return _MENTION.sub("\\g<0>\u200b", text) if self.scheme in CHATS else text
@@ -236,7 +240,7 @@ class AppriseMessages:
         """Do nothing: Apprise opens a connection for each message."""
 
     def _service(self, key: str = "") -> Apprise:
-        """Return the Apprise object of the service. `key`: the key of the incident, if any."""
+        """Return the Apprise object that sends to the service. `key`: the key of the incident, or ""."""
         from apprise import Apprise, AppriseAsset, PersistentStoreMode
         from apprise.plugins import url_to_dict
 

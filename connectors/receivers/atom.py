@@ -1,5 +1,5 @@
-"""Atom feeds (RFC 4287) with archives (RFC 5005): `prev-archive` links lead from the newest document to all older
-ones."""
+"""Atom feeds (RFC 4287) with archives (RFC 5005). `prev-archive` links lead from the newest document to all older
+documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ TYPE = "application/atom+xml; charset=utf-8"
 
 
 def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
-    """Return the document to subscribe to. `feed`: the name of the feed, which its links to archives contain."""
+    """Return the newest document of a feed, to which clients subscribe. `feed`: the feed's name in links to
+    archives."""
     last = outbox.last
     pages = last // PAGE
     entries = outbox.between(last - PAGE + 1, last)
@@ -28,11 +29,12 @@ def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
 
 
 def archive(outbox: Outbox, origin: Publisher, page: int, feed: str = "") -> bytes | None:
-    """Return an archive document, numbered from 1 for the oldest. None if it is not full yet, or no longer kept.
+    """Return an archive document, or None if it is not full yet or no longer kept. `page`: its number, 1 for the
+    oldest.
 
-    Its contents do not depend on the time of the request. It links to the previous document even if that is no longer
-    kept, so that a client that reads everything notices the gap. It does not link to the next one, which may not exist
-    yet.
+    The contents do not depend on the time of the request. The document links to the previous one even if that is no
+    longer kept, so that a client that reads everything notices the gap. It does not link to the next document, which
+    may not exist yet.
     """
     if page * PAGE > outbox.last:
         return None
@@ -55,7 +57,7 @@ def _at(page: int, feed: str) -> str:
 def _feed(
     entries: Sequence[OutboxEntry], origin: Publisher, id: str, links: dict[str, str | None], archived: bool
 ) -> bytes:
-    """Return a feed document. `id`: the id of the outbox, which makes the feed's id unique."""
+    """Return a feed document. `id`: the id of the outbox, which makes the id of the feed unique."""
     root = ET.Element(
         "feed", {"xmlns": "http://www.w3.org/2005/Atom", "xmlns:fh": "http://purl.org/syndication/history/1.0"}
     )
@@ -75,8 +77,8 @@ def _feed(
 
 
 def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
-    """Add an entry for a change of an alert. The entry of a withdrawal has the id of the alert's first change, which it
-    updates."""
+    """Add an entry for a change of an alert to a feed. If the change withdraws the alert, the entry has the id of the
+    alert's first change and replaces its entry."""
     change = entry.change
     element = ET.SubElement(root, "entry")
     taken_back = change.withdrawn and bool(change.note)

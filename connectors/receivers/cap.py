@@ -2,8 +2,8 @@
 Cancel at its end.
 
 The time of a message is the wall-clock time when its change was added to the outbox, so it does not depend on the
-request. Receivers also expire messages by the wall clock. In event time, an alert lasts for some time after its last
-occurrence; its message expires as long after the message's own time.
+request. Receivers also expire messages by the wall clock. In event time, an alert stays open for a certain duration
+after its last occurrence. The message expires when the same duration has passed since the message's time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ WITHDRAWN = "The rules have changed, so this alert was withdrawn; the condition 
 
 
 def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None = None) -> bytes | None:
-    """Return the message for a change, by default the latest, or None if receivers are not sent the change."""
+    """Return the message for a change, or None if receivers are not sent the change.
+
+    `revision`: the number of the change within its alert; None means the latest change.
+    """
     entry = outbox.revision(alert, revision)
     if revision is None:
         entry = _sent_last(outbox, entry)
@@ -37,7 +40,7 @@ def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None 
 
 
 def _sent_last(outbox: Outbox, entry: OutboxEntry | None) -> OutboxEntry | None:
-    """Return the last change of an alert, up to this one, that has a message."""
+    """Return the last change of an alert that has a message. Only `entry` and earlier changes are considered."""
     while entry is not None and _unsaid(entry):
         number = entry.change.revision - 1
         entry = outbox.revision(entry.change.alert, number) if number >= (entry.change.sent or 0) else None
@@ -51,7 +54,10 @@ def _unsaid(entry: OutboxEntry) -> bool:
 
 
 def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry]) -> bytes:
-    """Return a change as XML. `before`: the messages that it references, which are the first and the previous one."""
+    """Return the message for a change as XML.
+
+    `before`: the alert's first and previous messages, which the new message references.
+    """
     change, sent = entry.change, _sent(entry)
     root = ET.Element("alert", {"xmlns": "urn:oasis:names:tc:emergency:cap:1.2"})
     _text(root, "identifier", change.id)

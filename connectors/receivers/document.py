@@ -26,8 +26,12 @@ _NO_SENDER = re.compile(r"[\s,<&\x00-\x1f\x7f]")
 class Publisher:
     """The publisher of alerts.
 
-    It has the name of the program, the base of IRIs, the sender in CAP (without spaces or commas), one of STATUSES, the
-    sender for people (empty: the program), and the address of the web page (empty: unknown).
+    - `program`: the name of the program.
+    - `base`: the base of IRIs.
+    - `sender`: the sender in CAP, without spaces or commas.
+    - `status`: one of STATUSES.
+    - `name`: the sender for people; empty: the name of the program.
+    - `address`: the address of the web page; empty: unknown.
     """
 
     program: str
@@ -51,14 +55,16 @@ class Publisher:
 
 
 def parse_sender(text: str) -> tuple[str, str]:
-    """Return the sender for people and the sender for CAP. The text is `Weather Service <alerts@example.org>`, or only
-    the address. Raises CepError if it contains no sender."""
+    """Return the sender for people and the sender for CAP.
+
+    `text`: `Weather Service <alerts@example.org>`, or only the address. Raises CepError if it contains no sender.
+    """
     match = _NAMED.fullmatch(text)
     return ("", sender(text)) if match is None else (match[1], sender(match[2]))
 
 
 def sender(name: str) -> str:
-    """Return a name after checking that it is a valid sender in CAP. Raises CepError if it is not."""
+    """Return `name` if it is a valid sender in CAP. Raises CepError if it is not."""
     if not name or _NO_SENDER.search(name) or len(name) > 200:
         hint = "use a unique word, with or without a name: `--sender 'Weather Service <alerts@example.org>'`"
         raise CepError(
@@ -68,7 +74,7 @@ def sender(name: str) -> str:
 
 
 def own_name(base: str) -> str:
-    """Return the default sender: the host in `base`, or this machine's name."""
+    """Return the default sender: the host in `base` or, if there is none, the name of this machine."""
     try:
         host = urlsplit(base).hostname or socket.gethostname()
     except ValueError:
@@ -105,10 +111,10 @@ SCHEMA: Mapping[str, Any] = {
 
 
 def document(change: AlertChange, status: str = STATUSES[0], link: str = "", reminder: int = 0) -> dict[str, Any]:
-    """Return a change as an object for JSON, with times in RFC 3339.
+    """Return a change of an alert as an object for JSON. Times are in RFC 3339.
 
-    `link`: the address of the alert's web page, or "". `reminder`: the number of a reminder, or 0 for the change
-    itself.
+    `link`: the address of the alert's web page, or "". `reminder`: the number of a reminder, or 0 if the document
+    describes the change itself.
     """
     return {
         "id": change.id,
@@ -156,7 +162,7 @@ def document(change: AlertChange, status: str = STATUSES[0], link: str = "", rem
 
 
 def shown_values(change: AlertChange) -> list[tuple[str, str]]:
-    """Return the values and LABELS of an alert as text. A label that equals a value is listed once."""
+    """Return the names and values of an alert's attributes and LABELS. A label that equals an attribute is left out."""
     values = [(name, value_text(value)) for name, value in change.values.items()]
     return [*values, *(label for label in change.labels.items() if label not in values)]
 

@@ -1,7 +1,7 @@
-"""Grouping of alerts into messages to a receiver, as in Alertmanager, by the wall clock.
+"""Grouping of alerts into messages to a receiver, by the wall clock, as in Alertmanager.
 
-The outbox records the contents and the time of a message before it is sent. So after a crash, the message is repeated
-with the same contents, and a group does not wait longer than planned.
+Before a message is sent, the outbox records its contents and time. So after a crash, the message is repeated with the
+same contents, and a group does not wait longer than planned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from cep.connectors.receivers.notices import as_people_know_it
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of alerts. `wait`: the delay between its first change and its first message. `interval`: the least time
-    between further messages. Both are in microseconds."""
+    """A group of alerts that share messages.
+
+    `key`: its key. `wait`: the delay in microseconds between the group's first change and its first message.
+    `interval`: the least time in microseconds between later messages.
+    """
 
     key: str
     wait: int = 0
@@ -29,13 +32,17 @@ GroupOf = Callable[[AlertChange], Group]
 
 
 def by_alert(change: AlertChange) -> Group:
-    """Return the group of a change for a receiver without grouping: one group per key of an alert, without a delay."""
+    """Return the group of a change if the receiver has no grouping: one group per key of an alert, without a delay."""
     return Group(change.slot)
 
 
 class Groups:
-    """The groups of the receiver `name`. `has` returns True for the number of an entry that the receiver has. `wants`
-    returns True for a change that it should be sent."""
+    """The groups of alerts for one receiver.
+
+    - `name`: the name of the receiver.
+    - `has`: a function that returns True for the number of an entry that the receiver has accepted.
+    - `wants`: a function that returns True for a change that the receiver should be sent.
+    """
 
     def __init__(
         self,
@@ -67,17 +74,22 @@ class Groups:
         self._over = self._sent.keys() - self._batches.keys() - self._open.keys()
 
     def key(self, entry: OutboxEntry) -> str:
-        """Return the key of a change's group: the one in which the change was sent before the server's last start, or
-        else its current one."""
+        """Return the key of a change's group.
+
+        If a message with the change was begun before the server's last start, this is the group of that message.
+        """
         return self._begun.get(entry.number) or self._group_of(entry.change).key
 
     def begun(self, key: str) -> Sequence[int]:
-        """Return the numbers of those changes in a group's current message that are not done yet."""
+        """Return the numbers of the changes in a group's current message that the receiver has neither accepted nor
+        finally refused."""
         return self._batches.get(key, ())
 
     def due(self, key: str, waiting: Iterable[OutboxEntry]) -> int:
-        """Return the time when a group with these waiting changes may be sent, in microseconds of Unix time. The
-        changes may include some that have moved here from another group of the same alert."""
+        """Return the time at which the next message of a group may be sent, in microseconds of Unix time.
+
+        `waiting`: the group's waiting changes. Some may have moved here from another group of the same alert.
+        """
         entry, group = None, None
         for waiting_entry in waiting:
             entry = entry or waiting_entry
@@ -94,8 +106,10 @@ class Groups:
         return last - (last - entry.recorded) // group.interval * group.interval
 
     def batch(self, key: str, waiting: Sequence[OutboxEntry], now: int) -> list[OutboxEntry]:
-        """Return the waiting changes for the next message in order, and record them. Raises CepError if the disk cannot
-        be written."""
+        """Return the changes that the next message of a group contains, in order, and record them.
+
+        `waiting`: the group's waiting changes. Raises CepError if the disk cannot be written.
+        """
         begun = self._batches.get(key, [])
         # no message was begun, or the routes have changed since
         if not any(entry.number in begun for entry in waiting):
@@ -109,14 +123,16 @@ class Groups:
         return [replace(entry, composed=self._sent[key], group=self._messages.get(key)) for entry in batch]
 
     def send_alone(self, key: str) -> None:
-        """Record that the changes of a group are sent one by one, as separate messages. Raises CepError if the disk
-        cannot be written."""
+        """Record that each change in a group's current message is sent as a separate message.
+
+        Raises CepError if the disk cannot be written.
+        """
         if key in self._messages:
             self._outbox.note_group(self._name, key, self._sent[key], self._batches[key], None)
             del self._messages[key]
 
     def done(self, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Record that the receiver has accepted these changes, or has refused them finally."""
+        """Record that the receiver has accepted these changes of a group, or has finally refused them."""
         numbers = self._batches.get(key, [])
         for entry in entries:
             if entry.number in numbers:
@@ -130,7 +146,8 @@ class Groups:
             self._over.add(key)
 
     def _tell(self, key: str, change: AlertChange) -> None:
-        """Record that the receiver was notified of an alert in this group. The alert is then open in no other group."""
+        """Record that a message of a group notified the receiver of an alert. The alert now belongs to no other
+        group."""
         before = self._group.pop(change.alert, None)
         if before is not None and (change.over or before != key):
             alerts = self._open[before]
@@ -144,7 +161,7 @@ class Groups:
             self._over.discard(key)
 
     def drop(self, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Remove changes that will not be sent."""
+        """Remove changes that will not be sent from a group's current message."""
         numbers = self._batches.get(key, [])
         for entry in entries:
             self._begun.pop(entry.number, None)
@@ -154,8 +171,8 @@ class Groups:
             self._messages.pop(key, None)
 
     def settle(self) -> None:
-        """Forget the groups that have ended. Call it after the receiver's position has been stored in the outbox.
-        Raises CepError if the disk cannot be written."""
+        """Delete the records of groups that no longer have open alerts. Call this after the outbox has stored the
+        receiver's position. Raises CepError if the disk cannot be written."""
         over = self._over - self._batches.keys()
         if over:
             self._outbox.forget_groups(self._name, over)

@@ -1,5 +1,5 @@
-"""HTTP requests to permitted addresses. The host name is resolved for each connection, and only the checked address is
-used. Connections are kept and reused."""
+"""HTTP requests to permitted addresses. The host name is resolved and checked for each connection, and the connection
+uses the checked address. Connections are kept and reused."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ TIMEOUT = 10.0
 """The time limit for connecting and for each part of a response, in seconds."""
 
 _LATER = frozenset((408, 425, 429, 502, 503, 504))
-"""Status codes that ask to wait, or that come from a gateway. The content is not their cause."""
+"""Status codes that ask the client to wait, or that come from a gateway. The content of a request is not their
+cause."""
 
 _ADDRESS = frozenset((401, 403, 404, 405, 407, 410))
-"""Status codes about the address or the authorization. Like redirections and codes from 500 on, they are rarely caused
-by the content."""
+"""Status codes about the address or the authorization. The content of a request is rarely their cause. The same holds
+for redirections and for codes from 500 on."""
 
 _LONGEST_WAIT = 3600.0
 _READ = 4096  # bytes of a response that are read
@@ -44,17 +45,18 @@ class HttpConnections:
         self._tls = ssl.create_default_context() if target.tls else None
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a POST request, and return when the target has accepted it.
+        """Send a POST request. Return when the target has accepted it.
 
-        Raises Unreachable or ServerError if it may be sent again later, and DeliveryRefused if the target refuses it.
+        Raises Unreachable or ServerError if the request may be sent again later, and DeliveryRefused if the target
+        refuses it.
         """
         self.request("POST", path, body, headers)
 
     def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Message:
-        """Send a request, and return the headers of a successful response. Raises the errors of `post`.
+        """Send a request, and return the headers of a successful response. Raises the same errors as `post`.
 
-        Redirections are not followed, because they could lead to any host. If a kept connection turns out to be closed,
-        the request is repeated on a new one, so it may arrive twice.
+        Redirections are not followed, because they could lead to any host. If the target has closed a kept connection,
+        the request is repeated on a new connection. So a request may arrive twice.
         """
         headers = {**headers, **_authorization(self.target), "User-Agent": "semcep"}
         kept = self._kept()
@@ -99,7 +101,8 @@ class HttpConnections:
         raise DeliveryRefused(reason)
 
     def _kept(self) -> _Kept | None:
-        """Return the connection that was used last, unless it is too old or was closed by the target."""
+        """Return the kept connection that was used last. Return None if it is too old or if the target has closed
+        it."""
         now = time.monotonic()
         while True:
             with self._lock:
@@ -139,7 +142,7 @@ class _Kept:
 
 
 def _readable(connection: socket.socket | None) -> bool:
-    """Return True if unexpected data have arrived on an idle connection, which usually means that it was closed."""
+    """Return True if data have arrived on an idle connection. Usually this means that the other side has closed it."""
     if connection is None:
         return True
     poll = select.poll()

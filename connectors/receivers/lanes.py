@@ -1,4 +1,4 @@
-"""Threads that run steps in parallel for a controlling thread, which collects the results."""
+"""Threads that run steps in parallel. A controlling thread begins the steps and collects their results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from queue import SimpleQueue
 
 Step = Callable[[], None]
 Then = Callable[[Exception | None], None]
-"""A function that is called with the exception of a finished step, or None."""
+"""A function to call after a step has ended. Its argument is the step's exception, or None."""
 
 
 class Lanes:
-    """Threads for up to `most` steps at once.
+    """Threads that run up to `most` steps at the same time.
 
-    `busy`: the number of steps that were begun and not yet returned by `finished`. `bell` is set whenever a step ends.
-    The threads end with the process. So a receiver that hangs does not delay the end of the process.
+    `busy`: the number of steps that have begun and that `finished` has not yet returned. `bell`: an event that is set
+    whenever a step ends. The threads are daemons, so a receiver that hangs does not delay the end of the process.
     """
 
     def __init__(self, most: int, name: str, bell: threading.Event) -> None:
@@ -27,7 +27,7 @@ class Lanes:
         self._threads = 0
 
     def begin(self, step: Step, then: Then) -> None:
-        """Run a step in a thread. `finished` yields `then` after the end of the step."""
+        """Run a step in a thread. When it has ended, `finished` yields `then`."""
         self.busy += 1
         self._steps.put((step, then))
         if self._threads < min(self.most, self.busy):
@@ -35,13 +35,13 @@ class Lanes:
             threading.Thread(target=self._work, name=f"{self._name} {self._threads}", daemon=True).start()
 
     def finished(self) -> Iterator[tuple[Then, Exception | None]]:
-        """Yield `then` and the exception (or None) of each step that has ended since the last call."""
+        """Yield a pair for each step that has ended since the last call: its `then`, and its exception or None."""
         while self._ended:
             self.busy -= 1
             yield self._ended.popleft()
 
     def close(self) -> None:
-        """End the threads when they have finished their steps."""
+        """End each thread as soon as it has finished its step."""
         for _ in range(self._threads):
             self._steps.put(None)
 

@@ -1,4 +1,5 @@
-"""Send alerts by e-mail (RFC 5322): one message per group of changes. All messages about an alert form a thread."""
+"""Send alerts by e-mail (RFC 5322): one message per group of changes. All messages about an alert form a mail
+thread."""
 
 from __future__ import annotations
 
@@ -33,13 +34,14 @@ _DOMAIN = re.compile(r"[A-Za-z0-9.-]+")
 
 
 class Mail:
-    """Sends messages to one mailbox.
+    """A delivery that sends messages to one mailbox.
 
-    The Message-ID is `<id@domain>` with the id of the first change in the message. A repetition has the same
+    The Message-ID is `<id@domain>`; `id` is the id of the first change in the message. A repetition has the same
     Message-ID, even if it leaves out the first change. `References` names the first message about each alert.
 
-    Status codes from 400 to 499 are temporary errors, like an unreachable server. Codes from 500 on are final for a
-    message that the server has seen. Their cause may also be the login or the mailbox, which can be corrected.
+    Status codes from 400 to 499 are temporary errors, like an unreachable server. A code from 500 on is final if it
+    rejects the content. If it rejects the login or the mailbox, somebody can correct these, so the message is sent
+    again.
     """
 
     most, lanes, states = 100, 1, False
@@ -60,8 +62,10 @@ class Mail:
         self._send(self.message(entries))
 
     def message(self, entries: Sequence[OutboxEntry]) -> EmailMessage:
-        """Return the message for a group of changes, and record it as the first message about alerts that had none.
-        Raises CepError if the disk cannot be written."""
+        """Return the message for a group of changes. Record it as the first message about alerts that had none.
+
+        Raises CepError if the disk cannot be written.
+        """
         first = entries[0]
         id = _id(first, self.origin)
         alerts = list(dict.fromkeys(entry.change.alert for entry in entries))
@@ -91,7 +95,7 @@ class Mail:
         self._used = time.monotonic()
 
     def close_now(self) -> None:
-        """Close the connection without QUIT."""
+        """Close the connection without the command QUIT."""
         if self._smtp is not None:
             self._smtp.close()
             self._smtp = None
@@ -126,7 +130,7 @@ class Mail:
         return None
 
     def _connected(self) -> smtplib.SMTP:
-        """Open a connection, with encryption and login as the target requires."""
+        """Open a connection. Encrypt it and log in if the target requires this."""
         target = self.target
         smtp = _Checked(target, self._tls)
         self._smtp = smtp
@@ -145,7 +149,8 @@ class Mail:
 
 
 class _Checked(smtplib.SMTP):
-    """An SMTP connection to a checked address. Resolving the host name again could return another one."""
+    """An SMTP connection to an address that was checked. It does not resolve the host name again, which could return
+    another address."""
 
     def __init__(self, target: Target, tls: ssl.SSLContext) -> None:
         self._target, self._context = target, tls
@@ -165,8 +170,10 @@ class _Checked(smtplib.SMTP):
 
 
 def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads: Sequence[str] = ()) -> EmailMessage:
-    """Return the message for a group of changes. `threads`: the first message about each alert in it, if there is one
-    already."""
+    """Return the message for a group of changes.
+
+    `threads`: the ids of earlier messages, each of which was the first about some alert in the group.
+    """
     mail = EmailMessage(policy=_WIRE)
     mail["From"] = Address(clean(origin.speaker, 100), addr_spec=origin.sender)
     mail["To"] = Address(addr_spec=to)
@@ -196,7 +203,7 @@ def _domain(origin: Publisher) -> str:
 
 
 def _refused(code: int, text: bytes | str, stage: str) -> Exception:
-    """Return the exception for an error response."""
+    """Return the exception for an error response. `stage`: the step of the SMTP dialogue."""
     said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     reason = f"{code} {clean(said, 200)}".strip()
     if 400 <= code < 500 or code < 0:

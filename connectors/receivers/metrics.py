@@ -15,7 +15,7 @@ from cep.connectors.receivers.sse import Stream
 
 
 class ProgramMetrics(Collector):
-    """Metrics of the program. `up` returns True if it has not failed."""
+    """Metrics of the program. `up`: a function that returns True unless the program has failed."""
 
     def __init__(self, up: Callable[[], bool]) -> None:
         self.up = up
@@ -26,8 +26,11 @@ class ProgramMetrics(Collector):
 
 
 class MaintenanceMetrics(Collector):
-    """The metric of maintenance windows. `up` returns False while the calendar cannot be read, and None if there is no
-    calendar."""
+    """The metric of maintenance windows.
+
+    `up`: a function that returns True if the calendar can be read, False if it cannot, and None if there is no
+    calendar.
+    """
 
     def __init__(self, up: Callable[[], bool | None]) -> None:
         self.up = up
@@ -39,7 +42,7 @@ class MaintenanceMetrics(Collector):
 
 
 class SourceMetrics(Collector):
-    """Metrics of live inputs: their availability and losses."""
+    """Metrics of live inputs: their availability, and the input that they have lost."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
@@ -54,7 +57,7 @@ class SourceMetrics(Collector):
 
 
 class AlertMetrics(Collector):
-    """Metrics of alerts. `unplaced`: the number of occurrences with an invalid place, by alert."""
+    """Metrics of alerts. `unplaced`: for each alert name, the number of occurrences whose place is not valid."""
 
     def __init__(self, outbox: Outbox, stream: Stream, unplaced: Mapping[str, int]) -> None:
         self.outbox = outbox

@@ -1,5 +1,5 @@
-"""Send alerts to MQTT. An open alert is a retained message at `alerts/<name>/<key>`. At its end, a final message is
-sent there, then the retained message is cleared."""
+"""Send alerts to MQTT. The topic of an open alert, `alerts/<name>/<key>`, has a retained message. When the alert ends,
+a final message is sent to the topic, and the retained message is cleared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _LONGEST = 200  # characters of a key in a topic
 
 
 class Topics:
-    """Sends every message with QoS 1. It counts as delivered when the broker has acknowledged it."""
+    """A delivery that sends every message with QoS 1. A message counts as delivered when the broker has acknowledged
+    it."""
 
     most, lanes, states = 32, 1, False
 
@@ -38,14 +39,14 @@ class Topics:
         self._client: Client | None = None
 
     def key(self, entry: OutboxEntry) -> str:
-        """Return the same key for all entries, so that they are sent in order."""
+        """Return the same key for every entry, so that all entries are sent in order."""
         return ""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
         self._give(entries, retain=True)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send a change again. It is retained only if it is the current one."""
+        """Send a refused change again. The message is retained only if the change is still the current one."""
         self._give([entry], retain=entry.change.id == now.id)
 
     def _give(self, entries: Sequence[OutboxEntry], retain: bool) -> None:
@@ -109,7 +110,8 @@ class Topics:
         return client
 
     def _reach(self, client: Client) -> None:
-        """Connect to a checked address. Resolving the host name again could return another one."""
+        """Connect to an address of the target that was checked. Resolving the host name again could return another
+        address."""
         reason: Exception = OSError("no address")
         try:
             for address in reachable(self.target):
@@ -128,7 +130,7 @@ class Topics:
 
 
 class _Named(ssl.SSLContext):
-    """A TLS context that verifies the certificate for a host name while connecting to an IP address."""
+    """A TLS context for a connection to an IP address. It verifies that the certificate belongs to the host name."""
 
     host: str
 
@@ -144,8 +146,10 @@ class _Named(ssl.SSLContext):
 
 
 def topic_end(change: AlertChange) -> str:
-    """Return the end of a topic: the alert's name, then a level for each value of its key. A long key is replaced by a
-    digest."""
+    """Return the last levels of an alert's topic: the alert's name, then one level per value of its key.
+
+    A long key is replaced by a digest.
+    """
     levels = [quote(value_text(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)
     return f"{change.name}/{key if len(key) <= _LONGEST and '…' not in key else change.slot}" if levels else change.name

@@ -18,7 +18,8 @@ _ASIDES = ("updated", "commented", "assigned")
 
 
 def news(change: AlertChange, outbox: Outbox) -> bool:
-    """Return False for changes that people are not sent: a further occurrence of an open alert."""
+    """Return True if people are notified of a change. They are not notified of a further occurrence of an open
+    alert."""
     if change.word != "updated" or change.note or change.sent == change.revision:
         return True
     before = outbox.revision(change.alert, change.revision - 1)
@@ -26,8 +27,11 @@ def news(change: AlertChange, outbox: Outbox) -> bool:
 
 
 def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
-    """Present a change as an escalation if the alert escalated while it was inhibited or silenced, because nobody was
-    notified then."""
+    """Return a change in the form that people are sent.
+
+    If the alert escalated while it was inhibited or silenced, nobody was notified. Then the change is presented as an
+    escalation.
+    """
     change = entry.change
     if change.word not in ("updated", "unsilenced") or not change.escalated or change.sent == change.revision:
         return entry
@@ -38,7 +42,7 @@ def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
 
 
 def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """Return a subject line about the most severe open alert: its state, severity and title."""
+    """Return a subject line that names the state, severity and title of the most severe open alert."""
     status = "" if origin.status == "Actual" else f"{origin.status}: "
     first, *others = (_heading(_turn(own)) for own in _by_alert(entries))
     more = f"; {len(others)} more: {'; '.join(dict.fromkeys(others))}" if others else ""
@@ -46,14 +50,16 @@ def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
 
 
 def plain(entries: Sequence[OutboxEntry], origin: Publisher, safe: Callable[[str], str] = str) -> str:
-    """Return a plain text with a section for each alert, which lists its changes. `safe` escapes texts for a service,
-    except for addresses."""
+    """Return a plain text that has one section per alert, with the alert's changes.
+
+    `safe`: a function that escapes texts for a service. Addresses are not escaped.
+    """
     line = f"\n\n{'-' * 40}\n\n"
     return line.join(_plain(entry, origin, safe) for own in _by_alert(entries) for entry in own) + "\n"
 
 
 def plain_body(entry: OutboxEntry, origin: Publisher, safe: Callable[[str], str] = str) -> str:
-    """Return the text of one change without its heading, which is the title of the message."""
+    """Return the text of one change without its heading, because the title of the message is the heading."""
     return _plain(entry, origin, safe, headed=False) + "\n"
 
 
@@ -84,7 +90,8 @@ def _by_alert(entries: Sequence[OutboxEntry]) -> list[list[OutboxEntry]]:
 
 
 def _turn(own: Sequence[OutboxEntry]) -> OutboxEntry:
-    """Return the change that best describes an alert: the last one, unless it only adds details to an earlier one."""
+    """Return the change that best describes an alert: the last change that does not only add details. `own`: the
+    changes of the alert."""
     if own[-1].change.over:
         return own[-1]
     return next((entry for entry in reversed(own) if _word(entry.change) not in _ASIDES), own[-1])
@@ -114,7 +121,7 @@ def _paragraphs(change: AlertChange) -> list[str]:
 
 
 def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
-    """Return the names and values of the details of a change. Addresses come last."""
+    """Return names and values that describe a change. Addresses come last."""
     change = entry.change
     more = [text for text in (change.certainty, change.urgency) if text != "Unknown"]
     over = change.time if change.ended is None else change.ended

@@ -1,4 +1,5 @@
-"""The position of a receiver that accepts entries out of order: a number up to which it has all, and ranges beyond."""
+"""The position of a receiver that accepts entries out of order. It consists of the number up to which the receiver has
+all entries, and of ranges of later entries."""
 
 from __future__ import annotations
 
@@ -14,14 +15,17 @@ MOST = 1000
 
 
 class Position:
-    """The position of a receiver. `changed`: it has advanced since it was last recorded.
+    """The position of a receiver. `changed`: True if the position has advanced since it was last recorded.
 
-    It stores the entries that are not done, because one refused entry may precede a million accepted ones.
+    It stores the entries that are not done, rather than the done ones: one refused entry may precede a million accepted
+    entries.
     """
 
     def __init__(self, cursor: int, ahead: Ranges = ()) -> None:
-        """`cursor`: the receiver has all entries up to this number. `ahead`: the ranges beyond it that the receiver had
-        at the last start."""
+        """Continue from the position at the last start.
+
+        `cursor`: the number up to which the receiver has all entries. `ahead`: the ranges of later entries that it has.
+        """
         self.changed = False
         self._last = cursor  # the last entry that was added
         self._waiting: dict[int, None] = {}  # entries that were added and are not done, in order
@@ -33,7 +37,7 @@ class Position:
         return next(iter(self._waiting), self._last + 1) - 1
 
     def take(self, number: int) -> bool:
-        """Add the next entry, in order. Return False if the receiver has it already."""
+        """Add the next entry, in order. Return False if the receiver already has it."""
         self._last = number
         while self._before and self._before[0][1] < number:
             self._before.popleft()
@@ -50,7 +54,7 @@ class Position:
             self.changed = True
 
     def ahead(self) -> list[tuple[int, int]]:
-        """Return the ranges of done entries beyond the cursor, including those of the last start."""
+        """Return the ranges of entries after the cursor that are done."""
         waiting = list(islice(self._waiting, MOST + 1))
         ends = [*waiting[1:], *([self._last + 1] if len(waiting) <= MOST else [])]
         between = [(low + 1, high - 1) for low, high in zip(waiting, ends) if high > low + 1]

@@ -24,7 +24,7 @@ WAIT, INTERVAL = 30_000_000, 300_000_000
 """The default `group_wait` and `group_interval` in microseconds, as in Alertmanager."""
 
 EACH = "..."
-"""The value of `group_by` that stands for all labels, so that each alert is a separate group."""
+"""The value of `group_by` that means all labels, so that each alert is a separate group."""
 
 _KEYS = ("receiver", "matchers", "continue", "group_by", "group_wait", "group_interval")
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -36,10 +36,12 @@ _USUAL = ("alertname", "severity", "program", "urgency", "certainty", "status")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route to a receiver.
+    """A rule that sends matching alerts to a receiver.
 
-    `goes_on`: later routes are tried even if this one matches. `group_by`: labels; None: all. `wait` and `interval`: in
-    microseconds. `grouped`: the file sets group options for this route.
+    - `goes_on`: True if later routes are tried even if this one matches.
+    - `group_by`: the labels by which alerts are grouped; None: all labels.
+    - `wait`, `interval`: the delays of `Group`, in microseconds.
+    - `grouped`: True if the file sets group options for this route.
     """
 
     receiver: str
@@ -51,7 +53,7 @@ class Route:
     grouped: bool = False
 
     def group(self, labels: Mapping[str, str]) -> Group:
-        """Return the group of an alert with these labels."""
+        """Return the group to which this route assigns an alert that has these labels."""
         names = sorted(labels) if self.group_by is None else self.group_by
         values = {name: labels.get(name, "") for name in names}
         return Group(json.dumps([self.receiver, str(self.matchers), values]), self.wait, self.interval)
@@ -59,9 +61,9 @@ class Route:
 
 @dataclass(frozen=True)
 class Routes:
-    """The routes of a file. `receivers`: the addresses of each receiver, as in `--feed`.
+    """The routes in a file. `receivers`: the addresses of each receiver, as in `--feed`.
 
-    An alert takes the first matching route. After a route with `continue`, later ones are tried, too. An alert whose
+    An alert takes the first matching route. After a route with `continue`, later routes are tried, too. An alert whose
     severity rises is still sent to its earlier receivers, so that all of them are notified of its end.
     """
 
@@ -71,7 +73,7 @@ class Routes:
 
     @classmethod
     def read(cls, file: Path) -> Routes:
-        """Read a file. Raises CepError if it cannot be read or is inconsistent."""
+        """Read the routes in a file. Raises CepError if the file cannot be read or is inconsistent."""
         where = f"--routes {file}"
         try:
             document = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -95,7 +97,7 @@ class Routes:
         return cls(receivers, routes, file)
 
     def reached(self, labels: Mapping[str, str]) -> Iterator[Route]:
-        """Yield the routes that an alert with these labels takes."""
+        """Yield the routes that an alert takes if it has these labels."""
         for route in self.routes:
             if route.matchers.matches(labels):
                 yield route
@@ -103,7 +105,7 @@ class Routes:
                     return
 
     def for_people(self, receiver: str) -> bool:
-        """Return True if a receiver is sent grouped messages for people."""
+        """Return True if a receiver is for people and is sent messages about groups of alerts."""
         return any(text.startswith(("smtp", "apprise")) for text in self.receivers[receiver])
 
     def of(self, receiver: str, origin: Publisher) -> ReceiverRoutes:
@@ -111,7 +113,7 @@ class Routes:
         return ReceiverRoutes(self, receiver, origin)
 
     def check_names(self, alerts: Sequence[Alert], origin: Publisher) -> None:
-        """Raise CepError if a route uses a label that no alert of the program has."""
+        """Check the labels that routes use. Raises CepError if no alert of the program has one of them."""
         known = known_labels(alerts, origin)
         for number, route in enumerate(self.routes, 1):
             asked = [matcher.name for matcher in route.matchers]
@@ -123,7 +125,7 @@ class Routes:
 
 
 class ReceiverRoutes:
-    """Determines the changes that a receiver is sent, and their groups."""
+    """The routes to one receiver. They determine the changes that it is sent, and their groups."""
 
     def __init__(self, routes: Routes, receiver: str, origin: Publisher) -> None:
         self._routes, self._receiver, self._origin = routes, receiver, origin
@@ -138,9 +140,10 @@ class ReceiverRoutes:
         return route_group
 
     def _found(self, change: _Labelled, severities: tuple[str, ...]) -> Group | None:
-        """Return the group for an alert's current severity, or None if the receiver does not get the alert.
+        """Return the group of an alert at its current severity, or None if the receiver is not sent the alert.
 
-        If the routes for the current severity do not lead to the receiver, earlier severities are tried, latest first.
+        `severities`: the severities that the alert has had. If no route leads from the current severity to the
+        receiver, earlier severities are tried, latest first.
         """
         for severity in reversed(severities):
             labels = change.labels(severity, self._origin)
@@ -152,8 +155,7 @@ class ReceiverRoutes:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """A cache key for the labels of an alert. Two keys are equal if they have the same alert; the change is not
-    compared."""
+    """A cache key for the labels of an alert. Two keys are equal if they have the same alert id."""
 
     change: AlertChange = field(compare=False, hash=False)
     alert: str
@@ -173,7 +175,7 @@ def known_labels(alerts: Iterable[Alert], origin: Publisher) -> set[str]:
 
 
 def possible_labels(alert: Alert, severity: str, origin: Publisher) -> dict[str, str | None]:
-    """Return the labels of an alert. None: the value depends on the event."""
+    """Return the labels that an alert has at a severity. None as a value means that it depends on the occurrence."""
     names = dict.fromkeys(alert.keys)
     labels = {name: _value(template) for name, template in alert.labels}
     some = AlertChange(
@@ -263,7 +265,10 @@ def _wrong(message: str, hint: str | None) -> CepError:
 
 
 def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Callable[[int], str]) -> list[str]:
-    """Return lines of text about the receivers of each alert of a program. `write` formats a duration."""
+    """Return lines of text that list the receivers of each alert of a program.
+
+    `write`: a function that formats a duration.
+    """
     lines: list[str] = []
     lost: list[str] = []
     for alert in alerts:
@@ -303,7 +308,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
 
 
 def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> list[str]:
-    """Return the names of the alerts that cannot reach any receiver, whatever their values."""
+    """Return the names of alerts that reach no receiver, whatever the values of their attributes."""
     return [
         alert.name
         for alert in alerts
@@ -316,8 +321,11 @@ def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> lis
 
 
 def _reach(routes: Routes, labels: Mapping[str, str | None]) -> tuple[list[tuple[Route, str]], bool]:
-    """Return the routes that alerts with these labels may take, each with its condition. Also return True if one of
-    them applies unconditionally."""
+    """Return the routes that alerts with these labels may take, each with its condition as text.
+
+    `labels`: None as a value means that it depends on the occurrence. Also returns True if at least one route applies
+    unconditionally.
+    """
     reached: list[tuple[Route, str]] = []
     certain = False
     before = False

@@ -1,5 +1,5 @@
-"""Send entries of the outbox to one receiver. Each is sent at least once, and the entries of a key are sent in
-order."""
+"""Send entries of the outbox to one receiver. Each entry is sent at least once. Entries that have the same key are sent
+in order."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from cep.connectors.receivers.position import Position
 from cep.core.errors import CepError
 
 ATTEMPTS = 20
-"""The number of refusals after which an entry is given up. The waits between the attempts add up to more than ten
-minutes."""
+"""The number of refusals after which the sender gives up an entry. The waits between the attempts add up to more than
+ten minutes."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 60.0
 _LOOK = 0.5  # seconds until a sender notices that it must stop
@@ -34,14 +34,19 @@ _HELD = 10_000  # the greatest number of queued entries, large enough that a ref
 
 
 class ReportTrouble(Protocol):
-    """Reports trouble with a receiver: its name and a text. `fields`: `alert`, `change`, `reason`."""
+    """A function that reports trouble with a receiver.
+
+    `receiver`: the receiver's name. `text`: the message. `fields`: `alert`, `change` or `reason`.
+    """
 
     def __call__(self, receiver: str, text: str, /, **fields: str) -> None: ...
 
 
 class Unreachable(Exception):
-    """Raised if the receiver does not answer, or asks to wait (`wait` seconds). The entries are sent again without a
-    limit."""
+    """Raised if the receiver does not answer, or asks the sender to wait. The entries are sent again without a limit.
+
+    `wait`: the seconds that the receiver asks for.
+    """
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -49,23 +54,26 @@ class Unreachable(Exception):
 
 
 class ServerError(Unreachable):
-    """Raised if the receiver answers with an error that may not be caused by the content. The entries are sent again,
-    until the receiver accepts others but not these."""
+    """Raised if the receiver answers with an error that the content may not have caused.
+
+    The entries are sent again. The sender gives them up if the receiver accepts other entries, but not these.
+    """
 
 
 class DeliveryRefused(Exception):
-    """Raised if the receiver refuses the content, which is then sent again a limited number of times."""
+    """Raised if the receiver refuses the content. The entry is then sent again a limited number of times."""
 
 
 class _AloneNot(Exception):
-    """Raised if the receiver accepts the next entry, but not this one."""
+    """Raised if the receiver accepts the entry that follows, but not this one."""
 
 
 class Delivery(Protocol):
-    """Sends entries to one receiver: up to `most` at once, in up to `lanes` threads.
+    """An object that sends entries to one receiver, in the receiver's protocol.
 
-    `states`: only the current state of an alert matters, so outdated changes are not sent after a failure. Raises
-    Unreachable, ServerError or DeliveryRefused.
+    `most`: the greatest number of entries that are sent together. `lanes`: the number of threads that may send.
+    `states`: True if the receiver needs only the current state of an alert, so that outdated changes are not sent after
+    a failure. Sending raises Unreachable, ServerError or DeliveryRefused.
     """
 
     most: int
@@ -73,26 +81,30 @@ class Delivery(Protocol):
     states: bool
 
     def key(self, entry: OutboxEntry) -> str:
-        """Return the key of an entry. Entries with the same key are sent in order."""
+        """Return the key of an entry. Entries that have the same key are sent in order."""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None: ...
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send a dead letter again on request. `now`: the current change of its key."""
+        """Send a dead letter again, as a person has requested. `now`: the current change of the alert's key."""
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
-        """Do periodic work, called every half second. `told` returns the last change of each open alert that the
-        receiver was sent."""
+        """Do periodic work. The sender calls this every half second.
+
+        `told`: a function that returns, for each open alert, the last change that the receiver was sent.
+        """
 
     def close(self) -> None: ...
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """The failures of the first entry of a key.
+    """The failures of the first entry in a queue.
 
-    `answers`: the number of refusals. `wait`: the seconds until it is sent again. `since`: the number of steps begun
-    before the first failure. `alone`: the number of entries that are sent one by one.
+    - `answers`: the number of times that the receiver refused the entry.
+    - `wait`: the seconds until the entry is sent again.
+    - `since`: the number of steps that had begun before the first failure.
+    - `alone`: the number of entries of the queue that are sent one by one.
     """
 
     since: int
@@ -103,8 +115,11 @@ class _Trouble:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The queued entries of an alert: the key of their queue, and how many they are. Entries with a number below
-    `hushed` will not be sent."""
+    """The queued entries of an alert.
+
+    `key`: the key of their queue. `count`: the number of the entries. `hushed`: entries that have smaller numbers will
+    not be sent.
+    """
 
     key: str
     count: int = 0
@@ -113,23 +128,26 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Reminder:
-    """A reminder that will be sent at the wall-clock time `due`. `number`: 1 for the first reminder about a change,
-    then 2, and so on."""
+    """A reminder that will be sent at the wall-clock time `due`.
+
+    `number`: 1 for the first reminder about a change, 2 for the second, and so on.
+    """
 
     due: int
     number: int
 
 
 class Sender:
-    """A thread that sends entries to a receiver. `start` starts it. After `halt` or `stop`, it finishes the steps in
-    progress.
+    """A thread that sends entries to a receiver. After `halt` or `stop`, it finishes the steps in progress.
 
-    Entries wait in a queue per key. The first entries of a queue are sent when no earlier ones of the same queue are in
-    progress. If the receiver does not answer, one queue is tried repeatedly, with the wait doubling each time. If it
-    refuses an entry, the queues of other keys continue.
+    There is one queue per key. The sender sends the first entries of a queue as one step, and the next ones when this
+    step has ended. If the receiver does not answer, the sender tries one queue repeatedly, and doubles the wait each
+    time. If the receiver refuses an entry, the queues of other keys continue.
 
-    `wants` returns True for changes that belong to this receiver, and `news` for those of which it is notified.
-    `group_of`: the groups of messages for people; their keys replace those of the delivery.
+    - `wants`: a function that returns True for changes that belong to this receiver.
+    - `news`: a function that returns True for changes of which the receiver is notified.
+    - `group_of`: a function that returns the group of a change, for messages to people. The keys of groups replace the
+      keys of the delivery.
     """
 
     def __init__(
@@ -215,14 +233,13 @@ class Sender:
         self._acknowledge()
 
     def _settle(self) -> None:
-        """Process the results of finished steps."""
         for then, error in self._lanes.finished():
             if isinstance(error, Closed):
                 raise error
             then(error)
 
     def _acknowledge(self) -> None:
-        """Record the progress of the receiver, while further entries are being sent."""
+        """Record the receiver's position in the outbox if it has changed. Other steps may still be in progress."""
         position = self.position
         if position.changed:
             noted = self._note(
@@ -233,13 +250,13 @@ class Sender:
                 self._note(self._groups.settle)
 
     def _patience(self) -> float:
-        """Return the seconds until there may be work."""
+        """Return the number of seconds after which to look for work again."""
         now = time.monotonic()
         times = [self._resume] if self._resume > now else [due for due, _ in self._later[:1]]
         return min([_LOOK, *(max(0.0, due - now) for due in times)])
 
     def _fill(self) -> None:
-        """Queue the new entries of the outbox."""
+        """Read new entries from the outbox and append them to the queues."""
         self._follow()
         while self._held < _HELD and self.outbox.last > self._read:
             entries = self.outbox.after(self._read, min(500, _HELD - self._held))
@@ -267,7 +284,7 @@ class Sender:
             self._behind = False
 
     def _leave_out(self) -> None:
-        """Keep only the current state of each alert, so that no older state is sent after a newer one.
+        """Remove all queued entries but the last one of each alert, so that no outdated state is sent.
 
         The end of an alert is always kept, because the receiver may have an earlier state.
         """
@@ -280,7 +297,7 @@ class Sender:
         return not (change.remark and self.delivery.states) and self._wants(change) and self._news(change)
 
     def _drop(self, entries: Sequence[OutboxEntry]) -> None:
-        """Note that entries were removed from their queue without being sent."""
+        """Record that entries were removed from their queue without being sent."""
         for entry in entries:
             if entry.change.over:
                 self._unsent.pop(entry.change.alert, None)
@@ -289,7 +306,7 @@ class Sender:
         self._gone(entries)
 
     def _gone(self, entries: Sequence[OutboxEntry]) -> None:
-        """Note that entries are no longer in any queue."""
+        """Update the position and the counts after entries have left their queue."""
         for entry in entries:
             self.position.done(entry.number)
             waiting = self._waiting[entry.change.alert]
@@ -299,10 +316,13 @@ class Sender:
         self._held -= len(entries)
 
     def _sift(self, key: str) -> bool:
-        """Remove the entries from a queue that should not be sent, and return True if any were removed.
+        """Remove the entries from a queue that should not be sent. Return True if any were removed.
 
-        These are changes of alerts that were silenced or inhibited in the meantime, the end of an alert that the
-        receiver does not know, and reminders about alerts that have changed since.
+        These entries are:
+
+        - changes of alerts that were silenced or inhibited while the changes waited,
+        - the end of an alert of which the receiver was never notified,
+        - reminders about alerts that have changed since.
         """
         queue = self._queues[key]
         if self.outbox.last > self._read:  # not all entries were read, because so many are waiting
@@ -349,7 +369,7 @@ class Sender:
         return True
 
     def _hush(self, entry: OutboxEntry) -> None:
-        """Do not send a change of an alert that is silenced or inhibited, nor the queued changes of the alert."""
+        """Mark the queued changes of an alert as not to be sent, because `entry` silences or inhibits it."""
         waiting = self._waiting.get(entry.change.alert)
         if waiting is not None:
             waiting.hushed = entry.number
@@ -358,8 +378,11 @@ class Sender:
     def _last_told(
         self, change: AlertChange, before: int, has: Callable[[int], bool] = lambda number: True
     ) -> OutboxEntry | None:
-        """Return the last change of an alert that the receiver was sent before a revision, or None. `has` returns True
-        for entry numbers that it has."""
+        """Return the last change of an alert that the receiver was sent, or None.
+
+        `before`: only changes that have a smaller revision. `has`: a function that returns True for numbers of entries
+        that the receiver has.
+        """
         for entry in self.outbox.loud(change.alert, before):
             if has(entry.number) and self._wanted(entry.change):
                 return entry
@@ -368,8 +391,8 @@ class Sender:
     def _told_of(self, sent: int, unsent: Mapping[str, int]) -> list[OutboxEntry]:
         """Return, for each open alert, the last change that the receiver was sent.
 
-        `sent`: the receiver has all entries up to this number, except those in `unsent`. `unsent`: by alert, the first
-        revision that it lacks.
+        `sent`: the number up to which the receiver has all entries, except those in `unsent`. `unsent`: for each alert,
+        the first revision that the receiver lacks.
         """
         entries: list[OutboxEntry] = []
         for latest in self.outbox.live():
@@ -380,7 +403,7 @@ class Sender:
         return entries
 
     def _give(self) -> None:
-        """Begin steps while lanes are free. If the receiver does not answer, begin one step when it is time to
+        """Begin steps while threads are free. If the receiver does not answer, begin a single step when it is time to
         retry."""
         now = time.monotonic()
         while self._later and self._later[0][0] <= now:
@@ -417,7 +440,7 @@ class Sender:
         return self._lanes.busy < (1 if self._failing else self.delivery.lanes)
 
     def _look(self, now: float) -> None:
-        """Do periodic work: send dead letters again, and call `Delivery.rest`."""
+        """Do periodic work: queue reminders, send a dead letter again, and call `Delivery.rest`."""
         self._looked = now
         self._remind()
         letter = None if self._repeating else self.outbox.next_retry(self.name)
@@ -429,8 +452,10 @@ class Sender:
             self._begin(lambda: self.delivery.rest(self.outbox, told), self._rested)
 
     def _await_reminders(self, has: Callable[[int], bool]) -> None:
-        """Schedule the reminders of open alerts after a start. `has` returns True for entry numbers that the receiver
-        has."""
+        """Schedule reminders of open alerts when the sender starts.
+
+        `has`: a function that returns True for numbers of entries that the receiver has.
+        """
         for latest in [] if self.delivery.states else self.outbox.live():
             change = latest.change
             if not change.repeat or not self._wants(change):
@@ -440,8 +465,11 @@ class Sender:
                 self._heard(change, told.recorded)
 
     def _heard(self, change: AlertChange, when: int, number: int = 0) -> None:
-        """Note that the receiver was notified of an alert, and schedule the next reminder. `number`: the number of the
-        reminder that was sent, or 0 for a change."""
+        """Schedule the next reminder of an alert after the receiver was notified of it.
+
+        `when`: the wall-clock time of the notification. `number`: the number of the reminder that was sent, or 0 for a
+        change.
+        """
         if not change.repeat or change.over or self.delivery.states:
             self._reminders.pop(change.alert, None)
             return
@@ -449,7 +477,7 @@ class Sender:
         self._reminders[change.alert] = _Reminder(when + passed * change.repeat, number + passed)
 
     def _remind(self) -> None:
-        """Queue the open alerts that are due for a reminder, in their current state."""
+        """Queue a reminder of each open alert that is due for one. The reminder shows the alert's current state."""
         now = _now()
         for alert, reminder in list(self._reminders.items()):
             if reminder.due > now or alert in self._waiting or self.outbox.ended:
@@ -478,8 +506,10 @@ class Sender:
                 self._line_up(key)
 
     def _regroup(self, groups: Groups, entry: OutboxEntry, key: str, waiting: _Waiting) -> None:
-        """Move the queued changes of an alert to the group of its newest change. If some are in progress, the others
-        follow later."""
+        """Move the queued changes of an alert to the group of its newest change, `entry`.
+
+        If some of them are being sent, the others move when this is done.
+        """
         alert, begun = entry.change.alert, groups.begun(waiting.key)
         queue = self._queues[waiting.key]
         moved = [queued for queued in queue if queued.change.alert == alert and queued.number not in begun]
@@ -490,8 +520,7 @@ class Sender:
         self._follow()
 
     def _follow(self) -> None:
-        """Queue the changes of alerts that have moved to another group, once none of them are being sent in the old
-        one."""
+        """Queue the changes of alerts in their new group, once the old group is not sending any change of the alert."""
         for alert, entries in list(self._following.items()):
             waiting = self._waiting[alert]
             if waiting.count > len(entries):
@@ -503,7 +532,8 @@ class Sender:
             self._set_queue(self._groups, key, [*self._queues.get(key, ()), *entries])
 
     def _set_queue(self, groups: Groups, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Replace the queue of a group: first the entries in progress, then the others in the order of the outbox."""
+        """Replace the queue of a group: first the entries that are being sent, then the others in the order of the
+        outbox."""
         begun = groups.begun(key)
         first = [entry for entry in entries if entry.number in begun]
         rest = sorted((entry for entry in entries if entry.number not in begun), key=lambda entry: entry.number)
@@ -520,7 +550,7 @@ class Sender:
             del self._queues[key]
 
     def _line_up(self, key: str) -> None:
-        """Mark a queue as ready to be sent, or schedule it for the time when its group is due."""
+        """Mark a queue as ready to be sent, or schedule it for the time at which its group is due."""
         seconds = 0.0 if self._groups is None else (self._groups.due(key, self._queues[key]) - _now()) / 1_000_000
         if seconds > 0:
             heapq.heappush(self._later, (time.monotonic() + seconds, key))
@@ -539,7 +569,8 @@ class Sender:
         self._lanes.begin(step, then)
 
     def _given(self, key: str, entries: Sequence[OutboxEntry], number: int, error: Exception | None) -> None:
-        """Process the result of step `number`, which sent the first entries of a key."""
+        """Process the result of step `number`, which sent the first entries of a queue. `error`: the step's exception,
+        if any."""
         if error is None:
             self._answers(number)
             self._counts.delivered += len(entries)
@@ -559,7 +590,7 @@ class Sender:
             self._refused(key, entries[0], trouble, error)
 
     def _refused(self, key: str, entry: OutboxEntry, trouble: _Trouble, error: Exception) -> None:
-        """Give up the first entry of a key, which was refused, or schedule it to be sent again."""
+        """Give up a refused entry, the first one of its queue, or schedule it to be sent again."""
         following = list(islice(self._queues[key], 1, 2))
         if trouble.answers < self._attempts:
             self._wait(key, trouble)
@@ -577,8 +608,10 @@ class Sender:
             self._wait(key, trouble)
 
     def _give_beyond(self, entry: OutboxEntry, following: OutboxEntry) -> None:
-        """Send the next entry, then the first one again. Raises _AloneNot if the receiver accepts the next one, but
-        still not the first."""
+        """Send the entry that follows a failed one in its queue, then the failed entry again.
+
+        Raises _AloneNot if the receiver accepts the following entry but not the failed one.
+        """
         self.delivery.give([following])
         try:
             self.delivery.give([entry])
@@ -592,8 +625,10 @@ class Sender:
         trouble.wait = min(2 * trouble.wait, _LONGEST_WAIT)
 
     def _fail(self, error: Exception, known: bool = False) -> None:
-        """Note a failure. `known`: the same entry has failed before. Only the first of consecutive failures is
-        reported."""
+        """Count a failure and, if the receiver does not answer, schedule the next attempt.
+
+        Only the first of consecutive failures is reported. `known`: True if the same entry has failed before.
+        """
         self._counts.failures += 1
         self._counts.failing = True
         if not self._reported and not known:
@@ -608,7 +643,7 @@ class Sender:
             self._failing, self._resume = True, max(self._resume, now + max(self._pause, error.wait))
 
     def _answers(self, number: int) -> None:
-        """Note that step `number` has succeeded."""
+        """Note that the receiver has accepted step `number`, so that other entries are sent without waiting."""
         self._counts.failing = False
         self._taken = max(self._taken, number)
         self._failing = self._behind = False
@@ -618,7 +653,7 @@ class Sender:
         self._reported = False
 
     def _finish(self, key: str, count: int, taken: bool = True) -> None:
-        """Remove the first entries of a key from the queue: the receiver has accepted them (`taken`), or never will."""
+        """Remove the first entries of a queue for good. `taken`: True if the receiver has accepted them."""
         queue = self._queues[key]
         entries = [queue.popleft() for _ in range(count)]
         for entry in entries:
@@ -638,7 +673,7 @@ class Sender:
             del self._queues[key]
 
     def _reminded(self, entry: OutboxEntry) -> RecordedAction:
-        """Return a record of a reminder that was sent."""
+        """Return the action that records a reminder."""
         details: dict[str, JsonValue] = {"receiver": self.name, "reminder": entry.reminder, "id": entry.change.id}
         return RecordedAction(
             _now(), self.outbox.farthest(), MACHINE, REMINDED, entry.change.alert, None, None, details
@@ -649,8 +684,10 @@ class Sender:
             self._finish(key, 1, taken=False)
 
     def _bury(self, entry: OutboxEntry, reason: str) -> bool:
-        """Turn an entry into a dead letter, and report it. A reminder is only reported, because another one follows.
-        Return False if the sender had to stop before the dead letter was recorded."""
+        """Turn an entry into a dead letter, and report this. A reminder is only reported, because another one follows.
+
+        Returns False if the sender had to stop before the dead letter was recorded.
+        """
         if not entry.reminder and not self._note(lambda: self.outbox.reject(self.name, entry.number, reason)):
             return False
         change = entry.change
@@ -659,7 +696,7 @@ class Sender:
         return True
 
     def _repeat(self, letter: RefusedEntry) -> None:
-        """Send a dead letter again on request. If that fails, its reason is replaced."""
+        """Send a dead letter again. If this fails, the outbox records the new reason."""
         entry = letter.entry
         now = self.outbox.standing(entry.change)
 
@@ -682,7 +719,7 @@ class Sender:
         self._begin(lambda: self.delivery.again(entry, now), then)
 
     def _note(self, write: Step) -> bool:
-        """Record the progress of the receiver. Return False if the sender has to stop.
+        """Write the receiver's progress to the outbox. Return False if the sender has to stop.
 
         While the disk cannot be written, nothing else is sent, because it would be sent twice after the next start.
         """
@@ -691,7 +728,8 @@ class Sender:
         )
 
     def _until(self, step: Step, trouble: str) -> bool:
-        """Repeat a step until it succeeds or the sender is stopped. The first failure and the recovery are reported."""
+        """Repeat a step until it succeeds. Return False if the sender is stopped before. The first failure and the
+        recovery are reported."""
         wait = _FIRST_WAIT
         while True:
             try:
@@ -716,5 +754,5 @@ def _now() -> int:
 
 
 def _may_be_content(failed: Exception) -> bool:
-    """Return True if the content may be the cause of the failure."""
+    """Return True if the content of the message may be the cause of a failure."""
     return isinstance(failed, ServerError) or not isinstance(failed, Unreachable)

@@ -24,15 +24,18 @@ from cep.core.errors import CepError
 from cep.core.extras import install_command
 
 CLOSING_TIMEOUT = 5.0
-"""The time limit for all senders together to finish the steps in progress, in seconds."""
+"""The time in seconds that all senders together have to finish the steps in progress."""
 
 PEOPLE = ("smtp", "apprise")
-"""Kinds of targets for people: a message may contain several changes, and further occurrences are not sent."""
+"""Kinds of targets for people. A message to people may contain several changes. Further occurrences of an open alert
+are not sent."""
 
 
 def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
-    """Return the targets in `--feed` options and in a file of routes. Raises CepError if one is not valid, occurs
-    twice, or needs a library that is not installed."""
+    """Return the targets in `--feed` options and in a file of routes.
+
+    Raises CepError if a target is not valid, occurs twice, or needs a library that is not installed.
+    """
     listed = [target for text in feeds for target in _targets(text)]
     for receiver, texts in () if routes is None else routes.receivers.items():
         assert routes is not None, "it has receivers"
@@ -76,8 +79,8 @@ def sending(
     report: ReportTrouble,
     routes: Routes | None = None,
 ) -> Iterator[list[Sender]]:
-    """Run senders during the block. Enter it before the program runs, because a new receiver is sent the changes added
-    from then on."""
+    """Run senders during a `with` block. Enter the block before the program runs: a new receiver is only sent changes
+    that are added afterwards."""
     senders = [_sender(target, outbox, origin, report, routes) for target in targets]
     try:
         for sender in senders:

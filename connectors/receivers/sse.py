@@ -1,4 +1,5 @@
-"""Server-Sent Events: every change as it is added. After an interruption, a client continues at its last event."""
+"""Server-Sent Events: a stream of all changes as they are added. After an interruption, a client continues after the
+last event that it received."""
 
 from __future__ import annotations
 
@@ -15,14 +16,15 @@ from cep.connectors.alerts.outbox_entries import OutboxEntry
 from cep.connectors.receivers.document import Publisher, to_json
 
 PULSE = 15.0
-"""The seconds of silence after which a comment is sent, so that proxies keep the connection open."""
+"""The number of seconds without an event after which a comment is sent, so that proxies keep the connection open."""
 
 _NEWEST = 4096  # the number of entries kept as messages
 _MOST = 500  # the number of entries sent at a time
 
 
 class Stream:
-    """The newest entries as messages, formatted once for all clients. Clients wait here for more."""
+    """The newest entries of the outbox as messages, which are formatted once for all clients. Clients wait for new
+    ones."""
 
     def __init__(self, outbox: Outbox, origin: Publisher) -> None:
         self.outbox, self.origin = outbox, origin
@@ -35,14 +37,16 @@ class Stream:
         outbox.listen(self._came)
 
     def begin(self, after: int | None) -> int:
-        """Return the number after which a client starts. Without a number, or with an unknown one, it gets all
-        entries."""
+        """Return the number of the entry after which a client starts.
+
+        `after`: the number that the client sent. If it is None or unknown, the client gets all entries.
+        """
         if after is None:
             return self.outbox.last
         return after if after <= self.outbox.last else 0
 
     async def frames(self, number: int) -> AsyncIterator[bytes]:
-        """Yield the messages for a client after a number, without an end."""
+        """Yield the messages whose numbers are greater than `number`, without an end."""
         self.clients += 1
         try:
             yield b"retry: 2000\n\n"
@@ -69,12 +73,12 @@ class Stream:
         self._ring()
 
     def _bell(self) -> asyncio.Event:
-        """Return an event of the current loop that is set when a new entry has arrived."""
+        """Return an asyncio event of the running loop that is set when a new entry has arrived."""
         with self._lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 
     def _ready(self, number: int) -> list[tuple[int, bytes]] | None:
-        """Return the messages after a number, or None if the oldest of them are no longer in memory."""
+        """Return the messages whose numbers are greater than `number`, or None if some are no longer in memory."""
         with self._lock:
             if number >= self._number:
                 return []
@@ -84,7 +88,7 @@ class Stream:
             return list(islice(self._newest, first, first + _MOST))
 
     def _came(self) -> None:
-        """Add new entries. The thread that adds to the outbox calls this."""
+        """Format new entries and wake the clients. The outbox calls this in the thread that adds the entries."""
         last = self.outbox.last
         few = self.clients and last - self._number <= _NEWEST
         entries = self.outbox.between(self._number + 1, last) if few else []
@@ -105,6 +109,7 @@ class Stream:
 
 
 def sse_message(entry: OutboxEntry, origin: Publisher) -> bytes:
-    """Return an event with its number, the state of the alert as its type, and the document on one line."""
+    """Return the message for an entry: the entry's number, the alert's state as the type, and the document on one
+    line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         entry.number, entry.change.word.encode(), to_json(entry, origin))  # fmt: skip

@@ -41,10 +41,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "smtp": ("from", "attempts", "private", "tls", "password-file"),
     "apprise": ("from", "attempts", "private"),
 }
-"""The options after `#`, as in `#from=start&attempts=20`, by kind of target. They are not sent to the target."""
+"""For each kind of target, the options that may follow `#`, as in `#from=start&attempts=20`. They are not sent to the
+target."""
 
 GUARDED = ("cloudevents", "smtp")
-"""Kinds of targets that may be in private networks only with `#private=yes`."""
+"""Kinds of targets that need the option `#private=yes` if they are in private networks."""
 
 MAILBOX = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
 """A mailbox name that every server accepts: ASCII, without quotes."""
@@ -56,16 +57,18 @@ _OPTION = re.compile(r"([a-z-]+)=([^&]*)")
 class Target:
     """A target of a feed.
 
-    `name` identifies it in the outbox and in public places. It contains no user or password, and a digest instead of
-    the path, which may be secret. `path` includes the query. `receiver`: its name in the file of routes; None: it gets
-    every alert.
-
-    `start`: also send changes from before the target was known. `attempts`: the number of refusals after which an entry
-    becomes a dead letter. `every`: the seconds until open alerts are sent again. `parallel`: the number of alerts that
-    are sent in parallel. `private`: addresses in private networks are permitted.
-
-    `origin`: the name under which a webhook is first asked for permission to send events; None: it is not asked.
-    `secrets`: keys for signatures of each message. `plain`: mail is sent without encryption.
+    - `name`: the target's name in the outbox and in public places. It contains no user or password. A digest replaces
+      the path, which may be secret.
+    - `path`: the path of the URL, including the query.
+    - `receiver`: the target's name in the file of routes. None: the target gets every alert.
+    - `start`: True to send also changes that were added before the target was known.
+    - `attempts`: the number of refusals after which an entry becomes a dead letter.
+    - `every`: the seconds until open alerts are sent again.
+    - `parallel`: the number of alerts that are sent in parallel.
+    - `private`: True if addresses in private networks are permitted.
+    - `origin`: the name under which a webhook is asked for permission before events are sent. None: it is not asked.
+    - `secrets`: the keys that sign each message.
+    - `plain`: True to send mail without encryption.
     """
 
     name: str
@@ -91,7 +94,7 @@ class Target:
 def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
     """Parse a `--feed` option. Raises CepError if it is not valid, has an unknown option, or is not permitted.
 
-    User and password, or a bearer token, may come from the environment: SEMCEP_CLOUDEVENTS_USER, ..._PASSWORD,
+    The user and password, or a bearer token, may be set in the environment: SEMCEP_CLOUDEVENTS_USER, ..._PASSWORD,
     ..._TOKEN.
     """
     scheme, separator, rest = text.partition("://")
@@ -158,8 +161,11 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
 
 
 def apprise_target(place: str, name: str, url: str, options: str) -> Target:
-    """Return the target for a URL of Apprise. `options`: the text after the `#` of its source. Raises CepError if an
-    option is unknown."""
+    """Return the target for a URL of Apprise.
+
+    `place`: the file or variable that contains the URL. `options`: the text after its `#`. Raises CepError if an option
+    is unknown.
+    """
     parsed = _options(place, "apprise", options)
     return Target(
         name=name,
@@ -175,7 +181,7 @@ def apprise_target(place: str, name: str, url: str, options: str) -> Target:
 
 
 def _mailbox(shown: str, path: str) -> str:
-    """Return the mailbox that a path names."""
+    """Return the mailbox in the path of a URL. Raises CepError if the path contains none."""
     mailbox = unquote(path.strip("/"))
     if not MAILBOX.fullmatch(mailbox):
         what = f"`{mailbox[:80]}` is not a mailbox" if mailbox.isprintable() else "this is not a mailbox"
@@ -186,7 +192,7 @@ def _mailbox(shown: str, path: str) -> str:
 def _mail_login(
     shown: str, name: str | None, options: Mapping[str, str], environment: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return the user and password for mail. None: mail is sent without a login."""
+    """Return the user and password for mail. Both are None if mail is sent without a login."""
     user = unquote(name) if name else environment.get("SEMCEP_SMTP_USER")
     password = environment.get("SEMCEP_SMTP_PASSWORD")
     file = options.get("password-file") or environment.get("SEMCEP_SMTP_PASSWORD_FILE")
@@ -205,7 +211,7 @@ def _mail_login(
 
 
 def _secrets(text: str) -> tuple[bytes, ...]:
-    """Parse secrets of Standard Webhooks, each `whsec_` and base64, separated by blanks."""
+    """Parse the secrets of Standard Webhooks: each is `whsec_` followed by base64. Blanks separate them."""
     secrets = []
     for word in text.split():
         try:
@@ -227,7 +233,7 @@ def _named(scheme: str, place: str, path: str, kind: str) -> str:
 
 
 def known_private(host: str) -> bool:
-    """Return True if the name of a host shows that it is local. Other hosts are checked by their addresses."""
+    """Return True if a host's name shows that the host is local. Other hosts must be checked by their addresses."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
         return True
@@ -244,7 +250,7 @@ def public(address: str) -> bool:
 
 
 def reachable(target: Target) -> list[str]:
-    """Return the addresses of a target's host. Raises OSError if there is none, or one is not permitted."""
+    """Return the IP addresses of a target's host. Raises OSError if there is none, or if one is not permitted."""
     places = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(place[4][0]) for place in places))
     for address in addresses:
@@ -264,8 +270,8 @@ _NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     ipaddress.IPv6Network("5f00::/16"),
     ipaddress.IPv6Network("fec0::/10"),
 )
-"""Networks for protocols, translation and documentation (RFC 6890, registries of IANA). Not every version of Python
-knows all of them."""
+"""Networks for protocols, translation and documentation (RFC 6890, registries of IANA). Some versions of Python do not
+know all of them."""
 
 
 def _unknown(scheme: str, text: str) -> CepError:
@@ -310,14 +316,14 @@ def _origin(shown: str, name: str | None) -> str | None:
 
 
 def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
-    """Return True if an option has the second of two values."""
+    """Return True if the value of an option is the second of two choices."""
     if text not in choices:
         raise _refused(shown, f"`{option}={text}` is not known", f"`{option}` is one of {', '.join(choices)}")
     return text == choices[1]
 
 
 def _number(shown: str, options: Mapping[str, str], option: str, usual: int, least: int, most: int = 1_000_000) -> int:
-    """Return the number of an option, or its default."""
+    """Return the number in an option, or the default `usual`. The number must be from `least` to `most`."""
     text = options.get(option, str(usual))
     if not text.isdecimal() or not least <= int(text) <= most:
         reason = f"`{option}={text}` is not a whole number from {least} to {most:,}"
@@ -326,7 +332,7 @@ def _number(shown: str, options: Mapping[str, str], option: str, usual: int, lea
 
 
 def _topic(shown: str, path: str) -> str:
-    """Return the first level of topics, by default `alerts`."""
+    """Return the first levels of the MQTT topic, `alerts` by default."""
     topic = unquote(path.strip("/")) or "alerts"
     if any(character in topic for character in "+#\0") or len(topic.encode()) > 1000:
         raise _refused(shown, "use a topic without `+` and `#`", f"e.g. `{EXAMPLES['mqtt']}`")

@@ -1,5 +1,5 @@
-"""Send CloudEvents 1.0 to a webhook. Each change is one POST of structured JSON with an idempotency key, signed if the
-target has secrets."""
+"""Send CloudEvents 1.0 to a webhook. Each change is one POST of structured JSON with an idempotency key. The POST is
+signed if the target has secrets."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ TYPE = "application/cloudevents+json; charset=utf-8"
 
 
 class Webhook:
-    """Sends alerts in parallel, but the changes of each alert in order.
+    """A delivery that sends alerts to a webhook in parallel, but the changes of each alert in order.
 
     Each message has an `Idempotency-Key`, which is the same in a repetition; a reminder has a different key. A target
-    with an `origin` is first asked for permission (HTTP 1.1 Web Hooks for Event Delivery, version 1.0.2, section 4).
-    Messages to a target with secrets have the headers of Standard Webhooks 1.0.0, with signatures of the id, the time
+    that has an `origin` is first asked for permission (HTTP 1.1 Web Hooks for Event Delivery, version 1.0.2, section
+    4).
+
+    Messages to a target that has secrets have the headers of Standard Webhooks 1.0.0. Signatures cover the id, the time
     of the attempt and the body.
     """
 
@@ -57,7 +59,7 @@ class Webhook:
         self.give([entry])
 
     def _ask(self) -> None:
-        """Ask for permission. Raises Unreachable if the target does not grant it, or not yet."""
+        """Ask the target for permission to send. Raises Unreachable if the target does not grant it, or not yet."""
         name = self.target.origin or ""
         try:
             allowed_by = self.http.request("OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name})
@@ -76,7 +78,8 @@ class Webhook:
 
 
 def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[str, str]:
-    """Return the headers of a body that is sent at a second of Unix time, with one signature per secret."""
+    """Return the headers that sign a message, with one signature per secret. `second`: the time of the attempt in Unix
+    time."""
     content = f"{id}.{second}.".encode() + body
     signatures = [b64encode(hmac.digest(secret, content, "sha256")).decode() for secret in secrets]
     return {
@@ -87,7 +90,7 @@ def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[
 
 
 def cloudevent(entry: OutboxEntry, origin: Publisher) -> dict[str, object]:
-    """Return a change as a CloudEvent, which also marks reminders."""
+    """Return an entry as a CloudEvent. An entry that is a reminder is marked as such."""
     change = entry.change
     return {
         "specversion": "1.0",
