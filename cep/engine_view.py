@@ -165,7 +165,7 @@ class EngineView:
 
     @property
     def answers(self) -> dict[str, RelationInfo]:
-        """The results of each query to the knowledge, in numbers. Keys are the names in `plan.rules.asked`."""
+        """The statistics of each query to the knowledge. Keys are the names in `plan.rules.asked`."""
         if self.changes is None:
             return {}
         asked, loaded = self.plan.rules.asked, self.changes.loaded
@@ -394,8 +394,9 @@ class EngineView:
         return self.meanings()
 
     def goals(self, rules: Collection[int] | None = None) -> dict[str, frozenset[str]]:
-        """Return the rules that have state, as `line 3: warning`. Each is mapped to the fingerprints of its stateful
-        operators.
+        """Return the rules that have state, each with the fingerprints of its stateful operators.
+
+        A rule is named by its line and its event: `line 3: warning`.
 
         `rules`: the numbers of the rules to include, or None for all.
         """

@@ -37,7 +37,8 @@ _NEVER = object()
 
 @dataclass(slots=True)
 class FluentCut:
-    """A fluent whose intervals are cut at a time, because the former and the new program define it differently.
+    """A fluent whose intervals are cut at a time, because only one of the two programs has it or they define it
+    differently.
 
     - `ends`: True for the former program's fluent, whose intervals end at the cut. False for the new program's
       fluent, whose intervals begin at the cut.
@@ -59,7 +60,7 @@ class FluentCut:
         return self.straddling
 
     def take(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Translate changes of a program's intervals into changes of the intervals that are reported after the cut."""
+        """Translate changes of a program's intervals into changes of the intervals that are reported."""
         early = (changes["start"] < self.time).fill_null(True)
         later = changes.filter(~early & (changes["end"] > self.time).fill_null(True))
         later = later.clear() if self.ends else later

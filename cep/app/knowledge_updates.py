@@ -71,7 +71,8 @@ class KnowledgeUpdates:
             self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def _go_on(self, engine: Engine) -> None:
-        """Apply the changes up to the watermark, except those that an earlier run has rejected."""
+        """Apply the changes up to the watermark. A change that cannot be applied is rejected, as it was in the earlier
+        run."""
         until = engine.watermark
         for stream in self._streams:
             while not stream.over and not stream.quiet and stream.now <= until:

@@ -48,8 +48,8 @@ class Reasons:
     def of(self, difference: Difference) -> Reason:
         """Return the reasons of a difference.
 
-        If an occurrence has moved, the new program explains the new occurrence, and the old program explains why it did
-        not derive this one.
+        If an occurrence has moved, the new program explains the new occurrence. The old program explains why it did not
+        derive the new occurrence.
         """
         name, row = difference.event, difference.row
         deriving, other = (self.old, self.new) if difference.new is None else (self.new, self.old)

@@ -1,7 +1,7 @@
 """Evaluate formulas over remembered intervals and occurrences: when they hold, for which values, and why.
 
-The code follows the definitions of the language, one tuple at a time. It is meant for questions of people, and too slow
-to run programs.
+The code follows the definitions of the language, one tuple at a time. It answers questions that people ask, and is too
+slow to run programs.
 """
 
 from __future__ import annotations
@@ -77,8 +77,10 @@ class FormulaReader:
         return self._of(atom, properties.event, properties.arguments, bound, names, codes)
 
     def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the extent of a pattern that a solver derived. `asked`: a pattern for the facts from which it was
-        derived."""
+        """Return the extent of a pattern that a solver derived.
+
+        `asked`: the pattern of the solver's input. Its extents become the parts of the result.
+        """
         extents = self.extents(asked, {})
         when = tuple(interval for extent in extents for interval in extent.when)
         return [FormulaExtent(pattern, dict(bound), when_of(set_of(when)), tuple((part, False) for part in extents))]

@@ -1,8 +1,9 @@
 """Evaluate bodies of LARS rules at one tick: the values for which they are true, or the literal that fails.
 
-The code follows the definitions of LARS, one atom at a time. It is meant for questions of people, and too slow to run
-programs. Derived atoms are read from the engine's memory. Source: Beck, Eiter and Folie, Ticker (2017), Definitions 3
-and 4.
+The code follows the definitions of LARS, one atom at a time. It answers questions that people ask, and is too slow to
+run programs. Derived atoms are read from the engine's memory.
+
+Source: Beck, Eiter and Folie, Ticker (2017), Definitions 3 and 4.
 """
 
 from __future__ import annotations

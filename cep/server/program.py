@@ -278,7 +278,7 @@ def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[st
 
 
 def _first_version(files: Mapping[str, str], number: int) -> Version:
-    """Return the program's files as version `number`, the first one that is stored."""
+    """Return a version whose texts are the program's files. `number`: the number of this version."""
     time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Version(number, files, FILES, time, files_hash(files))
 

@@ -207,7 +207,7 @@ class ReadChunk:
 class ChunkFound:
     """The answer to `ReadChunk`: the contents of a chunk, with its tables and the arrays of its block.
 
-    If the block is missing, the chunk cannot be read without the text before it.
+    The block is None if the chunk cannot be read on its own.
     """
 
     number: int
