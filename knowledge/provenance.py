@@ -132,7 +132,7 @@ class Provenance:
 
 
 def _patterns(graph: Graph) -> Iterator[TriplePattern]:
-    """Yield the triple patterns of a graph pattern, including the patterns in its groups."""
+    """Yield the triple patterns of a graph pattern and its groups, except those that solutions must not match."""
     prefixes = dict(graph.prefixes)
     whole = basic(graph.text, prefixes)
     if whole is not None:
@@ -140,7 +140,7 @@ def _patterns(graph: Graph) -> Iterator[TriplePattern]:
         return
     for group in group_patterns(graph.text):
         for part in group.elements:
-            if part.kind == "triples":
+            if part.kind == "triples" and not group.absent:
                 yield from basic(f"{{ {graph.text[part.start : part.end]} }}", prefixes) or ()
 
 

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pyoxigraph as ox
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.connectors.why.text import Explainer, why
 from cep.engine import Engine
-from cep.events import Event
+from cep.events import Event, Iri
 from cep.explain.derivation import derivation
 from cep.explain.judging import Judge
 from cep.explain.occurrences import Memory
 from cep.explain.question import read_question
 from cep.knowledge.graph import Knowledge
 from cep.knowledge.provenance import Provenance
+from cep.rules.terms import Graph
 from tests.cases_format import known
 from tests.test_equivalence import examples
 from tests.why_checks import EVER, FRIDGE, KITCHEN, cep, everything, nodes, written
@@ -193,3 +195,19 @@ def test_every_event_is_explained_by_what_was_known_then(
             every = [fact for condition in answer["conditions"] for fact in condition.get("triples", ())]
             (fact,) = [each for each in every if "limit" in each["triple"]]
             assert fact["triple"].endswith(f"k:limit {one.args[1]}")
+
+
+@pytest.mark.parametrize(
+    "tested", ["FILTER NOT EXISTS { %s }", "FILTER(! EXISTS { %s })", "MINUS { %s }", "MINUS { { %s } }"]
+)
+def test_what_must_be_absent_is_no_reason(tested: str, tmp_path: Path) -> None:
+    """One triple of a pair that must be absent may be there: it is not among the triples behind the answer."""
+    (tmp_path / "known.ttl").write_text("<urn:x> a <urn:A> ; <urn:p> <urn:y> .")
+    knowledge = Knowledge.load(tmp_path / "known.ttl")
+
+    def facts(pattern: str) -> list[str]:
+        graph = Graph("{ ?X a <urn:A> " + pattern + " }", ("X",), ())
+        return [fact.triple for fact in Provenance(knowledge)(graph, {"X": Iri("urn:x")})]
+
+    assert facts(tested % "?X <urn:p> ?y . ?y a <urn:Bad>") == ["<urn:x> a <urn:A>"]
+    assert facts("FILTER EXISTS { ?X <urn:p> ?y }") == ["<urn:x> a <urn:A>", "<urn:x> <urn:p> <urn:y>"]

@@ -43,6 +43,7 @@ class GroupPattern:
     - `within`: the graph names of the GRAPH clauses that contain the group.
     - `tests`: True if the group only tests each row (EXISTS).
     - `cut`: True if a LIMIT may drop some of the group's answers.
+    - `absent`: True if solutions must not match the group, or a group around it (MINUS, NOT EXISTS).
     """
 
     elements: tuple[GroupElement, ...]
@@ -50,6 +51,7 @@ class GroupPattern:
     within: tuple[str, ...] = ()
     tests: bool = False
     cut: bool = False
+    absent: bool = False
 
 
 def group_patterns(text: str) -> Iterator[GroupPattern]:
@@ -70,7 +72,8 @@ def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[Gro
             alone = inner.kind not in ("group", "graph", "exists")
             links = () if alone else tuple(_factors(text, group, element))
             within = (*group.within, inner.name) if inner.kind == "graph" else group.within
-            yield from _groups(text, inner, GroupPattern((), links, within, inner.kind == "exists", inner.cut))
+            absent = around.absent or inner.absent
+            yield from _groups(text, inner, GroupPattern((), links, within, inner.kind == "exists", inner.cut, absent))
 
 
 def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) -> None:

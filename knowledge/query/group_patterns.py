@@ -112,6 +112,7 @@ class NestedGroup:
     - `kind`: group, union (one alternative), optional, minus, graph, select, or exists.
     - `cut`: True if a LIMIT may drop some of its answers.
     - `name`: the term before the braces, if the kind is `graph`.
+    - `absent`: True if solutions must not match it (MINUS, NOT EXISTS).
     """
 
     kind: str
@@ -119,6 +120,7 @@ class NestedGroup:
     end: int
     cut: bool = False
     name: str = ""
+    absent: bool = False
 
 
 def nested_groups(text: str, part: GroupElement) -> list[NestedGroup]:
@@ -126,7 +128,15 @@ def nested_groups(text: str, part: GroupElement) -> list[NestedGroup]:
     words = [_moved(token, part.start) for token in tokens(text[part.start : part.end])]
     if part.kind in ("filter", "bind"):
         tests = [i + 1 for i, token in enumerate(words[:-1]) if token.text.lower() == "exists"]
-        return [NestedGroup("exists", words[i].start, words[_closed(words, i, "{") - 1].end) for i in tests]
+        return [
+            NestedGroup(
+                "exists",
+                words[i].start,
+                words[_closed(words, i, "{") - 1].end,
+                absent=i > 1 and words[i - 2].text.lower() in ("not", "!"),
+            )
+            for i in tests
+        ]
     if part.kind in ("triples", "values", "service"):
         return []
     groups: list[NestedGroup] = []
@@ -135,7 +145,8 @@ def nested_groups(text: str, part: GroupElement) -> list[NestedGroup]:
         stop = _closed(words, position, "({")
         opened = next((i for i in range(position, stop) if words[i].text in ("(", "{")), stop)
         if opened < stop and words[opened].text == "{":
-            groups.append(NestedGroup(part.kind, words[opened].start, words[stop - 1].end))
+            end = words[stop - 1].end
+            groups.append(NestedGroup(part.kind, words[opened].start, end, absent=part.kind == "minus"))
         position = stop
     if part.kind == "select":  # VALUES may follow its group
         after = {token.text.lower() for token in words if token.start >= groups[0].end}
