@@ -1,1 +1,1 @@
-"""Connect the engine with the world: sources and destinations of events."""
+"""Inputs and outputs of the engine: sources of events, and destinations of results."""

@@ -1,4 +1,5 @@
-"""Addresses of live inputs and outputs: `mqtt://user:secret@host/sensors/#?client=roof`, printed without secrets."""
+"""Addresses of live inputs and outputs, such as `mqtt://user:secret@host/sensors/#?client=roof`. Printed addresses
+contain no secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ PORTS: Mapping[str, int | None] = {
     "sensorthings+http": 80,
     "sensorthings+https": 443,
 }
-"""The schemes of live inputs and their usual ports. An `s` at the end stands for TLS."""
+"""The schemes of live inputs, with their default ports. A scheme that ends in `s` uses TLS."""
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("client", "qos", "version", "retained", "quiet", "limit", "format", "ca", "cert", "key"),
@@ -37,7 +38,7 @@ OUTPUTS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("retain", "qos", "version", "ca", "cert", "key"),
     "kafka": ("by", "ca", "cert", "key", "sasl"),
 }
-"""The kinds of outputs that are addresses, with their options."""
+"""The kinds of addresses that can be outputs, with the options of each."""
 EXAMPLES: Mapping[str, str] = {
     "mqtt": "mqtt://localhost:1883/sensors/#",
     "kafka": "kafka://localhost:9092/readings",
@@ -54,10 +55,12 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s\[\]]+)(?::(\d{1,5}))?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The parts of an address.
+    """A parsed address.
 
-    `text`: the address without user, password and options. `hosts`: pairs of host and port; the port is 0 if there is
-    none. `path`: the rest, such as a topic. `user` and `password` come from the address or from the environment.
+    - `text`: the address without user, password and options.
+    - `hosts`: pairs of host and port; the port is 0 if the address has none.
+    - `path`: the part after the hosts, such as a topic.
+    - `user`, `password`: the values in the address, or else in the environment.
     """
 
     text: str
@@ -71,12 +74,14 @@ class Address:
 
     @property
     def servers(self) -> str:
-        """The hosts and ports: `host:port,host:port`."""
+        """The hosts and ports in the form `host:port,host:port`."""
         return ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def number(self, option: str, usual: float, least: float = 0) -> float:
-        """Return the number of an option, by default `usual`. Raises CepError if it is not a number or is below
-        `least`."""
+        """Return an option as a number. If the option is missing, return `usual`.
+
+        Raises CepError if the option is not a number or is less than `least`.
+        """
         text = self.options.get(option)
         try:
             parsed = usual if text is None else float(text)
@@ -87,15 +92,17 @@ class Address:
         return parsed
 
     def choice(self, option: str, choices: tuple[str, ...]) -> str:
-        """Return the value of an option, by default the first choice. Raises CepError if it is not one of the
-        choices."""
+        """Return the value of an option. If the option is missing, return the first of `choices`.
+
+        Raises CepError if the value is not one of the choices.
+        """
         chosen = self.options.get(option, choices[0])
         if chosen not in choices:
             raise self.refused(f"`{option}={chosen}` is not known", f"`{option}` is one of {', '.join(choices)}")
         return chosen
 
     def refused(self, reason: str, hint: str | None = None) -> CepError:
-        """Return an error about this address, with the reason."""
+        """Return an error about this address. `reason`: the end of its message."""
         return CepError(f"{self.text}: {reason}", hint=hint, code="input")
 
 
@@ -105,8 +112,10 @@ def live(path: str) -> bool:
 
 
 def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Address:
-    """Parse the address of an input, or of an output if `known` is `OUTPUTS`. Raises CepError if it is not a valid
-    address or has an unknown option."""
+    """Parse the address of an input. If `known` is `OUTPUTS`, parse the address of an output.
+
+    Raises CepError if the address is not valid or has an unknown option.
+    """
     match = _SCHEME.fullmatch(text)
     assert match is not None, "an address has a scheme"
     scheme, rest = match.groups()
@@ -153,20 +162,24 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
 
 
 def bare(text: str) -> str:
-    """Return the text of an input for printing: without the user, password and options of an address."""
+    """Return the name of an input for messages. If it is an address, remove the user, the password and the options."""
     return re.sub(r"://[^/?]*@", "://", text.partition("?")[0]) if "://" in text else text
 
 
 def _kind(scheme: str) -> str:
-    """Return the kind of address that a scheme stands for, such as "kafka" for `kafkas`. For an unknown scheme, return
-    it without a final `s`."""
+    """Return the kind of source that a scheme names, such as "kafka" for `kafkas`.
+
+    For an unknown scheme, return the scheme without a final `s`.
+    """
     kind = scheme.removesuffix("s")
     return {"sensorthings+mqtt": "mqtt", "sensorthings+http": "sensorthings"}.get(kind, kind)
 
 
 def _observations(shown: str, path: str, usual: str | None) -> str:
-    """Return the path of the observations in a SensorThings service. The path may name a service, a datastream or the
-    observations. Raises CepError if it names none of these."""
+    """Return the path of a SensorThings service's observations. Raises CepError if `path` does not lead to any.
+
+    `path`: the path of the service, of a datastream, or of the observations. `usual`: a path to suggest.
+    """
     path = path.strip("/") or usual or ""
     last = path.rpartition("/")[2]
     if last == "Observations":

@@ -1,4 +1,4 @@
-"""Convert a table to the bytes of an Arrow stream, and back. The stream stores columns of mixed values as text."""
+"""Conversion of tables to the bytes of an Arrow stream, and back. Columns of mixed values are stored as text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from cep.events import Iri
 
 _MIXED = "mixed:"  # the prefix of the name of a column with values of several kinds, each as JSON
 _SMALL = 1 << 16
-"""The size in bytes below which polars reads a stream faster than pyarrow, which takes 20 microseconds per column."""
+"""The size of a stream in bytes up to which polars reads it faster than pyarrow, which takes 20 microseconds per
+column."""
 
 
 def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
-    """Return a table as an Arrow stream. `narrow`: store whole numbers in fewer bytes
+    """Write a table as an Arrow stream. `narrow`: True to store whole numbers in fewer bytes
     (`cep.connectors.narrow_columns`).
 
-    Polars writes tables of few rows, because it is five times as fast there.
+    Polars writes tables that have few rows, because it is five times as fast for them.
     """
     if table.height >= ROWS:
         return bytes(stream(table, narrow))
@@ -32,7 +33,8 @@ def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
 def stream(table: pl.DataFrame, narrow: bool = False) -> pa.Buffer:
     """Write a table as an Arrow stream with pyarrow, and return the buffer.
 
-    With many texts this is ten times as fast as polars, which holds texts as views and has to convert them.
+    For tables with many texts, pyarrow is ten times as fast as polars, which stores texts as views and has to convert
+    them.
     """
     sink, arrow_table = pa.BufferOutputStream(), _arrow(table)
     _write(narrowed(arrow_table) if narrow else arrow_table, sink)
@@ -49,7 +51,7 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> None:
 
 
 def plain(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with columns of mixed values converted to text. These columns come last."""
+    """Convert columns of mixed values to text, and move them to the end of the table."""
     mixed = [name for name, dtype in zip(table.columns, table.dtypes, strict=True) if isinstance(dtype, pl.Object)]
     if not mixed:
         return table
@@ -58,7 +60,7 @@ def plain(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
-    """Return the table that a stream contains. Columns of mixed values come last."""
+    """Read a table from an Arrow stream. Columns of mixed values come last."""
     if isinstance(rows, bytes) and len(rows) <= _SMALL and not is_narrow(rows):
         return unplain(pl.read_ipc_stream(rows))
     with pa.ipc.open_stream(rows) as reader:
@@ -68,7 +70,7 @@ def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
 
 
 def unplain(table: pl.DataFrame) -> pl.DataFrame:
-    """Undo `plain`."""
+    """Restore the columns of mixed values in a table that `plain` has converted."""
     for name in [name for name in table.columns if name.startswith(_MIXED)]:
         values = pl.Series(name.removeprefix(_MIXED), map(_value, table[name].to_list()), dtype=pl.Object)
         table = table.drop(name).with_columns(values)

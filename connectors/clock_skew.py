@@ -1,4 +1,4 @@
-"""Wrong clocks: records whose time is ahead of this machine's clock, and jumps of time."""
+"""Detection of wrong clocks: records whose time is ahead of this machine's clock, and jumps of time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cep.core.time import END_OF_TIME
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE
-"""The least jump of time that causes a warning, in microseconds."""
+"""The minimum jump of time that causes a warning, in microseconds."""
 
 CODE = "ahead"
-"""The code of dead letters whose time is ahead of the clock."""
+"""The code of the dead letters for records whose time is ahead of the clock."""
 
 
 def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Batch:
-    """Move records that are more than `limit` microseconds ahead of `now` to the dead letters. None: no limit.
+    """Turn records that are more than `limit` microseconds ahead of `now` into dead letters. None: no limit.
 
-    The time of a record is its end, or its beginning if it has no end. `now` defaults to the clock's time. A record is
-    checked once, when it arrives, and not again when it is read from the journal.
+    The time of a record is its end, or its start if it has no end. `now` defaults to the clock's time. A record is
+    checked when it arrives. It is not checked again when it is read from the journal.
     """
     if limit is None:
         return batch
@@ -49,17 +49,17 @@ def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Ba
 
 
 def reason(time: int, now: int, limit: int) -> str:
-    """Return the reason of the dead letter for a record whose time is ahead of the clock."""
+    """Return the reason in the dead letter of a record whose time is ahead of the clock."""
     far, clock = say_duration(-((now - time) // SECOND) * SECOND), iso(now // SECOND * SECOND)
     return f"{iso(time)} is {far} ahead of the clock ({clock}), more than {say_duration(limit)}: a clock is wrong"
 
 
 REMEDY = "if so, stop, mend or remove the record, and run again from the start (on Spark with a new --checkpoint)"
-"""The advice for a record that was accepted although its time may be wrong."""
+"""The advice about a record that was accepted although its time may be wrong."""
 
 
 def place_of(batch: Batch, end: int | None) -> str | None:
-    """Return `file:line` of a record of the batch with this end, or None if there is none."""
+    """Return `file:line` of a record in the batch that has this end, or None if there is none."""
     for name, table in batch.tables.items():
         rows = (table["end"] == end).arg_true()
         if len(rows) and batch.blocks:
@@ -73,15 +73,15 @@ def _said(time: int, place: str | None) -> str:
 
 
 def _say(ticks: int) -> str:
-    """Format a duration of more than a day, rounded to the minute."""
+    """Write a duration of more than a day, rounded to minutes."""
     return say_duration((ticks + MINUTE // 2) // MINUTE * MINUTE)
 
 
 class TimeJumps:
-    """Warnings about wrong clocks. There are two, each of which is issued at most once.
+    """Warnings about wrong clocks. Each of the two warnings is issued at most once.
 
-    The first says that the latest time is more than a day ahead of the clock. The second says that records are late
-    after the latest time has jumped by more than a day between two batches.
+    The first warning says that the latest time is more than a day ahead of the clock. The second says that records are
+    late after the latest time has jumped by more than a day between two batches.
     """
 
     def __init__(self) -> None:
@@ -90,10 +90,10 @@ class TimeJumps:
         self._reported: set[str] = set()
 
     def take(self, latest: int | None, late: int, place: Callable[[], str | None]) -> Iterator[str]:
-        """Yield the new warnings after a batch.
+        """Yield the warnings that a batch causes.
 
-        `latest`: the latest time so far. `late`: the number of late records in the batch. `place`: returns the file and
-        line of the record with the latest time, or None if the batch does not contain it.
+        `latest`: the latest event time so far. `late`: the number of late records in the batch. `place`: returns the
+        file and line of the record that has the latest time, or None if the batch does not contain this record.
         """
         if latest is None or abs(latest) >= END_OF_TIME:
             return

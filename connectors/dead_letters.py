@@ -1,4 +1,5 @@
-"""Dead letters: records that became no event, written with their reason and place, and counted by code."""
+"""Dead letters: records that could not be used. They are counted by code, and written with their reason and
+position."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from cep.core.schema import Attribute
 from cep.runtime.encode import RefusedRow
 
 _BREAKS = str.maketrans("\r\n", "  ")
-"""Replaces line breaks by spaces. In the text of a JSON object, they occur only between tokens."""
+"""A translation of line breaks to spaces. In a JSON object, line breaks occur only between tokens."""
 
 
 class DeadLetters:
-    """Counts dead letters by code, keeps the `first`, and writes each as a line of JSON if there is a `path`.
+    """A collector of dead letters. It counts them by code, and keeps the `first`.
 
-    `{"reason": ..., "code": ..., "file": ..., "line": ..., "record": ...}`: `record` is the JSON object itself, or the
-    record's text as a string. It is null if the text is not available (Parquet, compressed files that were sorted).
+    If there is a `path`, each dead letter is written to this file as a line of JSON: `{"reason": ..., "code": ...,
+    "file": ..., "line": ..., "record": ...}`. `record` is the JSON object itself, or the record's text as a string. It
+    is null if the text is not available (Parquet, compressed files that were sorted).
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -30,7 +32,7 @@ class DeadLetters:
         self._sink = None if path is None else Sink(path)
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Add records that could not be read."""
+        """Add the dead letters of records that could not be read."""
         out = []
         for record in records:
             self.counts[record.code] += 1
@@ -41,7 +43,7 @@ class DeadLetters:
             self._sink.write(b"".join(out))
 
     def reject(self, batch: Batch, refused: Sequence[RefusedRow]) -> None:
-        """Add records of the batch that the engine refused."""
+        """Add the dead letters of records that the engine refused. `batch`: the batch that contains them."""
         letters = refused if self._sink is not None or self.first is None else ()
         self.counts.update(row.code for row in refused[len(letters) :])
         self.add([_letter(batch, row) for row in letters])
@@ -52,7 +54,7 @@ class DeadLetters:
 
     @property
     def first_told(self) -> str | None:
-        """The place and reason of the first dead letter: `history.csv:7: ...`."""
+        """The position and reason of the first dead letter, such as `history.csv:7: ...`."""
         if self.first is None:
             return None
         file = "standard input" if self.first.file == "-" else self.first.file
@@ -62,7 +64,8 @@ class DeadLetters:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the file. After an error, a file at a remote address is not uploaded."""
+        """Close the file. If an error has occurred and the path is the address of a stored object, nothing is
+        uploaded."""
         if self._sink is not None and kind is not None:
             self._sink.discard()
         else:
@@ -74,7 +77,7 @@ class DeadLetters:
 
 
 def _letter(batch: Batch, refused: RefusedRow) -> DeadLetter:
-    """Return the dead letter of a row that the engine refused, with the text of its record."""
+    """Return the dead letter of a record that the engine refused, with the text of the record."""
     file, line, text = batch.origin(refused.type, refused.row)
     reason = refused.reason
     if refused.code == "missing" and text is not None:
@@ -83,14 +86,17 @@ def _letter(batch: Batch, refused: RefusedRow) -> DeadLetter:
 
 
 def letter_line(record: DeadLetter) -> bytes:
-    """Return a dead letter as a line of JSON."""
+    """Write a dead letter as a line of JSON."""
     fields = {"reason": record.reason, "code": record.code, "file": record.file, "line": record.line}
     head = json.dumps(fields, ensure_ascii=False)
     return f'{head[:-1]}, "record": {_record(record.text)}}}\n'.encode("utf-8", "replace")
 
 
 def _elsewhere(text: str, name: str, source: str | None = None) -> str:
-    """Return a hint naming the path in a record that seems to contain the value of a missing attribute, or ""."""
+    """Return a hint that names the path where a record seems to have the value of a missing attribute, or "".
+
+    `text`: the text of the record. `name`: the attribute.
+    """
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
@@ -100,7 +106,7 @@ def _elsewhere(text: str, name: str, source: str | None = None) -> str:
 
 
 def _record(text: str | None) -> str:
-    """Return the record as JSON: the text itself if it is a JSON object, otherwise a string."""
+    """Return a record as JSON. If its text is a JSON object, return the text itself, otherwise a string."""
     if text is None:
         return "null"
     try:

@@ -1,4 +1,4 @@
-"""Detect numeric times whose unit is declared too small. The only symptom is that all times are in 1970."""
+"""Detection of numeric times that are declared in a unit that is too small. Then all times are in 1970."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _YEAR = 365 * 86_400_000_000
 
 @dataclass(slots=True)
 class SmallUnits:
-    """The latest time of each event with numeric times.
+    """A detector of units that are too small. It stores the latest time of each event type that has numeric times.
 
-    `units`: the unit, by event. `form`: the clause that declares a unit, for the remarks.
+    `units`: the unit of each event type. `form`: the clause that declares a unit, for the remarks.
     """
 
     units: Mapping[str, str]
@@ -27,14 +27,13 @@ class SmallUnits:
 
     @classmethod
     def of(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
-        """Create the detector for events whose declarations name a unit."""
+        """Create a detector for the event types whose declarations name a unit."""
         formats = {name: schema.format for name, schema in schemas.items() if schema.format is not None}
         return cls({name: form.unit for name, form in formats.items() if form.unit is not None}, "FORMAT epoch {}", {})
 
     @classmethod
     def of_points(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
-        """Create the detector for events read from line protocol. Their unit is the declared one, by default
-        nanoseconds."""
+        """Create a detector for event types that are read from line protocol. The default unit is the nanosecond."""
         units = {}
         for name, schema in schemas.items():
             if schema.declared and schema.format is None and (format := timed(schema).format) is not None:
@@ -42,14 +41,14 @@ class SmallUnits:
         return cls(units, 'FORMAT influx(precision: "{}")', {})
 
     def take(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Update the latest times from the tables of a batch."""
+        """Update the latest times. `tables`: the tables of a batch."""
         for name in self.units.keys() & tables.keys():
             latest = tables[name]["start"].max()
             assert isinstance(latest, int), "a table has rows"
             self._latest[name] = max(self._latest.get(name, latest), latest)
 
     def remarks(self) -> list[str]:
-        """Return a remark for each event whose times are all in 1970 and would be recent in a larger unit."""
+        """Return a remark for each event type whose times are all in 1970, but would be recent in a larger unit."""
         remarks_made = []
         for name, latest in sorted(self._latest.items()):
             unit = self.units[name]

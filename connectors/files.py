@@ -1,4 +1,4 @@
-"""Read files as batches: in the order of the files (`read`), or all sorted by time (`replay`)."""
+"""Readers that turn files into batches: one file after the other (`read`), or all sorted by time (`replay`)."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from cep.connectors.brokers.live import RunState
 
 CHUNK = 1 << 24
-"""The number of bytes of text that are read at a time."""
+"""The number of bytes of text in a block."""
 ROWS = 1 << 17
 """The number of rows in a batch of a Parquet file or of a replay."""
 LARGE = 1 << 28
-"""The input size in bytes above which a replay first checks whether the input is sorted. Sorted input need not be kept
-in memory."""
+"""The size of all inputs in bytes from which on a replay first checks whether they are sorted. Sorted inputs need not
+be kept in memory."""
 
 DEVICE = "device"
-"""The error code for a file that cannot be read because of its device or the machine. A later attempt may succeed."""
+"""The code of an error that is caused by a device or by the machine. A later attempt may succeed."""
 
 ABSENT = "absent"
-"""The error code for a file that does not exist or that this user may not read. The cause may be the file or this
-machine only."""
+"""The code of an error for a file that does not exist or that this user may not read. The cause may be the file, or
+only this machine."""
 
 _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
-"""Error numbers whose cause is the file itself. None stands for an error in its contents."""
+"""The numbers of system errors whose cause is the file itself. None stands for an error in the file's contents."""
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
 _Part = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int]
@@ -71,22 +71,25 @@ def read(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield batches of all inputs, one input after the other, each in its own order. For the errors see `inputs`; a
-    wrong header is an error, too.
+    """Yield the batches of all inputs, one input after the other, each in its own order.
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. A batch from a pipe contains the data that has
-    arrived. After `idle` seconds without data an empty batch reports the silence, and further ones follow until data
-    arrives. Live inputs are read last, all at the same time. `rest` is the state of the run, which is read between
-    their messages. `sources` records the connections that are lost. `first` is the number of the first record.
-    `readers` are processes that read chunks of text files.
+    arrived. After `idle` seconds without data, an empty batch reports the silence, and further ones follow until data
+    arrives. Live inputs are read last, all at the same time.
+
+    - `rest`: the state of the run, which is read between the messages of live inputs.
+    - `first`: the number of the first record.
+    - `sources`: records the connections that are lost.
+    - `readers`: processes that read chunks of text files.
+
+    Raises the errors of `inputs`, and CepError if a header is wrong.
     """
     opened = inputs(specs, schemas, format)
     yield from _read(opened, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
 
 
 def read_one(file: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Generator[Batch]:
-    """Yield batches of a file that is known to exist. Raises CepError with the reason if it cannot be read to its
-    end."""
+    """Yield the batches of a file that exists. Raises CepError if it cannot be read to its end."""
     try:
         yield from _read([sure(file, schemas)], schemas, chunk, rows, None)
     except OSError as error:
@@ -108,10 +111,12 @@ def replay(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield batches of all inputs together, sorted by end and then by position in the input. Each has a watermark.
+    """Yield batches of all inputs together, sorted by end and then by position in the input. Each batch has a
+    watermark.
 
-    Everything is held in memory, unless there are more than `large` bytes and a first pass over the times finds them
-    sorted. If an input is not a regular file, all are read as by `read`, without watermarks.
+    All records are held in memory. There is one exception: if the inputs have more than `large` bytes, they are first
+    checked, and sorted inputs are not held. If an input is not a regular file, all inputs are read as by `read`,
+    without watermarks. For the other arguments see `read`.
     """
     file_inputs = inputs(specs, schemas, format)
     known = sizes(file_inputs)
@@ -176,17 +181,17 @@ def _read(
 
 
 def _unfinished(file: Input) -> Iterator[str]:
-    """Yield a warning if another process is still writing the file. Not every system can tell."""
+    """Yield a warning if another process is still writing the file. Some systems cannot detect this."""
     if file.size is not None and not is_url(file.path) and is_being_written(file.path):
         text = f"{file.path} was still being written when it was read: its last records may be missing or incomplete"
         yield f"{text}; write such files under another name, `.{os.path.basename(file.path)}`, and rename them"
 
 
 def _whole(file: Input, sources: Sources) -> bool:
-    """Return True if the input is a connection that is read to its end before any record is used.
+    """Return True if the input is a connection that must be read to its end before any of its records is used.
 
-    N-Quads are read in this way, because the statements about a node may be anywhere. Raises CepError if the connection
-    has no end.
+    N-Quads must be read in this way, because the statements about a node may be anywhere. Raises CepError if the
+    connection has no end.
     """
     address = file.address
     if address is None or address.kind != "tcp" or file.format != "nquads":
@@ -209,10 +214,10 @@ def _parts(
     idle: float | None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[_Piece]:
-    """Yield `(tables, dead letters, block, bytes read, silence)` of an input, whose first record has the number
-    `first`.
+    """Yield `(tables, dead letters, block, bytes read, silence)` for each block of an input.
 
-    If no data arrives, the block is None and `silence` is its length so far; otherwise `silence` is 0.
+    If no data arrives, the block is None, and `silence` is the time without data in microseconds. Otherwise `silence`
+    is 0. `first`: the number of the first record.
     """
     try:
         if file.format == "parquet":
@@ -243,7 +248,7 @@ def _parts(
 
 
 def check_levels(file: Input, schema: Schema) -> None:
-    """Raise CepError if an attribute is read from a level of a topic, because this input has no topics."""
+    """Raise CepError if an attribute is declared as a level of a topic, because this input has no topics."""
     for attribute in schema.attributes:
         if (number := level(source_of(attribute))) is not None:
             raise CepError(
@@ -255,14 +260,16 @@ def check_levels(file: Input, schema: Schema) -> None:
 
 
 def _encoding(file: Input, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the text encoding that the event of a table declares. None means UTF-8."""
+    """Return the text encoding that is declared for a table. None: UTF-8."""
     records = file.events(schemas)[0].records if file.known.shape == "table" else None
     return None if records is None else records.option("encoding")
 
 
 def sizes(file_inputs: Sequence[Input]) -> list[int | None]:
-    """Return the size of each input in bytes, or None if it is not a regular file. Raises CepError if one cannot be
-    accessed."""
+    """Return the size of each input in bytes, or None if it is not a regular file.
+
+    Raises CepError if an input cannot be accessed.
+    """
     byte_counts: list[int | None] = []
     for file in file_inputs:
         try:
@@ -315,8 +322,10 @@ def _text(
 def _read_text(
     file: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Read an input whose format is also allowed in messages. The modules of these formats are imported here, because
-    most runs need one of them or none."""
+    """Read an input in a format that messages can also have.
+
+    The modules of these formats are imported here, because most runs need at most one of them.
+    """
     from cep.connectors.formats.json_files import read_json
     from cep.connectors.formats.jsonl import LineReader, read_jsonl
     from cep.connectors.formats.packs import PackReader, read_packs
@@ -336,14 +345,14 @@ def _read_text(
 
 
 def _ends(batch: Batch, which: str) -> list[int]:
-    """Return the "min" or "max" end of each table."""
+    """Return the minimum or maximum end in each table. `which`: "min" or "max"."""
     return [getattr(table["end"], which)() for table in batch.tables.values()]
 
 
 def _ordered(
     file_inputs: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, readers: ChunkReaders | None
 ) -> bool:
-    """Return True if no event ends before an event of an earlier batch. Attributes are not read."""
+    """Return True if no event ends before an event of an earlier batch. The attributes of events are not read."""
     bare = {name: replace(schema, attributes=()) for name, schema in schemas.items()}
     latest: int | None = None
     for batch in _read(file_inputs, bare, chunk, rows, None, readers=readers):

@@ -1,4 +1,4 @@
-"""Idle inputs: the time without data, and when to report it."""
+"""Detection of idle inputs: measures the time without data, and decides when to report it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Callable
 from cep.connectors.records.times import SECOND
 
 BEAT = 1.0
-"""The least interval between two reports, in seconds."""
+"""The minimum interval between two reports, in seconds."""
 
 
 class IdleTimer:
-    """A timer that says when the silence of an input must be reported.
+    """A timer that decides when the silence of an input must be reported.
 
-    The first report is due `idle` seconds after the last data, and the next ones every `idle` seconds or BEAT,
-    whichever is longer. If `idle` is None, no report is ever due. `clock` returns seconds; only differences matter.
+    The first report is due `idle` seconds after the last data. Later reports are due every `idle` seconds or every BEAT
+    seconds, whichever is longer. If `idle` is None, no report is ever due. `clock`: returns a number of seconds; only
+    differences matter.
     """
 
     def __init__(self, idle: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,16 +31,16 @@ class IdleTimer:
 
     @property
     def length(self) -> int:
-        """Return the time since the last data, in microseconds, at least 1."""
+        """Return the time since the last data in microseconds, at least 1."""
         return max(1, round((self._clock() - self._since) * SECOND))
 
     @property
     def remaining(self) -> float | None:
-        """Return the seconds until a report is due, or None if there will be none."""
+        """Return the number of seconds until the next report is due, or None if no report will be due."""
         return None if self.idle is None else max(0.0, self._since + self._due - self._clock())
 
     def due(self) -> bool:
-        """Return True if a report is due now, and schedule the next one."""
+        """Return True if a report is due. In this case, schedule the next report."""
         if self.idle is None or self.remaining:
             return False
         self._due = self._clock() - self._since + max(self.idle, BEAT)

@@ -1,8 +1,7 @@
-"""The input of a program before its last snapshot: files with the batches of earlier journals, in order.
+"""The input that a program read before its last snapshot, in files. Each file is a journal that a later one replaced.
 
-Each file is a journal that a later one replaced. Its name contains the number of its first batch, the number of batches
-up to the snapshot that replaced it, and the latest end of their records. Batches after that snapshot are also in the
-next file.
+The name of a file contains three numbers: the number of its first batch, the number of batches until the snapshot that
+replaced the journal, and the latest end of their records. The batches after that snapshot are also in the next file.
 """
 
 from __future__ import annotations
@@ -22,18 +21,24 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 
 JournalRecord = tuple[dict[str, Any], bytes]
-"""A JSON object, followed by the bytes of tables, or of the positions of sources."""
+"""A record of a journal: a JSON object, and bytes that contain tables or the positions of sources."""
 
 EVENTS = "events"
-"""The file with the events for which the input was read, each with the number of the first batch that was read for
-it."""
+"""The name of the file that lists the event types for which the input was read.
+
+For each event type, it contains the number of the first batch that was read for it.
+"""
 
 _NAME = re.compile(r"(\d{15})-(\d+)-(-?\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of batches: the number of its first batch, the number of valid batches, and the latest end of a record."""
+    """A file of batches.
+
+    `first`: the number of its first batch. `count`: the number of its batches that are valid. `latest`: the latest end
+    of a record.
+    """
 
     path: Path
     first: int
@@ -46,8 +51,10 @@ class _File:
 
 
 def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
-    """Return the log of a file, its readable records, and True if one is damaged. An incomplete last record is not
-    damage."""
+    """Read a file. Return its log, the readable records, and True if a record is damaged.
+
+    An incomplete last record does not count as damaged.
+    """
     records: list[JournalRecord] = []
     log = RecordLog(path)
     try:
@@ -59,7 +66,7 @@ def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
 
 
 class InputHistory:
-    """The files of earlier journals in a folder."""
+    """The input history in a folder, which contains the files of earlier journals."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -67,14 +74,14 @@ class InputHistory:
 
     @property
     def beyond(self) -> int:
-        """The number after the last stored batch."""
+        """The number that follows the number of the last stored batch."""
         return max((file.beyond for file in self._files()), default=0)
 
     def note_events(self, fields: Mapping[str, list[list[str]]], number: int) -> None:
-        """Record that from the batch `number` on, the input is read for exactly these events.
+        """Store that the input is read for exactly these event types from batch `number` on.
 
-        An event that was already read with the same fields keeps its earlier number. Raises OSError if the file cannot
-        be written.
+        `fields`: the fields of each event type. If an event type was already read with the same fields, it keeps its
+        earlier batch number. Raises OSError if the file cannot be written.
         """
         known = self._events()
         document = {
@@ -84,7 +91,7 @@ class InputHistory:
         write_whole(self._folder / EVENTS, json.dumps(document, ensure_ascii=False).encode())
 
     def read_since(self, events: Iterable[str]) -> int:
-        """Return the number of the batch from which on the input was read for all of these events."""
+        """Return the number of the first batch from which on the input was read for all of these event types."""
         known = self._events()
         return max((known[name][1] if name in known else self.beyond for name in events), default=0)
 
@@ -96,24 +103,27 @@ class InputHistory:
         return document if isinstance(document, dict) else {}
 
     def keep(self, journal: Path, first: int, count: int, latest: int) -> None:
-        """Keep a journal that is about to be replaced, with the first `count` of its batches. Raises OSError on
-        failure."""
+        """Keep the file of a journal that will be replaced. Raises OSError if this is not possible.
+
+        `first`: the number of its first batch. `count`: the number of valid batches. `latest`: the latest end of a
+        record.
+        """
         if count:
             path = self._folder / f"{first:015d}-{count}-{latest}"
             path.unlink(missing_ok=True)
             os.link(journal, path)
 
     def forget(self, before: int) -> None:
-        """Remove the files whose records all end before a time."""
+        """Delete the files in which all records end before the time `before`."""
         for file in self._files():
             if file.latest < before:
                 file.path.unlink(missing_ok=True)
 
     def records(self, since: int, from_time: int, journal: Path) -> Iterator[tuple[int, JournalRecord]]:
-        """Yield batches with their numbers, from the number `since` on, and finally those of the journal.
+        """Yield (number, batch) for all batches from number `since` on. The batches in `journal` come last.
 
-        Files whose records all end before `from_time` are left out, and so are batches before a missing one. Raises
-        CepError if a file is damaged.
+        If all records of a file end before `from_time`, this file and all earlier ones are left out. So are the batches
+        before a missing batch. Raises CepError if a file is damaged.
         """
         number = since
         while True:
@@ -131,8 +141,10 @@ class InputHistory:
                 yield place, record
 
     def _before(self, base: int, number: int, from_time: int) -> list[_File]:
-        """Return the files that contain the batches from `number` to `base`. Files before a missing or too old one are
-        left out."""
+        """Return the files that contain the batches from `number` to `base`.
+
+        A missing file, or a file whose records all end before `from_time`, ends the search backwards.
+        """
         earlier: list[_File] = []
         for file in reversed(self._files()):
             if file.beyond < base or file.beyond <= number or file.latest < from_time:

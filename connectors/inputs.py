@@ -1,4 +1,5 @@
-"""Find the inputs of a run: `weather.csv`, `reading=weather.csv`, a folder, a pattern, a table, `-`, an address."""
+"""Search for the inputs of a run: `weather.csv`, `reading=weather.csv`, a folder, a pattern, a table, `-`, an
+address."""
 
 from __future__ import annotations
 
@@ -26,9 +27,10 @@ _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input: a file, `-` for standard input, or an `address` whose text is `path`.
+    """An input: a file, standard input (`path` is `-`), or a live input whose `address` is parsed.
 
-    `type`: the event of its records, or None if each record names its event. `bound`: True if the user named the event.
+    `type`: the event type of all records, or None if each record names its event type. `bound`: True if the user named
+    the event type.
     """
 
     path: str
@@ -39,18 +41,18 @@ class Input:
 
     @property
     def known(self) -> Format:
-        """The properties of its format."""
+        """The properties of the input's format."""
         return FORMATS[self.format]
 
     def events(self, schemas: Mapping[str, Schema]) -> list[Schema]:
-        """Return the events that a table may contain: the event of the input, or those with a WHEN clause."""
+        """Return the event types that a table may contain: the one of the input, or all that have WHEN."""
         if self.type is not None:
             return [schemas[self.type]]
         return [schema for schema in schemas.values() if schema.when is not None]
 
     @property
     def size(self) -> int | None:
-        """The size of a regular file in bytes, or None."""
+        """The size of the file in bytes, or None if the input is not a regular file."""
         if self.path == "-" or self.address is not None:
             return None
         if is_url(self.path):
@@ -69,10 +71,12 @@ def inputs(
     """Return the files and live inputs that `specs` name, in order. The files of a folder or pattern are sorted by
     name.
 
-    `format` (one of `NAMES`) takes precedence over the suffix and the declaration. Files whose absolute paths are in
-    `known` are skipped, for callers that watch a folder. Raises CepError if a file or event does not exist, a format is
-    unknown, or a file that needs one event could contain several. With `unsure`, the last two are not errors (see
-    `sure`).
+    - `format`: one of `NAMES`; it takes precedence over the suffix and the declaration.
+    - `known`: absolute paths of files to skip, for callers that watch a folder.
+    - `unsure`: True to accept an unknown format, and a file whose event type is required but unknown (see `sure`).
+
+    Raises CepError if a file or event type does not exist, a format is unknown, or a file requires an event type and it
+    is unknown.
     """
     if format is not None and format not in NAMES:
         raise CepError(f"`{format}` is not a format of the input", hint=f"formats are {KNOWN}", code="input")
@@ -97,12 +101,13 @@ def inputs(
 
 
 def sure(source: Input, schemas: Mapping[str, Schema]) -> Input:
-    """Return the input with its format and event. Raises CepError if one of them is unknown."""
+    """Return the input with its format and event type filled in. Raises CepError if one of them is unknown."""
     return _input(source.path, source.type if source.bound else None, schemas, source.format or None)
 
 
 def known_format(path: str) -> str | None:
-    """Return the format that a file's suffix names, ignoring `.gz` and `.zst` of text formats."""
+    """Return the format that the suffix of a file names. In text formats, a further suffix `.gz` or `.zst` is
+    ignored."""
     name = os.path.basename(path).lower()
     stem = name
     for suffix in COMPRESSED:
@@ -112,15 +117,14 @@ def known_format(path: str) -> str | None:
 
 
 def is_endless(spec: str) -> bool:
-    """Return True if a spec names an address, standard input or a pipe instead of files. The event in it is not
-    checked."""
+    """Return True if `spec` is an address, standard input or a pipe instead of files. Its event type is not checked."""
     match = _BOUND.fullmatch(spec)
     path = spec if match is None or os.path.exists(spec) else match[2]
     return live(path) or path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
 
 
 def is_live(spec: str, schemas: Mapping[str, Schema]) -> bool:
-    """Return True if a spec is an address instead of files. Raises CepError if the program has no such event."""
+    """Return True if `spec` is an address instead of files. Raises CepError if it names an unknown event type."""
     return live(_split(spec, schemas)[1])
 
 
@@ -164,7 +168,10 @@ def _files(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def _stored(path: str, known: Set[str]) -> list[str]:
-    """Return the addresses of the stored objects that an address, folder or pattern names, sorted by name."""
+    """Return the addresses of all stored objects that match an address, folder or pattern, sorted by name.
+
+    `known`: addresses to leave out.
+    """
     try:
         if is_pattern(path):
             every = stored.matching(path)
@@ -185,15 +192,17 @@ def _stored(path: str, known: Set[str]) -> list[str]:
 
 
 def _beside(path: str) -> str | None:
-    """Return a hint with a similar name in the same folder, for an address without an object. Raises StorageError if
-    the bucket does not exist."""
+    """Return a hint for the address of an object that does not exist: a similar name in the same folder.
+
+    Raises StorageError if the bucket does not exist.
+    """
     folder, _, name = path.rstrip("/").rpartition("/")
     near = nearest(name, [entry.name for entry in stored.listed(folder)])
     return None if near is None else f"did you mean `{folder}/{near}`?"
 
 
 def _instead(pattern: str) -> str:
-    """Return a hint for a pattern that matches nothing: the files in the folder before its first wildcard."""
+    """Return a hint for a pattern that matches nothing: the names of files in the folder before the first wildcard."""
     parts = Path(pattern).parts
     folder = Path(*parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))])
     if not folder.is_dir():
@@ -209,7 +218,10 @@ def _instead(pattern: str) -> str:
 
 
 def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
-    """Return the files of a directory that are read. The only cost of a known file is its name in the listing."""
+    """Return the files of a directory that can be read, without those in `known`.
+
+    A known file costs only the listing of its name.
+    """
     above = os.path.join(os.path.abspath(path), "")
     with os.scandir(path) as listed:
         entries = list(listed)
@@ -222,9 +234,9 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator[str]:
-    """Yield remarks about entries that are named like a file of records but are not read.
+    """Yield a remark for each entry that has the name of a readable file, but is not read.
 
-    These are folders within a folder or under a pattern, and broken links in a folder.
+    Such entries are folders inside a folder or pattern, and broken links in a folder.
     """
     for spec in specs:
         path = _split(spec, schemas)[1]
@@ -246,12 +258,13 @@ def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator
 
 
 def _is_read(name: str) -> bool:
-    """Return True if a file of a folder is read: its suffix names a format, and it is not hidden."""
+    """Return True if a file in a folder is read: the suffix names a format, and the name does not begin with a
+    point."""
     return not name.startswith(".") and known_format(name) is not None
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Return True for a file. A link to itself counts, too: the mistake is reported when it is read."""
+    """Return True if the entry is a file. A link to itself also counts, because reading it reports the mistake."""
     try:
         return entry.is_file()
     except OSError:
@@ -276,8 +289,10 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
 
 
 def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the format by suffix. The declared format is used if the suffix names none, or if it is a special form of
-    JSON."""
+    """Return the format of a file, or None if it is unknown.
+
+    The suffix decides, unless it names no format, or the declared format is a special form of JSON.
+    """
     format = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
     if format == "jsonl" and declared is not None:
@@ -288,7 +303,8 @@ def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) ->
 
 
 def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the format that the declaration of the event names. Without an event, all declarations must agree."""
+    """Return the format that the declaration of the event type `name` names. If `name` is None, all declarations must
+    agree."""
     named = {
         None if schema.records is None else schema.records.name
         for schema in schemas.values()
@@ -314,8 +330,10 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
 
 
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
-    """Return the event of an input's records, or None if each record determines it. Raises CepError if the event is
-    required and unknown."""
+    """Return the event type of an input's records, or None if each record names its own.
+
+    Raises CepError if the format requires an event type and it is unknown.
+    """
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
     known = FORMATS[format]
     tested = known.shape in ("table", "columns") and any(schema.when is not None for schema in schemas.values())

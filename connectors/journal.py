@@ -1,9 +1,9 @@
-"""The journal: every batch is written to disk before it is processed, so that a killed run continues without loss.
+"""The journal: every batch is written to disk before it is processed, so that a killed run can continue without loss.
 
-A journal belongs to a snapshot, and contains the batches since. Each snapshot starts a new journal. The first record
-names the snapshot and the positions of the sources at that time; every other record is a batch. It is an `AppendLog`.
-An incomplete last record is cut off, because it was neither processed nor acknowledged to a source. Any other damage is
-an error.
+A journal belongs to a snapshot, and contains the batches after it. Each snapshot starts a new journal. The first record
+contains the name of the snapshot and the positions of the sources at that time; every other record is a batch. The file
+is an `AppendLog`. An incomplete last record is cut off, because its batch was neither processed nor acknowledged to a
+source. Any other damage is an error.
 """
 
 from __future__ import annotations
@@ -38,10 +38,14 @@ _NOTHING: dict[str, Any] = {
 
 @dataclass(slots=True)
 class JournalMark:
-    """A position in the journal. A snapshot that is saved later includes the batches before it.
+    """The position of a snapshot in the journal. The snapshot includes all earlier batches, and is saved later.
 
-    `since`: the later batches, each with its head, the bytes of its tables, and the length of the silence that it
-    reports, or 0. `latest`: the latest end of a record.
+    - `first`: the number of the next record of the input.
+    - `places`: the position of each source.
+    - `silence`: the length of the silence before the mark, in microseconds; 0 if there is none.
+    - `latest`: the latest end of a record.
+    - `since`: the batches after the mark. Each has a head, the bytes of its tables, and the length of the silence that
+      it reports, or 0.
     """
 
     first: int
@@ -53,8 +57,11 @@ class JournalMark:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A change of the program: the number of the new version, the last triples of the old one, and the fluents that
-    hold at the start of the new one, by event."""
+    """The change from one version of a program to the next.
+
+    `version`: the number of the new version. `triples`: the last triples of the old version. `held`: for each fluent,
+    the intervals that hold when the new version starts.
+    """
 
     version: int
     triples: str
@@ -67,20 +74,23 @@ class Handover:
 
 
 class Journal:
-    """The snapshot of a program in a folder, and the batches since.
+    """The snapshot of a program, and the journal of the batches after it, in a folder.
 
-    `behind`: the number of records in the journal. `first`: the number of the next record of the input. `places`: the
-    position of each source. `whole`: True once all batches found at the start have been replayed. `version`: the number
-    of the program to which the snapshot belongs.
+    - `behind`: the number of records in the journal.
+    - `first`: the number of the next record of the input.
+    - `places`: the position of each source.
+    - `whole`: True when all batches that the journal had at the start have been replayed.
+    - `version`: the number of the program's version that wrote the snapshot.
 
-    With `keeps`, batches that a snapshot replaces are kept in separate files, for `history`.
+    With `keeps`, the batches before the snapshot are kept in separate files, for `history`.
     """
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema], keeps: bool = False) -> None:
-        """`schemas`: the events for which the input is read; a replay puts tables of other events into `beside`.
+        """Open or create the journal. Raises CepError if it cannot be read, if the journal or the snapshot is damaged,
+        or if they do not belong together.
 
-        Raises CepError if the journal cannot be read, if it or the snapshot is damaged, or if they do not belong
-        together.
+        `schemas`: the event types for which the input is read. In replayed batches, tables of other event types are in
+        `beside`. `keeps`: True to keep the batches that a snapshot replaces.
         """
         self.version = 1
         self._input = InputHistory(folder / "input") if keeps else None
@@ -107,11 +117,12 @@ class Journal:
         self.whole = not self._left
 
     def snapshot(self) -> bytes:
-        """Return the last snapshot; empty if there is none yet."""
+        """Return the last snapshot, or empty bytes if there is none yet."""
         return self._saved.read_bytes() if self._saved.is_file() else b""
 
     def replayed(self) -> Iterator[Batch]:
-        """Yield the batches since the snapshot, once, and then an empty batch that ends any silence."""
+        """Yield the batches after the snapshot, followed by an empty batch that ends any silence. It can be used
+        once."""
         for head, tables in self._left:
             self._given += 1
             yield self._batch(head, tables)
@@ -120,10 +131,10 @@ class Journal:
             yield Batch({}, [], [])
 
     def add(self, batch: Batch) -> None:
-        """Append a batch to the journal, so that it survives a crash of this process.
+        """Append a batch to the journal, so that the batch survives a crash of this process.
 
-        If its source will be acknowledged, it also survives a crash of the machine. Raises CepError if it cannot be
-        written.
+        If the batch will be acknowledged to its source, it also survives a crash of the machine. Raises CepError if the
+        batch cannot be written.
         """
         if not self.whole or self._closed:  # it is one of the replayed batches, or the run is over
             return
@@ -153,16 +164,17 @@ class Journal:
             raise _failed(self._path, error) from None
 
     def processed(self) -> None:
-        """Note that every replayed batch has been processed, so that a snapshot may replace it."""
+        """Note that every replayed batch has been processed, so that a new snapshot may replace these batches."""
         for head, _ in self._left[self._passed : self._given]:
             _note(self._replay, self._batch({**head, "tables": []}, b""))
             self._replay.silence = head["silence"]
         self._passed = self._given
 
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the processed batches from number `since` on, each with the number of the next batch.
+        """Yield the processed batches from number `since` on. With each batch, yield the number of the next one.
 
-        Files whose records all end before `from_time` are left out. `schemas`: the wanted events.
+        `schemas`: the event types whose tables are returned. `from_time`: files whose records all end earlier are left
+        out.
         """
         if self._input is None:
             return
@@ -171,19 +183,19 @@ class Journal:
             yield number + 1, _batch(head, tables, wanted)
 
     def read_since(self, events: Iterable[str]) -> int:
-        """Return the number of the batch from which on the input was read for all of these events."""
+        """Return the number of the first batch from which on the input was read for all of these event types."""
         return 0 if self._input is None else self._input.read_since(events)
 
     def forget_input(self, before: int) -> None:
-        """Remove kept files whose records all end before a time."""
+        """Delete the kept files in which all records end before the time `before`."""
         if self._input is not None:
             self._input.forget(before)
 
     def point(self, latest: int = BEGINNING) -> JournalMark:
-        """Mark the position of a snapshot that will be saved later.
+        """Mark the current position for a snapshot that will be saved later.
 
-        Until it is saved or replaced, all new batches are also kept in memory. During a replay, the batches that are
-        not processed yet are after the mark.
+        Until this snapshot is saved or the mark is replaced, all new batches are also kept in memory. During a replay,
+        the batches that are not processed yet come after the mark.
         """
         reached, silence = (self, self._silence) if self.whole else (self._replay, self._replay.silence)
         places = {source: dict(place) for source, place in reached.places.items()}
@@ -192,11 +204,13 @@ class Journal:
         return self._point
 
     def save(self, blob: bytes, point: JournalMark | None = None, handover: Handover | None = None) -> None:
-        """Replace the snapshot by `blob`, which includes the journal up to the latest mark.
+        """Replace the snapshot, and start the journal that follows it. Raises CepError if the snapshot cannot be
+        written.
 
-        `point`: this mark; None: the blob includes the whole journal. Later batches stay in the journal. `handover`:
-        the snapshot belongs to a new program that continues here; both are stored in one step. Raises CepError if the
-        snapshot cannot be written.
+        - `blob`: the new snapshot.
+        - `point`: the latest mark. The snapshot includes the batches before it, and later batches stay in the journal.
+          None: the snapshot includes all batches.
+        - `handover`: the change to a new version of the program, which is stored in the same step, or None.
         """
         point = point or self.point()
         assert point is self._point, "what came between two points is not with the older one"
@@ -222,7 +236,7 @@ class Journal:
         self._log.close()
 
     def _name(self) -> str:
-        """Return the fingerprint of the snapshot. Raises CepError if it is damaged."""
+        """Return the fingerprint of the stored snapshot. Raises CepError if the snapshot is damaged."""
         blob = self.snapshot()
         try:
             if checksum.is_sealed(blob):
@@ -233,7 +247,8 @@ class Journal:
         return checksum.name(blob).hex()
 
     def _opened(self, name: str) -> RecordLog:
-        """Open the journal that belongs to the snapshot with that fingerprint, or create one if there is none."""
+        """Open the journal that belongs to the snapshot. If there is none, create it. `name`: the snapshot's
+        fingerprint."""
         for path in (self._path, self._part):
             log, records, damaged = read_records(path)
             if records and records[0][0].get("follows") == name:
@@ -264,8 +279,11 @@ class Journal:
         return log
 
     def _begun(self, name: str, point: JournalMark, passed: int, handover: Handover | None) -> RecordLog:
-        """Create the journal that follows a snapshot taken at a mark, `passed` batches after the previous snapshot. It
-        is on disk, but does not replace the current journal yet."""
+        """Write the journal that follows a snapshot. It does not replace the current journal yet.
+
+        `name`: the snapshot's fingerprint. `point`: the mark of the snapshot. `passed`: the number of batches between
+        the previous snapshot and this one.
+        """
         places = [(source, len(place)) for source, place in point.places.items()]
         numbers = np.array([pair for place in point.places.values() for pair in place.items()], np.int64)
         version = self.version if handover is None else handover.version
@@ -287,7 +305,10 @@ class Journal:
 
 
 def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list[str]]], beside: bool = False) -> Batch:
-    """Return a stored batch with the tables whose fields match the schemas. `beside`: also return the other tables."""
+    """Decode a stored batch. It has the tables whose fields are equal to those of `schemas`.
+
+    `beside`: True to keep all other tables in the batch's field `beside`.
+    """
     tables: dict[str, pl.DataFrame] = {}
     others: dict[str, pl.DataFrame] = {}
     start = 0
@@ -307,7 +328,7 @@ def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list
 
 
 def _handed(handover: Handover) -> RecordBytes:
-    """Return a handover as a record of the journal."""
+    """Encode a handover as a record of the journal."""
     packed = {name: pack(table) for name, table in handover.held.items()}
     head = {
         **_NOTHING,
@@ -317,7 +338,7 @@ def _handed(handover: Handover) -> RecordBytes:
 
 
 def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
-    """Return the batch of a handover that is stored in the journal."""
+    """Decode a handover from the journal. Return it as the first batch of the new version."""
     start, tables = head["handover"]
     triples, held = data[:start].decode(), {}
     for name, size in tables:
@@ -327,7 +348,7 @@ def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
 
 
 def _note(reached: Journal | JournalMark, batch: Batch) -> None:
-    """Advance the positions of the sources past a batch."""
+    """Advance the record number and the positions of the sources past a batch."""
     reached.first = max([reached.first, *(block.beyond for block in batch.blocks)])
     if batch.place:
         reached.places.setdefault(batch.source, {}).update(batch.place)
@@ -338,12 +359,12 @@ def _fields(schema: Schema) -> list[list[str]]:
 
 
 def _silence(length: int, before: int) -> int:
-    """Return the length of a silence without the part before the snapshot, or 0 if there is no silence."""
+    """Return the part of a silence that lies after the snapshot. `before`: the part before it. 0 stays 0."""
     return length and max(1, length - before)
 
 
 def _since(point: JournalMark) -> Iterator[RecordBytes]:
-    """Yield the records of the batches after a mark, for the journal that follows its snapshot."""
+    """Yield the batches after a mark, as records for the journal that follows its snapshot."""
     before = point.silence
     for head, tables, silence in point.since:
         before = before if silence else 0
@@ -355,7 +376,7 @@ def _encoded(head: Mapping[str, Any], tables: bytes) -> RecordBytes:
 
 
 def _placed(block: Block) -> Sequence[Any]:
-    """Return the positions of the records, without their contents."""
+    """Return the position of a block's records in its file, in a form that JSON can store."""
     lines = block.lines
     if lines is not None and len(lines) and (np.diff(lines) == 1).all():
         return block.file, block.first, block.count, int(lines[0]), None, block.times

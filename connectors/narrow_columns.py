@@ -1,8 +1,8 @@
-"""Store the whole numbers of an Arrow table in fewer bytes.
+"""A compact form of Arrow tables that stores whole numbers in fewer bytes.
 
-A column of similar numbers stores their differences from the least one. A column that repeats another stores nothing.
-The metadata of the column's field says how to restore it. These tables are exchanged between processes and logged, so
-each byte is written, hashed and read again.
+A column of similar numbers stores the differences from its minimum. A column that repeats another one stores nothing.
+The metadata of the column's field describe how to restore it. The tables are sent between processes and logged, so each
+byte is written, hashed and read again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 ROWS = 1 << 10
-"""The number of rows below which a table is not changed."""
+"""The number of rows below which a table is left unchanged."""
 
 _LEAST, _LIKE = b"semcep.least", b"semcep.like"
 _WIDTHS = tuple((1 << bits, np.dtype(f"u{bits // 8}")) for bits in (8, 16, 32))
 
 
 def narrowed(table: pa.Table) -> pa.Table:
-    """Return the table with narrow columns where that saves bytes."""
+    """Return the table in its compact form. Columns for which it saves nothing stay unchanged."""
     if table.num_rows < ROWS or sys.byteorder != "little":
         return table
     known: list[tuple[str, int, NDArray[Any]]] = []
@@ -38,8 +38,10 @@ def narrowed(table: pa.Table) -> pa.Table:
 def _narrow(
     name: str, column: pa.ChunkedArray, known: list[tuple[str, int, NDArray[Any]]]
 ) -> tuple[Any, Mapping[bytes, bytes] | None]:
-    """Return a column as it is stored, and the metadata of its field. `known`: the name, least number and stored values
-    of each narrow column so far."""
+    """Return the compact form of a column, and the metadata of its field.
+
+    `known`: the compact columns so far. Each has a name, a minimum and the stored values.
+    """
     if column.type != pa.int64() or column.null_count:
         return column, None
     values = column.to_numpy()
@@ -58,12 +60,12 @@ def _narrow(
 
 
 def is_narrow(stream: bytes) -> bool:
-    """Return True if a stream has narrow columns, judging by the schema at its beginning."""
+    """Return True if the schema at the beginning of an Arrow stream contains compact columns."""
     return _LEAST in stream[: 8 + int.from_bytes(stream[4:8], "little")]
 
 
 def widened(table: pa.Table) -> pa.Table:
-    """Undo `narrowed`."""
+    """Restore a table that `narrowed` has changed."""
     if not any(_LEAST in (field.metadata or {}) for field in table.schema):
         return table
     columns: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Detect files that another process is still writing."""
+"""Detection of files that another process is still writing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import signal
 
 
 def is_being_written(path: str) -> bool:
-    """Return True if a process has the file open for writing. This is only detected on Linux, for files of this user.
+    """Return True if another process has the file open for writing. Only Linux detects this, for files of this user.
 
-    Linux refuses a lease on a file that is open for writing. A granted lease is released at once; a process that opens
-    the file in between causes a harmless signal.
+    The function requests a lease, which Linux refuses for a file that is open for writing. If the lease is granted, it
+    is released at once. A process that opens the file in between causes a harmless signal.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
         return False

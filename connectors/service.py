@@ -1,4 +1,4 @@
-"""The service: passes the input and results of an engine to its listeners, round by round."""
+"""The service: it passes the input and the results of an engine to listeners, once per round."""
 
 from __future__ import annotations
 
@@ -21,25 +21,28 @@ from cep.runtime.run_stats import Count, RunStats
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One step of the engine: after a batch, or at the end of the input.
+    """One round of the engine: the step after a batch, or the step at the end of the input.
 
     Tables of records and occurrences have the columns `start` and `end` (Int64, microseconds) and the attributes.
     Tables of derived events also have `@id` (cep/core/identity.py) and, with lineage, `because` (JSON).
 
-    `number` counts from 1. `watermark`: no later record ends at or before this time (microseconds UTC). `stable`: no
-    occurrence that ends at or before this time is ever withdrawn. `position`: the number of records processed so far.
-    The same input always yields the same pairs of watermark and position, and a later round has a later pair. `ended`:
-    True at the end of the input, whatever the watermark.
-
-    `inputs`: the records of the batch, including those that the engine refused. `read`: their number by event,
-    including those that withdraw others. `records` and `dead`: the total numbers of records and dead letters so far.
-    `late`: returns a description of the records that may have revised earlier results. `observed` and `unobserved`: the
-    records that appeared and those that disappeared, if `Service.observe` was called.
-
-    `derived`: the new occurrences. `withdrawn`: occurrences of earlier rounds that are withdrawn before the new ones
-    are added. `alerts`: the new occurrences of ALERT statements, by `Alert.table`. `recalled`: the withdrawn
-    occurrences of ALERT statements. `counts`: the counters of each goal in this round. `handover`: in the first round
-    of a new program, the last triples of the old one.
+    - `number`: the number of the round, from 1.
+    - `watermark`: a time (microseconds UTC). No later record ends at or before it.
+    - `stable`: a time. No occurrence that ends at or before it is ever withdrawn.
+    - `position`: the number of records processed so far. The same input always yields the same pairs of watermark and
+      position, and a later round has a later pair.
+    - `ended`: True at the end of the input, whatever the watermark is.
+    - `inputs`: the records of the batch, including those that the engine refused.
+    - `read`: the number of these records by event type, including those that withdraw other records.
+    - `records`, `dead`: the total numbers of records and dead letters so far.
+    - `late`: a function that describes the records that may have revised earlier results.
+    - `observed`, `unobserved`: the records that appeared and disappeared, if `Service.observe` was called.
+    - `derived`: the new occurrences.
+    - `withdrawn`: the occurrences of earlier rounds that are withdrawn before the new ones are added.
+    - `alerts`: the new occurrences of ALERT statements, by `Alert.table`.
+    - `recalled`: the withdrawn occurrences of ALERT statements.
+    - `counts`: the row counts of each operator in this round.
+    - `handover`: the last triples of the previous program, in the first round of a new program; else None.
     """
 
     number: int
@@ -66,18 +69,22 @@ RoundListener = Callable[[Round], None]
 
 
 class Service:
-    """Receives the results of `cep.app.pipeline.flow` in the engine's thread, and calls the listeners there, in turn.
+    """A distributor of the results of `cep.app.pipeline.flow`. It calls the listeners one after the other, in the
+    engine's thread.
 
-    `text` is the program's text, and `name` the name of its file. Any thread may read `rounds`, `last` and `ended`.
-    `written`: functions of listeners that write in the background. Each returns a future that is done when everything
-    so far has been written.
+    `text`: the text of the program. `name`: the name of its file. `written`: functions of listeners that write in the
+    background. Each returns a future that is done when everything so far has been written. Any thread may read
+    `rounds`, `last` and `ended`.
     """
 
     def __init__(
         self, engine: Engine, text: str, name: str, stats: RunStats, cuts: Mapping[str, int] | None = None
     ) -> None:
-        """`cuts`: the time until which an earlier program derived a fluent or an alert table, by its name. Intervals
-        that began before are shown as beginning then."""
+        """Create the service. `cuts`: for each fluent or alert table that an earlier program derived, the time until
+        which it did so.
+
+        An interval that began before this time is shown as beginning at this time.
+        """
         self.cuts = dict(cuts or {})
         self.engine = engine
         self.text = text
@@ -96,7 +103,7 @@ class Service:
         self._records: RecordChanges | None = None
 
     def observe(self) -> None:
-        """Report the records that appear and disappear in each round, if records can be withdrawn."""
+        """Report the records that appear and disappear in each round, provided that records can be withdrawn."""
         if self._records is None and self.engine.withdraws:
             self._records = RecordChanges(self.engine)
 
@@ -106,13 +113,13 @@ class Service:
         return 0 if self.last is None else self.last.number
 
     def listen(self, listener: RoundListener) -> None:
-        """Add a listener for every round. It must be added before the run begins."""
+        """Add a listener that is called for every round. It must be added before the run begins."""
         assert self.last is None, "a later listener would miss the rounds before it"
         self._listeners.append(listener)
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Notify the listeners of a batch, or of the end of the input (None), and of what the engine derived from
-        it."""
+        """Notify the listeners of a round. `batch`: its input, or None at the end of the input. `derived`: the
+        results."""
         new = {} if batch is None or batch is self._batch else batch.tables
         if batch is not None and batch is not self._batch and batch.handover is not None:
             both = {name: pl.concat([table, derived[name]]) for name, table in batch.held.items() if name in derived}
@@ -120,7 +127,7 @@ class Service:
         self._notify(batch, self._new(batch), derived, {name: table.height for name, table in new.items()})
 
     def identified(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the non-empty tables of derived events, with `@id`."""
+        """Return the tables of derived events that have rows, with the column `@id`."""
         return {
             name: table
             if ID in table.columns
@@ -130,7 +137,7 @@ class Service:
         }
 
     def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Cut off the part of intervals before the start of this program's results. Intervals that ended by then stay
+        """Cut off the part of each interval that an earlier program derived (`cuts`). Intervals that ended by then stay
         whole."""
         time = self.cuts.get(name)
         if time is None or not (table["start"] < time).any():
@@ -139,7 +146,7 @@ class Service:
         return table.with_columns(start=pl.when(early).then(time).otherwise("start"))
 
     def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the non-empty tables of rows that are not derived events: the occurrences of alerts."""
+        """Return the tables of alert occurrences that have rows. These occurrences are not derived events."""
         return {
             name: _without(self._cut(name, table), BECAUSE, CONSTITUENTS)
             for name, table in derived.items()
@@ -147,8 +154,10 @@ class Service:
         }
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
-        """Return the records of a batch when it is first passed, and nothing after that. A batch may be processed in
-        several steps."""
+        """Return the records of a batch on the first call with this batch, and nothing on later calls.
+
+        The engine may process a batch in several steps.
+        """
         if batch is None or batch is self._batch:
             return {}
         return {name: _coming(table) for name, table in batch.tables.items()}
@@ -192,7 +201,7 @@ class Service:
 
 
 def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:
-    """Split tables into the rows that are withdrawn and the rows that are added."""
+    """Split each table into withdrawn rows and added rows. Return the tables of both."""
     gone, come = {}, {}
     for name, table in derived.items():
         if CHANGE not in table.columns:
@@ -207,14 +216,17 @@ def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame
 
 
 def _coming(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the records that are added, without those that withdraw others."""
+    """Return the records without those that withdraw other records."""
     if CHANGE in table.columns:
         table = _without(table.filter(pl.col(CHANGE) > 0), CHANGE)
     return _without(table, ARRIVAL)
 
 
 def _without(table: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Return the table without these columns, whether it has them or not. `DataFrame.drop` would start a slow query."""
+    """Return the table without the columns `names`. Some of them may be missing.
+
+    `DataFrame.drop` would start a slow query.
+    """
     rest = table.clone()
     for name in names:
         if name in rest.columns:
@@ -223,10 +235,10 @@ def _without(table: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 
 class Relay(Service):
-    """A service for events that were derived elsewhere and arrive in batches.
+    """A service for events that another process derived. They arrive in batches.
 
-    `alert_engine` runs on these batches and derives only the occurrences of alerts. `engine` is the whole program; it
-    does not run, and only follows the watermark of `alert_engine`.
+    `alert_engine`: the engine that derives the occurrences of alerts from these batches. `engine`: the whole program.
+    It does not run, and only follows the watermark of `alert_engine`.
     """
 
     def __init__(self, engine: Engine, text: str, name: str, stats: RunStats, alert_engine: Engine) -> None:

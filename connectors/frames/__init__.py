@@ -1,1 +1,1 @@
-"""Data of a Python session: data frames, Arrow, arrays, objects."""
+"""Readers for data of a Python session: data frames, Arrow tables, arrays and objects."""

@@ -1,4 +1,4 @@
-"""Turn Python objects into lines of JSON, which are read like any other input."""
+"""Conversion of Python objects to lines of JSON, which are then read like any other input."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from cep.core.errors import CepError
 
 
 def as_lines(label: str, records: Iterable[Any]) -> bytes:
-    """Return a line of JSON for each record. Times are in ISO 8601, durations are `PT..S`; NaN and NaT are missing
-    values. Raises CepError if an object is not a record, or JSON cannot represent it."""
+    """Convert each record to a line of JSON. Raises CepError if an object is not a record, or JSON cannot represent it.
+
+    Times are written in ISO 8601, and durations as `PT..S`. NaN and NaT are missing values. `label`: the name of the
+    data in errors.
+    """
     return "".join(f"{_line(label, number, record)}\n" for number, record in enumerate(records)).encode("utf-8")
 
 
@@ -33,7 +36,7 @@ def _line(label: str, number: int, record: Any) -> str:
 
 
 def _there(value: Any) -> Any:
-    """Return the value, or None for NaN and NaT, which do not equal themselves."""
+    """Return the value, or None if it is NaN or NaT. These are the values that do not equal themselves."""
     return None if isinstance(value, float | datetime) and value != value else value
 
 

@@ -1,8 +1,8 @@
-"""Turn data of a Python session into batches: polars, pandas, Arrow, arrays, records. Columns have the names of the
-declarations.
+"""Conversion of data of a Python session to batches: polars, pandas, Arrow, arrays, records.
 
-All data are converted to Arrow batches, without a copy if they are in Arrow's layout, and read like Parquet
-(`cep.connectors.formats.parquet`). Columns that the program does not use are not read.
+Columns have the names that the declarations use. All data are converted to Arrow batches, without a copy if they have
+Arrow's layout, and then read like Parquet (`cep.connectors.formats.parquet`). Columns that the program does not use are
+not read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = 1 << 17
-"""The number of rows of a batch."""
+"""The number of rows in a batch."""
 
 TAKEN = (
     "data are a data frame of polars or pandas, an Arrow table or stream, `{column: array}`, a list of records (dicts) "
@@ -43,10 +43,12 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Data with columns.
+    """Data that have columns.
 
-    `types`: the column types in terms of a declaration. `rows`: returns the rows of some columns. `hint`: a hint for an
-    error about a missing column. `unnamed`: the times are in an index without a name.
+    - `types`: the type of each column, as a declaration would name it.
+    - `rows`: a function that returns the rows of some columns.
+    - `hint`: the hint for an error about a missing column.
+    - `unnamed`: True if the times are in an index that has no name.
     """
 
     names: Sequence[str]
@@ -65,14 +67,15 @@ def read_data(
     folded: FoldedTables | None = None,
     together: bool = False,
 ) -> Iterator[Batch]:
-    """Yield the data as batches. `data`: columns, records, or a dictionary of these by event. The first row has the
-    number `first`.
+    """Yield the data as batches. `data`: columns, records, or a dictionary of columns or records by event type.
 
-    `only`: the event of rows that do not name their event; None: every row must name it. Each batch says where its rows
-    come from: `file` is the text `data`, or `data["reading"]` for the entry of an event. `folded`: the state left by
-    earlier data, or None. `together`: if there are several events, their rows form one batch without an order.
+    - `only`: the event type of rows that do not name theirs; None: every row must name its event type.
+    - `first`: the number of the first row.
+    - `folded`: the object that has assigned the times of earlier data, or None.
+    - `together`: True to put the rows of all event types into one batch, without an order between them.
 
-    Raises CepError if the data do not fit the declarations or cannot be read.
+    The batches say where their rows come from: `file` is the text `data`, or `data["reading"]` for the entry of an
+    event type. Raises CepError if the data do not fit the declarations or cannot be read.
     """
     if not schemas:
         raise CepError("the program reads no events", hint="use an input event in a pattern of a rule", code="input")
@@ -101,7 +104,7 @@ def read_data(
 
 
 def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
-    """Return the names of the columns from which an event is read. Raises CepError if one is missing or has the wrong
+    """Return the names of the columns that an event type needs. Raises CepError if a column is missing or has the wrong
     type."""
     empty = pa.RecordBatch.from_arrays([pa.array([], column.type) for column in columns], schema=columns)
     bound, nested = _bound(label, _Table(columns.names, _arrow_types(columns), lambda names: [empty]), schema)
@@ -112,7 +115,7 @@ def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
 
 
 def whole_table(data: Any, label: str) -> pl.DataFrame:
-    """Return all columns of some data. Raises CepError if they have no columns."""
+    """Return all columns of the data. Raises CepError if the data have no columns."""
     if isinstance(data, pl.DataFrame):
         return data
     columns = _opened(label, data)
@@ -123,14 +126,14 @@ def whole_table(data: Any, label: str) -> pl.DataFrame:
 
 
 def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
-    """Return True if the data are `{event: data}` rather than `{column: array}`."""
+    """Return True if the data are `{event: data}`, and False if they are `{column: array}`."""
     return isinstance(data, Mapping) and all(
         _tabular(tab) or (name in schemas and isinstance(tab, list | tuple) and not tab) for name, tab in data.items()
     )
 
 
 def _tabular(data: Any) -> bool:
-    """Return True if the data are rows with columns rather than one column or one value."""
+    """Return True if the data consist of rows and columns. Return False for a single column or a single value."""
     if isinstance(data, list | tuple):
         return bool(data) and (isinstance(data[0], Mapping) or _tabular(data[0]))
     if _is_pandas(data) or isinstance(data, pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatch | Mapping):
@@ -180,8 +183,10 @@ def _read(
 
 
 def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
-    """Return a batch whose line numbers continue those of earlier pieces. `rows`: the number of rows in these, by name
-    of the data."""
+    """Return the batch with line numbers that continue those of earlier pieces of data.
+
+    `rows`: for each name of data, the number of rows in earlier pieces.
+    """
     dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
     return replace(
         batch, dead=dead, blocks=[replace(block, line=block.line + rows.get(block.file, 0)) for block in batch.blocks]
@@ -189,7 +194,8 @@ def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
 
 
 def _in_turn(piece: Mapping[Any, Any], schemas: Mapping[str, Schema]) -> bool:
-    """Return True if a piece is `{event: table}` or `{column: array}` rather than a record, which may be nested."""
+    """Return True if a piece of data is `{event: table}` or `{column: array}`. Return False for a record, which may be
+    nested."""
     nested = any(isinstance(value, Mapping | list | tuple) for value in piece.values())
     return any(map(_is_column, piece.values())) or (bool(piece) and not nested and _by_event(piece, schemas))
 
@@ -199,7 +205,7 @@ def _is_column(value: Any) -> bool:
 
 
 def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> list[Schema]:
-    """Return the events that a row may belong to: the given one, or all with a WHEN clause."""
+    """Return the event types that a row may have: `event` if it is given, else all that have WHEN."""
     if event is not None:
         return [schemas[event]]
     tested = [schema for schema in schemas.values() if schema.when is not None]
@@ -227,8 +233,8 @@ def _columns(
 def _rows(
     label: str, batches: Iterator[pa.RecordBatch], events: Sequence[tuple[Schema, Mapping[str, Path]]], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield the tables of the events that a row may belong to, as `cep.connectors.formats.parquet.read_events` reads
-    them."""
+    """Yield the tables of all event types that a row may have, in the form of
+    `cep.connectors.formats.parquet.read_events`."""
     for bound, nested in events:
         if nested:
             batches = _with_paths(label, batches, nested, bound)
@@ -240,8 +246,10 @@ def _rows(
 
 
 def _bound(label: str, table: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
-    """Return an event bound to its time columns, and the paths of values inside nested columns. Raises CepError if a
-    column is missing."""
+    """Return the schema with its time columns filled in, and the path of each value inside a nested column.
+
+    Raises CepError if a column is missing.
+    """
     keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
     paths = {source: path(source) for source in sources(schema, keys) if source not in table.names}
     nested = {name: steps for name, steps in paths.items() if len(steps) > 1 and steps[0] in table.names}
@@ -257,7 +265,8 @@ def _bound(label: str, table: _Table, schema: Schema) -> tuple[Schema, dict[str,
 def _with_paths(
     label: str, batches: Iterator[pa.RecordBatch], nested: Mapping[str, Path], schema: Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Pass batches on after checking that they contain the nested paths. Raises CepError if a path is missing."""
+    """Yield the batches unchanged, after checking that they contain all nested paths. Raises CepError if a path is
+    missing."""
     for batch in batches:
         known = resolved(batch.schema, list(nested))
         for source, steps in nested.items():
@@ -272,7 +281,8 @@ def _with_paths(
 
 
 def _within(table: _Table, schema: Schema) -> str | None:
-    """Return a hint naming the nested column that may contain a missing one, or None if no column contains structs."""
+    """Return a hint that names the nested column in which a missing column may be. Return None if no column has
+    structs."""
     missing = [source for source in sources(schema, ()) if source not in table.names]
     batch = next(iter(table.rows([name for name in table.names if table.names.count(name) == 1])), None)
     if batch is None:
@@ -304,7 +314,7 @@ def _records(
     first: int,
     folded: FoldedTables,
 ) -> Iterator[Batch]:
-    """Read records like lines of JSON, with the same keys and the same reasons of dead letters."""
+    """Read records like lines of JSON. Keys and dead letters are the same."""
     # imported here, because tables do not need its compiled scanner
     from cep.connectors.formats.jsonl import LineReader
     from cep.connectors.frames.objects import as_lines
@@ -319,7 +329,7 @@ def _records(
 
 
 def _opened(label: str, data: Any) -> _Table | None:
-    """Return data as a table with columns, or None if they have no columns."""
+    """Return the data as a table, or None if they have no columns."""
     if isinstance(data, pl.LazyFrame):
         schema = data.collect_schema()
         return _Table(
@@ -382,7 +392,7 @@ def _is_pandas(data: Any) -> bool:
 
 
 def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
-    """Return the columns of a pandas frame, including the named levels of its index."""
+    """Return the columns of a pandas frame, and the levels of its index that have a name."""
     columns = list(map(str, data.columns))
     index = [name for name in data.index.names if isinstance(name, str) and name not in columns]
     kinds = {"M": "time", "m": "duration", "b": "bool", "i": "int", "u": "int", "f": "float"}
@@ -403,8 +413,10 @@ def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
 
 
 def _array(label: str, name: str, values: Any) -> Any:
-    """Convert a Python column to Arrow, without a copy if its numbers are contiguous. NaN among Python objects is a
-    missing value."""
+    """Convert a Python column to Arrow. Numbers that are contiguous in memory are not copied.
+
+    NaN among Python objects is a missing value.
+    """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, pl.Series):

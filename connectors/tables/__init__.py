@@ -1,1 +1,1 @@
-"""Output of derived events to tables with transactions: Delta and Iceberg."""
+"""Writers of derived events to tables that have transactions: Delta and Iceberg."""

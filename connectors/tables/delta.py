@@ -1,7 +1,7 @@
-"""Delta tables, through the library delta-rs.
+"""Access to Delta tables through the library delta-rs.
 
-A commit carries an application transaction, `semcep:NAME` with a number, in the same log entry as its files. After a
-crash, the transaction shows whether the rows were added.
+Each commit stores an application transaction, `semcep:NAME` with a number, in the same log entry as its files. After a
+crash, this transaction shows whether the rows were added.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = {"timeout": "25s", "retry_timeout": "20s"}
-"""Time limits for a request to an object store, and for repeating a failed one. The library's default is 3 minutes."""
+"""The time limits for a request to an object store, and for repeating a failed request. The library's default is 3
+minutes."""
 
 
 def table(name: TableName) -> DeltaTable | None:
-    """Return the current table; None if it does not exist. Raise CepError if it cannot be read, or the library is
-    missing."""
+    """Load the current table. Return None if it does not exist.
+
+    Raise CepError if the table cannot be read, or the library is not installed.
+    """
     with _explaining(name):
         from deltalake import DeltaTable
 
@@ -42,7 +45,7 @@ def table(name: TableName) -> DeltaTable | None:
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
     """Raise CepError if rows of this schema cannot be written to the table.
 
-    The reason may be that the place holds something else, or that the table's columns have other types.
+    This is the case if there is something else at the table's place, or the table's columns have other types.
     """
     existing = table_at(name)
     if existing is not None and name.append is not None and schema is not None:
@@ -50,8 +53,10 @@ def check(name: TableName, schema: pa.Schema | None = None) -> None:
 
 
 def table_at(name: TableName) -> DeltaTable | None:
-    """Return the table at a place; None if it does not exist yet. Raise CepError if the place holds something else, or
-    cannot be read."""
+    """Load the table at a place. Return None if it does not exist yet.
+
+    Raise CepError if there is something else at the place, or it cannot be read.
+    """
     if not is_url(name.place) and os.path.exists(name.place):
         if not os.path.isdir(name.place):
             raise name.refused(
@@ -65,7 +70,7 @@ def table_at(name: TableName) -> DeltaTable | None:
 
 
 def _fitting(name: TableName, existing: DeltaTable, schema: pa.Schema) -> None:
-    """Raise CepError if the columns of the new rows have other types than those of the table.
+    """Raise CepError if new rows have other column types than the existing table.
 
     The library would convert the values, for example true to 1.0.
     """
@@ -80,7 +85,7 @@ def _fitting(name: TableName, existing: DeltaTable, schema: pa.Schema) -> None:
 
 
 def _kind(type: pa.DataType) -> str:
-    """Return the name of a column's type, independently of how values are stored."""
+    """Return a name for a column type. Types that differ only in storage have the same name."""
     if pa.types.is_dictionary(type):
         return _kind(type.value_type)
     if pa.types.is_timestamp(type):
@@ -91,12 +96,12 @@ def _kind(type: pa.DataType) -> str:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table has the rows of commit `number`, or of a later one, under the name `append`."""
+    """Return True if the table contains commit `number` of the name `append`, or a later commit of this name."""
     return name.append is not None and added(name, table(name), number)
 
 
 def added(name: TableName, existing: DeltaTable | None, number: int = 1) -> bool:
-    """Return the result of `is_added` for a table that was loaded before."""
+    """Return True if the loaded table contains commit `number`, as `is_added` does."""
     if existing is None or name.append is None:
         return False
     with _explaining(name):
@@ -105,9 +110,9 @@ def added(name: TableName, existing: DeltaTable | None, number: int = 1) -> bool
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Replace the rows of a table, or add rows under the name, in one commit.
+    """Write rows to a table in one commit. Without the name `append`, replace the rows of the table.
 
-    Raise CepError if this fails, or another run has added rows under this name.
+    Raise CepError if the commit fails, or another run has added rows under this name.
     """
     from deltalake import CommitProperties, Transaction, write_deltalake
 
@@ -132,7 +137,7 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 
 def compact(name: TableName) -> None:
-    """Merge small files if the table has at least `name.compact` files."""
+    """Merge small files into larger ones if the table has at least `name.compact` files."""
     existing = None if name.compact is None else table(name)
     if existing is not None and name.compact is not None and len(existing.file_uris()) >= name.compact:
         with _explaining(name):
@@ -161,7 +166,7 @@ def _options(place: str) -> dict[str, str] | None:
 
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
-    """Turn errors that the library raises in the block into CepErrors."""
+    """Convert the library's errors to CepError, as a context manager."""
     os.environ.setdefault("RUST_LOG", "error")  # otherwise it prints where it searches for credentials
     try:
         from deltalake.exceptions import DeltaError

@@ -1,7 +1,7 @@
-"""Iceberg tables, through pyiceberg, whose configuration defines the catalogs.
+"""Access to Iceberg tables through pyiceberg, whose configuration defines the catalogs.
 
-A commit that adds rows under a name also stores their number in the table's properties, which remain when snapshots
-expire. The snapshot's summary has the number too, for readers of the table's history.
+A commit that adds rows under a name also stores its number in the table's properties. These remain when snapshots
+expire. The snapshot's summary contains the number too, for readers of the table's history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TRIES = 10
-"""The number of times to try to add rows while others change the table."""
+"""The number of attempts to add rows while other processes change the table."""
 
 _PAUSE, _LONGEST = 0.05, 2.0  # the first and the longest pause between tries, in seconds
 _SMALL = 1 << 25  # files with fewer bytes are merged
@@ -31,32 +31,34 @@ _COMMIT = "semcep.commit"  # a property of a snapshot: the unique name of its co
 _LOCKED = "database is locked"  # the error of a SQLite catalog that another process uses
 _RETRIES = "commit.retry.num-retries"
 _NEW = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
-"""Properties of a new table. A stream commits often, so they limit the metadata that commits leave behind."""
+"""The properties of a new table. They limit the metadata that commits leave behind, because a stream commits often."""
 
 
 def table(name: TableName) -> Table | None:
-    """Return the current table; None if it does not exist. Raise CepError if it cannot be read, or the catalog or the
-    library is missing."""
+    """Load the current table. Return None if it does not exist.
+
+    Raise CepError if the table cannot be read, the catalog does not exist, or the library is not installed.
+    """
     with _explaining(name):
         catalog, identifier = _catalog(name)
         return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
 
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
-    """Raise CepError if the table cannot be read, or its catalog does not exist. Columns are checked by `write`."""
+    """Raise CepError if the table cannot be read, or its catalog does not exist. Only `write` checks the columns."""
     table(name)
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table has the rows of commit `number`, or of a later one, under the name `append`."""
+    """Return True if the table contains commit `number` of the name `append`, or a later commit of this name."""
     return name.append is not None and _added(name, table(name), number)
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Replace the rows of a table, or add rows under the name, in one commit. `rows` is called anew for each try.
+    """Write rows to a table in one commit. Without the name `append`, replace the rows of the table.
 
-    Raise CepError if this fails, if another run has added rows under this name, or if another process changed the table
-    while it was replaced.
+    `rows`: a function that is called again for each attempt. Raise CepError if the commit fails, if another run has
+    added rows under this name, or if another process changed the table during a replacement.
     """
     mine, pause = uuid4().hex, _PAUSE
     with _explaining(name):
@@ -81,9 +83,10 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 
 def compact(name: TableName) -> None:
-    """Merge small files if there are at least `name.compact`, by a commit that changes no row.
+    """Merge small files into larger ones if there are at least `name.compact`. The commit does not change any row.
 
-    Skip tables with partitions, and tables that others change meanwhile. Raise CepError if the merge fails.
+    Tables that have partitions, and tables that another process changes at the same time, are not merged. Raise
+    CepError if the merge fails.
     """
     existing = None if name.compact is None else table(name)
     if existing is None or name.compact is None or not existing.spec().is_unpartitioned():
@@ -164,7 +167,7 @@ def _catalog(name: TableName) -> tuple[Any, str]:
 
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
-    """Turn errors that the library raises in the block into CepErrors."""
+    """Convert the library's errors to CepError, as a context manager."""
     try:
         import pyiceberg.exceptions as raised
         from sqlalchemy.exc import SQLAlchemyError

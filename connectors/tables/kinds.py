@@ -1,4 +1,4 @@
-"""The operations for each kind of table with transactions."""
+"""The operations on tables that have transactions, for each kind of table."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from cep.connectors.tables.names import TableName
 
 
 class TableKind(Protocol):
-    """The functions that the module of a kind provides."""
+    """The functions that the module of each kind of table provides."""
 
     def check(self, name: TableName, schema: pa.Schema | None = None) -> None:
-        """Raise CepError if rows cannot be written to the table. `schema`: the schema of the rows, if it is known."""
+        """Raise CepError if rows cannot be written to the table. `schema`: the schema of the rows, if known."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Return True if the table has the rows of commit `number`, or of a later one, under the name `append`."""
+        """Return True if the table contains commit `number` of the name `append`, or a later commit of this name."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-        """Replace the rows of a table, or add rows under the name `append` as commit `number`. Both take a single
-        commit."""
+        """Write rows to a table in one commit, which gets the number `number`.
+
+        The rows are added under the name `append`. If there is none, they replace the rows of the table.
+        """
 
     def compact(self, name: TableName) -> None:
-        """Merge small files if the table has at least `name.compact` of them."""
+        """Merge small files into larger ones if the table has at least `name.compact` files."""
 
 
 KINDS: Mapping[str, TableKind] = {"delta": delta, "iceberg": iceberg}

@@ -1,4 +1,4 @@
-"""Names of tables as outputs: `delta:folder?append=2026-11-22`, `iceberg:catalog/plant.hot`."""
+"""Names of tables on the command line: `delta:folder?append=2026-11-22`, `iceberg:catalog/plant.hot`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ OPTIONS = ("append", "compact")
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """The name of a table.
+    """The parsed name of a table.
 
-    `place`: the folder of a Delta table, or `catalog/namespace.table`. `append`: the name under which rows are added
-    once; None: the table's rows are replaced. `compact`: the number of small files at which they are merged; None:
-    never. `option`: the command-line option that contains the name.
+    - `place`: the folder of a Delta table, or `catalog/namespace.table`.
+    - `append`: the name under which rows are added, so that they are added only once; None: rows replace those of the
+      table.
+    - `compact`: the number of small files from which on they are merged; None: never.
+    - `option`: the command-line option that contains the name.
     """
 
     kind: str
@@ -33,7 +35,7 @@ class TableName:
         return f"{self.kind}:{self.place}"
 
     def refused(self, reason: str, hint: str | None = None, passing: bool = False) -> CepError:
-        """Return an error about the table. `passing`: True if a retry may succeed."""
+        """Return an error about the table. `passing`: True if another attempt may succeed."""
         return CepError(f"{self.option} {self.text}: {reason}", hint=hint, code=UNREACHABLE if passing else "output")
 
     def added_meanwhile(self) -> CepError:
@@ -41,13 +43,13 @@ class TableName:
 
 
 def is_table(text: str) -> bool:
-    """Return True if the text of an input or output names a table with transactions."""
+    """Return True if an input or output is the name of a table that has transactions."""
     kind, colon, _ = text.partition(":")
     return bool(colon) and kind in KINDS
 
 
 def input_table(text: str) -> TableName:
-    """Parse the name of a table to read. Raise CepError if it is not a valid name, or has options."""
+    """Parse the name of a table that is read. Raise CepError if the name is not valid or has options."""
     named = table_name(text, "--input")
     if named.append is not None or named.compact is not None:
         raise named.refused("an input table has no options")
@@ -55,7 +57,7 @@ def input_table(text: str) -> TableName:
 
 
 def table_name(text: str, option: str = "--output") -> TableName:
-    """Parse a name. Raise CepError if it is not valid, or has an unknown option."""
+    """Parse the name of a table that is written. Raise CepError if the name is not valid or has an unknown option."""
     kind, _, rest = text.partition(":")
     place, _, query = rest.partition("?")
     named = TableName(kind, place, option=option)

@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables as inputs: the Parquet files that contain their current rows."""
+"""Delta and Iceberg tables as inputs: finds the Parquet files that contain a table's current rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _UNREAD = ("deletionVectors", "columnMapping")
-"""Features of Delta tables with which the files alone do not contain the rows."""
+"""The features of Delta tables with which the Parquet files alone do not determine the rows."""
 
 
 def table_files(name: TableName) -> list[str]:
-    """Return the files of the current table, sorted. Raise CepError if the table does not exist, or its files alone do
-    not contain the rows."""
+    """Return the files of the current table, sorted by name.
+
+    Raise CepError if the table does not exist, or its files alone do not determine the rows.
+    """
     files = _of_delta(name) if name.kind == "delta" else _of_iceberg(name)
     if not files:
         raise name.refused("the table has no rows")

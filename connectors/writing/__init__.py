@@ -1,1 +1,1 @@
-"""Write derived events to files, tables and standard output."""
+"""Writers of derived events to files, tables and standard output."""

@@ -1,4 +1,4 @@
-"""The column layout of a table that contains several kinds of derived events."""
+"""The column layout of a file or table that contains several kinds of derived events."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ _TYPES: Mapping[str, pa.DataType] = {
 }
 
 BOUNDS = "bounds"
-"""The column with the bounds of a fluent's intervals, such as `[)`."""
+"""The column that contains the bounds of a fluent's intervals, such as `[)`."""
 TIMES = ("start", "end", "time")
-"""The columns of times: `start` and `end` of events and intervals, and `time` of beginnings and ends."""
+"""The columns that contain times: `start` and `end` for events and intervals, `time` for single beginnings and ends."""
 
 
 class ParquetLayout:
-    """The attribute columns of a Parquet file with several events. Attributes with the same name and type share a
-    column. Other columns are called `<event>_<attribute>`."""
+    """The columns of a Parquet file that contains several event types.
+
+    Attributes that have the same name and the same type share a column. The others have columns `<event>_<attribute>`.
+    """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._schemas = schemas
@@ -52,7 +54,7 @@ class ParquetLayout:
         self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
 
     def table(self, event: str, table: pl.DataFrame) -> pa.Table:
-        """Return a table of an event with the columns of all events. Columns of other events are null."""
+        """Return an event type's table with the columns of all event types. Columns of other event types are null."""
         arrow_table = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
         arrow_table = arrow_table.rename_columns(
             [self.names[event].get(name, name) for name in arrow_table.column_names]

@@ -1,4 +1,4 @@
-"""The lineage of a derived event as JSON, with times in the format of the output."""
+"""Conversion of the lineage of derived events to JSON, with times in the format of the output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from cep.connectors.records.times import FIRST, ISO, LAST, SECONDS, iso, time_te
 from cep.core.schema import Schema
 
 BECAUSE = "because"
-"""The column with the lineage of a derived event: JSON text, a list of input events."""
+"""The column that contains the lineage of a derived event. Its JSON text is a list of input events."""
 
 
 def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.Series:
-    """Convert the engine's lineage column for output: times in the given format (`cep.connectors.records.times`),
-    durations in seconds. `schemas`: the input events."""
+    """Convert the engine's lineage column for an output. Durations are in seconds.
+
+    `schemas`: the input events. `times`: the format of times (`cep.connectors.records.times`).
+    """
     ticks = {
         type: {"start": "time", "end": "time"}
         | {attribute.name: attribute.type for attribute in schema.attributes if attribute.type in ("time", "duration")}

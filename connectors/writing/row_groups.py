@@ -1,4 +1,4 @@
-"""Write rows to a Parquet file, one row group at a time."""
+"""A writer of Parquet files that adds one row group at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from cep.core.storage.files import Upload
 from cep.core.storage.urls import is_url
 
 GROUP = 1 << 17
-"""The number of rows in a row group, except the last."""
+"""The number of rows in each row group except the last."""
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the encodings of columns as arguments of `ParquetWriter`. Times and whole numbers are stored as
-    differences, which takes half the time and fewer bytes; other columns use a dictionary."""
+    """Return the arguments of `ParquetWriter` that define the encodings of columns.
+
+    Times and whole numbers are stored as differences, which takes half the time and fewer bytes. Other columns use a
+    dictionary.
+    """
     whole = [field.name for field in schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)]
     return {
         "use_dictionary": [name for name in schema.names if name not in whole],
@@ -29,8 +32,10 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 class ParquetGroups:
-    """A Parquet file that grows by row groups. After `write_beside`, a thread writes them in order while the next ones
-    are collected."""
+    """A Parquet file to which row groups are added.
+
+    After a call of `write_beside`, a thread writes each group while the caller collects the next one.
+    """
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._path = path
@@ -45,7 +50,7 @@ class ParquetGroups:
         self._under_way: Future[None] | None = None
 
     def write_beside(self) -> None:
-        """Write groups in a thread from now on. A system error is raised with a later group, or at the end."""
+        """Write all further groups in a thread. If the system reports an error, a later call raises it."""
         self._thread = ThreadPoolExecutor(1, "parquet")
 
     def add(self, table: pl.DataFrame) -> None:
@@ -90,13 +95,13 @@ class ParquetGroups:
             self._writer.write_table(table)
 
     def _settle(self) -> None:
-        """Wait until the pending groups are written. Raises CepError if writing failed."""
+        """Wait until the thread has written its groups. Raises CepError if it failed."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()
 
     def _end(self) -> None:
-        """Stop the thread, even if its writes failed."""
+        """Stop the thread, even if it failed."""
         if self._thread is not None:
             wait([] if self._under_way is None else [self._under_way])
             self._thread.shutdown()

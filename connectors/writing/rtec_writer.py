@@ -1,4 +1,7 @@
-"""Write fluents and events in RTEC's form: `holdsFor(rich(chris)=true, [(14,20)]).`, with intervals [S, E) in ticks."""
+"""A writer of fluents and events in RTEC's syntax: `holdsFor(rich(chris)=true, [(14,20)]).`
+
+An interval (S,E) contains the ticks from S to before E.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,19 @@ _ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 
 
 def tick_of(inputs: Mapping[str, Schema]) -> int:
-    """Return the length of a tick in microseconds as the input declares it, by default a second."""
+    """Return the length of a tick in microseconds. It is declared with the input; the default is a second."""
     ticks = (schema.records.option("tick") for schema in inputs.values() if schema.records is not None)
     return int(next((tick for tick in ticks if tick), SECOND))
 
 
 class RtecWriter(Writer):
-    """Writes tables of derived events to the file `path`, or to standard output for `-`. Each row is a clause."""
+    """A writer of derived events to the file `path`, or to standard output if `path` is `-`. Each row becomes a
+    clause."""
 
     def __init__(
         self, path: str, schemas: Mapping[str, Schema], tick: int, opening: Callable[[str], None] | None = None
     ) -> None:
-        """Raises CepError if the path is a topic or a folder, or cannot be written."""
+        """Raises CepError if the path is a topic or a folder, or the file cannot be written."""
         if live(path) or path.endswith("/"):
             raise CepError(
                 "--output-format rtec: all events go to one file", hint="use `--output found.txt`", code="output"

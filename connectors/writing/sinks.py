@@ -1,4 +1,4 @@
-"""Write pieces of bytes to a file or standard output. A piece is written completely or not at all."""
+"""Outputs to files and standard output. Each piece of bytes is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from cep.core.suggest import missing
 
 
 class Sink:
-    """Writes whole pieces: an interrupt takes effect before or after a piece. `-` is standard output. A path ending in
-    `.gz` is compressed."""
+    """An output to a file, or to standard output if the path is `-`.
+
+    An interrupt takes effect before or after a piece of bytes, never within it. If the path ends in `.gz`, the file is
+    compressed.
+    """
 
     def __init__(self, path: str) -> None:
         path = local_path(path)
@@ -59,7 +62,8 @@ class Sink:
                 self._file.close()
 
     def discard(self) -> None:
-        """Close without completing the output. An object that is uploaded at the end is not uploaded."""
+        """Close the output without completing it. If the path is the address of a stored object, nothing is
+        uploaded."""
         if isinstance(self._file, Upload):
             self._file.discard()
         else:
@@ -67,13 +71,14 @@ class Sink:
 
 
 def put_at_end(path: str) -> bool:
-    """Return True if an output becomes visible only when the run has ended."""
+    """Return True if the output becomes visible only at the end of the run."""
     return is_url(path) or is_table(path)
 
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turn system errors within the block into CepErrors, except a BrokenPipeError of a closed reader."""
+    """Convert system errors to CepError, as a context manager. A BrokenPipeError, raised when a reader has closed the
+    pipe, stays as it is."""
     try:
         yield
     except BrokenPipeError:
@@ -83,7 +88,7 @@ def writing(path: str) -> Iterator[None]:
 
 
 def unwritable(path: str, error: OSError) -> CepError:
-    """Return the error that explains why a file, or standard output (`-`), cannot be written."""
+    """Return an error that explains why a file, or standard output (`-`), cannot be written."""
     if isinstance(error, StorageError):
         return CepError(f"cannot write {path}: {error.strerror}", hint=error.hint, code="output")
     reason = os.strerror(error.errno) if error.errno else str(error)
@@ -97,7 +102,7 @@ def unwritable(path: str, error: OSError) -> CepError:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C and termination until the end of the block. Only the main thread receives them."""
+    """Delay Ctrl-C and termination until the block ends. Only the main thread receives these signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

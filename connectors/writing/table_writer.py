@@ -1,7 +1,7 @@
-"""Write derived events to a table: collect them on disk, and append or replace by one commit at the end.
+"""A writer of derived events to a table. It collects the events on disk, and writes them by one commit at the end.
 
-Readers see either nothing or all rows of a run. Several events share one table with a column `type`, so that one commit
-includes them all.
+So readers see either none or all of a run's rows. Several event types share one table, which then has a column `type`,
+so that one commit includes them all.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ TYPE = "type"
 
 
 def is_added(text: str) -> bool:
-    """Return True if the rows are appended to those of earlier runs. Raises the errors of `TableName` and its kinds."""
+    """Return True if the table `text` already contains the rows of this run. Raises CepError if the name is wrong, or
+    the table cannot be read."""
     name = table_name(text)
     return KINDS[name.kind].is_added(name)
 
 
 class TableWriter:
-    """Writes tables of derived events to a table.
+    """A writer of derived events to a table.
 
-    `inputs`: the input events, if lineage is written; the rows must then have it. `whole`: the input has ended, so the
-    results are complete.
+    `inputs`: the input events if lineage is written, else None; with lineage, the rows must have it as a column.
+    `whole`: True if the results are complete, because the input has ended.
     """
 
     def __init__(self, text: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Schema] | None = None) -> None:
@@ -56,7 +57,7 @@ class TableWriter:
         self._schemas = schemas
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Write tables, and return the number of events."""
+        """Add derived events to the rows. Return the number of events."""
         total = 0
         for event in self._schemas:
             if event in tables and tables[event].height:
@@ -66,7 +67,7 @@ class TableWriter:
         return total
 
     def close(self) -> None:
-        """Commit the rows. Raises CepError if the commit fails."""
+        """Write the collected rows in one commit. Raises CepError if the commit fails."""
         if self.name.append is not None and not self.whole:
             self.discard()
             return
@@ -83,7 +84,7 @@ class TableWriter:
         return pa.RecordBatchReader.from_batches(self._schema, read.iter_batches(_ROWS))
 
     def discard(self) -> None:
-        """Discard the rows, and leave the table unchanged."""
+        """Delete the collected rows. The table stays unchanged."""
         self._rows.close()
         self._file.close()
 

@@ -1,4 +1,4 @@
-"""Choose the format in which times are written: that of the input, ISO 8601, or numbers in a unit."""
+"""Choice of the format in which times are written: the format of the input, ISO 8601, or numbers in a unit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4
 
 
 def form(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
-    """Return the time format of the first record in the inputs (`cep.connectors.records.times`), or None if no file
-    shows it.
+    """Return the time format of the first readable record (`cep.connectors.records.times`), or None if there is none.
 
-    Only the beginning of a file is read (256 KiB of text, four thousand rows). Files without a readable record there
-    are skipped. Pipes are not read, because they cannot be read again.
+    Only the beginning of each file is read (256 KiB of text, four thousand rows). Pipes are skipped, because they
+    cannot be read again.
     """
     for source in sources:
         if source.address is None and (is_url(source.path) or os.path.isfile(source.path)):
@@ -38,10 +37,11 @@ def form(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
 
 
 def number_size(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
-    """Return the unit of numeric times in the inputs, in microseconds, according to formats and declarations.
+    """Return the number of microseconds per unit of numeric times, according to the formats and declarations of the
+    inputs.
 
-    It is a second if no input has numeric times, and None if inputs use different units. Without inputs, the
-    declarations of all events are used.
+    The unit is a second if no input has numeric times. Return None if inputs use different units. If there are no
+    inputs, use the declarations of all events.
     """
     read = [(source.format, name) for source in sources for name in ((source.type,) if source.type else schemas)]
     if not read:
@@ -53,7 +53,7 @@ def number_size(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> Frac
 
 
 def _numbers(format: str, schema: Schema) -> str | None:
-    """Return the format of numeric times in a file format, or None if its times are text."""
+    """Return the format of numeric times in files of this format, or None if times in such files are text."""
     if FORMATS[format].shape == "clauses":
         tick = schema.records.option("tick") if schema.records is not None else None
         return form_of_ticks(int(tick or SECOND))

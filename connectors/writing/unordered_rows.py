@@ -1,4 +1,4 @@
-"""Derived rows in their output format, before they are sorted."""
+"""Derived rows that have been converted to the output format, but not yet sorted."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ import pyarrow as pa
 from cep.connectors.writing.json_lines import Ints, TextPieces, one_array
 
 PIECE = 1 << 14
-"""The number of rows that are copied at a time, so that rows which are written together are close in memory."""
+"""The number of rows that are copied at a time, so that the copied rows are close together in memory."""
 
 
 class WrittenRows(pl.DataFrame):
-    """The times of rows whose output text is in `parts`. Row i has the text number `order[i]`, counted through all
-    parts."""
+    """A table with the times of rows, whose output texts are in `parts`.
+
+    `order`: for each row, the number of its text. Texts are numbered through all parts.
+    """
 
     parts: Sequence[TextPieces]
     order: Ints
 
     @classmethod
     def of(cls, times: pl.DataFrame, parts: Sequence[TextPieces], order: Ints | None = None) -> Self:
-        """Create rows from their times and texts. Without an `order`, row i has the text number i."""
+        """Create a table from the times and texts of rows. Without `order`, row i has the text number i."""
         rows = cls(times)
         rows.parts = parts
         rows.order = np.arange(times.height) if order is None else order
@@ -39,18 +41,20 @@ def stacked_rows(tables: Sequence[pl.DataFrame]) -> WrittenRows:
 
 
 def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Ints]]:
-    """Concatenate the parts of tables of `WrittenRows`. Returns the parts, and the text numbers of each table's rows in
-    them."""
+    """Concatenate the parts of several tables of `WrittenRows`.
+
+    Return the parts, and for each table the new text numbers of its rows.
+    """
     pairs = [(table.parts, table.order) for table in tables if isinstance(table, WrittenRows)]
     assert len(pairs) == len(tables), "rows of an event are written, or they are not"
     return _together(pairs)
 
 
 def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | None = None) -> Iterator[memoryview]:
-    """Yield the texts of the rows of several tables in a common order, a piece at a time.
+    """Yield the texts of several tables' rows in a common order, some rows at a time.
 
-    Each table is given by its parts and the text number of each row. `order` lists row numbers, counted through all
-    tables; None keeps the rows as they are.
+    `tables`: for each table, its parts and the text number of each row. `order`: the row numbers in output order,
+    counted through all tables; None: the order of the tables.
     """
     parts, orders = _together(tables)
     rows = orders[0] if len(orders) == 1 else np.concatenate(orders)
@@ -66,7 +70,8 @@ def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | 
 def _together(
     tables: Sequence[tuple[Sequence[TextPieces], Ints]],
 ) -> tuple[list[TextPieces], list[Ints]]:
-    """Concatenate the parts of several tables. Returns the parts, and the text numbers of each table's rows in them."""
+    """Concatenate the parts of several tables. Return the parts, and for each table the new text numbers of its
+    rows."""
     parts: list[TextPieces] = []
     orders, base = [], 0
     for pieces, order in tables:

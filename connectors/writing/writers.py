@@ -1,4 +1,5 @@
-"""Write derived events to files: JSON Lines, CSV, Parquet. A run that is stopped leaves only whole lines."""
+"""Writers of derived events to JSON Lines, CSV and Parquet files. If a run is stopped, the files have only whole
+lines."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from cep.core.storage.urls import is_url, local_path
 from cep.core.time import BEGINNING, END_OF_TIME
 
 WRITTEN = tuple(name for name, format in FORMATS.items() if format.written)
-"""The formats for derived events that this module writes."""
+"""The formats that this module writes."""
 RDF_SUFFIXES: Mapping[str, str] = {
     ".nq": "nquads",
     ".nt": "ntriples",
@@ -41,7 +42,7 @@ RDF_SUFFIXES: Mapping[str, str] = {
     ".jsonld": "jsonld",
 }
 OUTPUT_FORMATS = (*WRITTEN, *RDF_SUFFIXES.values(), "rtec")
-"""All output formats, including RDF and RTEC, which other modules write."""
+"""All output formats. Other modules write RDF and RTEC."""
 
 _ARROW: Mapping[str, Any] = {
     "int": pa.int64(),
@@ -52,32 +53,35 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""The values by which rows without an end or a time are sorted: ongoing intervals last, and beginnings before all time
-first."""
+"""The values that replace a missing end or time for sorting. An open interval comes last, and a beginning before all
+time comes first."""
 
 
 def rdf_format(path: str, format: str | None) -> str | None:
-    """Return the format of RDF that the option or, without it, the suffix of an output names; None if it is not RDF."""
+    """Return the RDF format of an output, or None if the output is not RDF.
+
+    The option `format` names it, or else the suffix of the path.
+    """
     if format is not None:
         return format if format in RDF_SUFFIXES.values() else None
     return RDF_SUFFIXES.get(os.path.splitext(path.removesuffix(".gz"))[1].lower())
 
 
 class Writer:
-    """Writes tables of derived events to the file `path`, to standard output (`-`), or as messages to a broker's topic.
+    """A writer of derived events to the file `path`, to standard output (`-`), or as messages to a broker's topic.
 
-    A JSON Lines file contains all event types, sorted by (end, start, type) within a call. A CSV or Parquet file
-    contains one type. If the program derives several, `out.csv` becomes `out.<type>.csv` for each. In a directory (an
-    existing one, or a path that ends in `/`), each type has a file `<type>.<suffix>`. Files of types without events are
-    created, too.
+    A JSON Lines file contains all event types, sorted by (end, start, type) within each call of `write`. A CSV or
+    Parquet file contains one event type. If the program derives several, `out.csv` becomes `out.<type>.csv` for each
+    type. In a directory (an existing one, or a path that ends in `/`), each type has a file `<type>.<suffix>`. A type
+    without events also has a file.
 
     A missing value is null, or empty in CSV. Durations are in seconds. In CSV and Parquet, values of type `any` are
     text. Durations in Parquet are exact below 2**33 seconds.
 
-    `times`: the format of times (`cep.connectors.records.times`), which can be set until the first write. Parquet files
-    always contain timestamps, and the `id`s of messages do not depend on it. `inputs`: the input events, if lineage is
-    written; the tables must then have it as a column. `opening`: called with each file before it is opened; it may
-    raise an error.
+    - `times`: the format of times (`cep.connectors.records.times`), which can be set until the first write. Parquet
+      files always contain timestamps. The `id`s of messages do not depend on this format.
+    - `inputs`: the input events if lineage is written, else None; with lineage, the tables must have it as a column.
+    - `opening`: a function that is called with each path before the file is opened. It may raise an error.
     """
 
     def __init__(
@@ -118,8 +122,10 @@ class Writer:
                 self._sinks[place].write(self._delimited(type, None))
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Write tables, and return the number of events. Their columns are start, end, the attributes, and possibly
-        `because`."""
+        """Write derived events, and return their number. `tables`: a table per event type.
+
+        A table has the columns start and end, the attributes, and `because` if lineage is written.
+        """
         tables = {type: tables[type] for type in self._schemas if type in tables and tables[type].height}
         for type, table in tables.items():
             self.counts[type] += table.height
@@ -148,12 +154,12 @@ class Writer:
 
     @property
     def of_rows(self) -> str | None:
-        """The format in which other processes may prepare the rows (`written_rows`), or None if they may not."""
+        """The format to which other processes may convert the rows (`written_rows`), or None if they may not."""
         plain = self.format != "parquet" and self._inputs is None
         return self.format if plain and not any(isinstance(sink, Sending) for sink in self._sinks.values()) else None
 
     def write_beside(self) -> None:
-        """Write row groups of Parquet in one thread per file from now on, while the next ones are collected."""
+        """Write all further row groups of Parquet in one thread per file, while the caller collects the next group."""
         for group in self._groups.values() if self.format == "parquet" else ():
             group.write_beside()
 
@@ -165,7 +171,8 @@ class Writer:
                 group.close()
 
     def discard(self) -> None:
-        """Close without completing the output. An object that is uploaded at the end is not uploaded."""
+        """Close the files without completing them. If the path is the address of a stored object, nothing is
+        uploaded."""
         for output in (*self._sinks.values(), *(self._groups.values() if self.format == "parquet" else ())):
             output.discard()
 
@@ -178,7 +185,7 @@ class Writer:
         self.close() if kind is None else self.discard()
 
     def _places(self, path: str, directory: bool) -> dict[str, str]:
-        """Return the path of the file for each event type."""
+        """Return the path of each event type's file."""
         if self._single:
             return dict.fromkeys(self._schemas, path) or {"": path}
         if path == "-":
@@ -204,8 +211,10 @@ class Writer:
         return json_lines(timed, self._schemas, times or self.times, self._inputs is not None)
 
     def _merged(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[memoryview]:
-        """Yield the lines of tables without lineage in order, a piece at a time. Rows of `WrittenRows` are already
-        text."""
+        """Yield the lines of all tables in output order, some rows at a time. The tables have no lineage.
+
+        A table may be `WrittenRows`, whose rows are already text.
+        """
         parts: list[tuple[Sequence[TextPieces], NDArray[np.int64]]] = []
         for type, table in tables.items():
             if isinstance(table, WrittenRows):
@@ -216,13 +225,13 @@ class Writer:
         return texts_in_order(parts, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
 
     def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
-        """Return the table with its lineage column converted for output."""
+        """Return the table with its lineage column, if any, converted for the output."""
         if self._inputs is None:
             return table
         return table.with_columns(because(table[BECAUSE], self._inputs, times or self.times))
 
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
-        """Return the rows as delimited text, or the header if `table` is None."""
+        """Return the rows as delimited text. If `table` is None, return the header."""
         schema = self._schemas[type]
         if table is not None:
             return _delimited_rows(self._timed(table), schema, self.format, self.times, self._inputs is not None)
@@ -242,8 +251,10 @@ class Writer:
 
 
 def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, times: str) -> TextPieces:
-    """Return the rows of an event without lineage as text, each with its line end, for `WrittenRows`. `format`:
-    `jsonl`, `csv` or `tsv`."""
+    """Convert the rows of an event type to text, each with a line end, for `WrittenRows`. They have no lineage.
+
+    `format`: `jsonl`, `csv` or `tsv`. `times`: the format of times.
+    """
     if format == "jsonl":
         return _json_rows(type, table, schema, times, False)
     text = _delimited_rows(table, schema, format, times, False)
@@ -280,14 +291,16 @@ def _json_rows(type: str, table: pl.DataFrame, schema: Schema, times: str, linea
 
 
 def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], times: str, lineage: bool) -> bytes:
-    """Return one or more tables of derived events as lines of JSON, sorted by (end, start, type) with withdrawn rows
-    first. `times`: the format of times. `lineage`: the tables have a lineage column."""
+    """Write derived events as lines of JSON, sorted by (end, start, type). Withdrawn rows come first.
+
+    `times`: the format of times. `lineage`: True if the tables have a lineage column.
+    """
     parts = [_json_rows(type, table, schemas[type], times, lineage) for type, table in tables.items()]
     return merged(parts, _line_order(tables, schemas))
 
 
 def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> NDArray[np.int64]:
-    """Return the row numbers in the order of the output, counted through all tables."""
+    """Return the row numbers in output order. Rows are numbered through all tables."""
     times = [[key for key in time_columns(schemas[type]) if key != EDGE] for type in tables]
     pairs = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in pairs])
@@ -299,7 +312,7 @@ def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema
 
 
 def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return `np.lexsort((start, end))`. This is fast if each table is already sorted."""
+    """Return the same order as `np.lexsort((start, end))`. This is faster if each table is already sorted."""
     order = np.argsort(end, kind="stable")
     starts, ends = start[order], end[order]
     if ((ends[1:] == ends[:-1]) & (starts[1:] < starts[:-1])).any():
@@ -315,17 +328,17 @@ def arrow(schema: Schema) -> pa.Schema:
 
 
 def time_columns(schema: Schema) -> list[str]:
-    """Return the time columns, which precede the attributes."""
+    """Return the names of an event's time columns. They come before the attributes."""
     return [EDGE, "time"] if schema.fluent is not None and schema.fluent.part == CHANGES else ["start", "end"]
 
 
 def _more(schema: Schema) -> list[str]:
-    """Return the columns besides times and attributes: the bounds of a fluent's intervals."""
+    """Return the columns that are neither times nor attributes: the bounds of a fluent's intervals."""
     return [] if schema.fluent is None else ["bounds"]
 
 
 def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Convert a table of derived events to the types of Parquet."""
+    """Convert a table of derived events to the column types of Parquet."""
     columns = [table[key] if key == EDGE else table[key].cast(_ARROW_TIME) for key in time_columns(schema)]
     for attribute in schema.attributes:
         column = table[attribute.name]
@@ -341,7 +354,7 @@ def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 
 def _format(path: str) -> str:
-    """Return the format of a path's suffix, or JSON Lines without a suffix."""
+    """Return the format that the suffix of a path names. Without a suffix, return JSON Lines."""
     suffix = os.path.splitext(os.path.basename(path).removesuffix(".gz"))[1]
     format = known_format(path) or ("jsonl" if not suffix else None)
     if format not in WRITTEN:
@@ -360,7 +373,7 @@ def _first_field(column: pl.Series, times: str) -> pl.Series:
 
 
 def _field(column: pl.Series, attribute: Attribute, times: str) -> pl.Series:
-    """Convert a column to the text of delimited fields."""
+    """Convert a column to the text fields of a CSV or TSV file."""
     if attribute.type in ("time", "duration"):
         return ticks_text(column, times if attribute.type == "time" else SECONDS).alias(attribute.name)
     if column.dtype == pl.Object:
