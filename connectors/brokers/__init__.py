@@ -1,1 +1,1 @@
-"""Incoming and outgoing messages of brokers and connections: Kafka, MQTT, SensorThings, TCP."""
+"""Live inputs and outputs: Kafka, MQTT, SensorThings, TCP."""

@@ -1,4 +1,4 @@
-"""Kafka as an input: read ranges of offsets of a topic's partitions, each message once."""
+"""Kafka as an input. Each message of a topic is read once, by ranges of offsets in the topic's partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
 WAIT = 10.0
-"""The time limit for an answer of a broker, in seconds. An existing message must arrive within six times as long."""
+"""The time limit in seconds for an answer of a broker. A message that exists must arrive within six times as long."""
 
 Offsets = Mapping[int, int]
 """The offset of the next message, by partition."""
@@ -30,11 +30,13 @@ _NO_GROUP = "semcep"  # librdkafka requires a group, even if it is not used
 
 
 class Topic:
-    """A topic, read by offsets. The caller keeps track of the offsets that were read."""
+    """A topic that is read by offsets. The caller keeps track of the offsets that were read."""
 
     def __init__(self, address: Address) -> None:
-        """Raises CepError if confluent-kafka is not installed, the topic is missing in the address, or an option is
-        wrong."""
+        """Check an address, and connect to its broker.
+
+        Raises CepError if confluent-kafka is not installed, the address has no topic, or an option is wrong.
+        """
         if not address.path or "/" in address.path:
             raise address.refused("the address names no topic", f"e.g. `kafka://{address.servers}/readings`")
         if address.choice("through", ("python", "spark")) == "spark":
@@ -53,7 +55,8 @@ class Topic:
             raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
 
     def partitions(self) -> list[int]:
-        """Return the partitions of the topic. Raises CepError if the broker cannot be reached or has no such topic."""
+        """Return the numbers of the topic's partitions. Raises CepError if the broker cannot be reached or has no such
+        topic."""
         metadata = self._ask(lambda: self._consumer.list_topics(self.name, timeout=WAIT)).topics[self.name]
         if metadata.error is not None or not metadata.partitions:
             every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
@@ -63,21 +66,26 @@ class Topic:
         return sorted(metadata.partitions)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Return the first available offset and the next offset of each partition. Raises CepError if the broker does
-        not answer."""
+        """Return, for each partition, the first available offset and the offset of the next message.
+
+        Raises CepError if the broker does not answer.
+        """
         return {number: self._bounds(number) for number in self.partitions()}
 
     def begin(self) -> dict[int, int]:
-        """Return the offsets to start with: the earliest available or, with `from=latest`, the next. Raises CepError if
-        the broker does not answer."""
+        """Return the offsets at which to start: the earliest available ones or, with `from=latest`, those of the next
+        messages.
+
+        Raises CepError if the broker does not answer.
+        """
         last = self.address.choice("from", ("earliest", "latest")) == "latest"
         return {number: bounds[last] for number, bounds in self.bounds().items()}
 
     def following(self, start: Offsets, most: int | None) -> dict[int, int]:
-        """Return the end offsets for reading about `most` messages from `start` on. Raises CepError if some are no
-        longer available.
+        """Return the end offsets for reading about `most` messages from `start` on. None: all available messages.
 
-        Each partition advances in proportion to the number of its messages, so that the partitions stay close in time.
+        Partitions advance in proportion to the number of their messages, so that their times stay close to each other.
+        Raises CepError if some messages are no longer available.
         """
         ends = dict(start)
         gone = self.address.choice("gone", ("refuse", "skip")) == "refuse"
@@ -100,19 +108,21 @@ class Topic:
         return shares
 
     def read(self, start: Offsets, end: Offsets) -> Iterator[tuple[Messages, list[int]]]:
-        """Yield the messages from `start` to `end` (exclusive) with their timestamps in milliseconds, some messages of
-        a partition at a time. Raises CepError if they do not arrive."""
+        """Yield the messages from `start` to `end` (exclusive) and their timestamps in milliseconds.
+
+        Each pair contains some messages of one partition. Raises CepError if messages do not arrive.
+        """
         for number in sorted(end):
             if end[number] > start.get(number, 0):
                 yield from self._range(number, start.get(number, 0), end[number])
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit offsets of the consumer group. Raises CepError if the broker refuses them."""
+        """Store offsets at the broker for the consumer group. Raises CepError if the broker refuses them."""
         places = [self._place(number, offset) for number, offset in offsets.items()]
         self._ask(lambda: self._consumer.commit(offsets=places, asynchronous=False))
 
     def committed(self) -> dict[int, int]:
-        """Return the offsets that the group has committed, if any."""
+        """Return the offsets that the consumer group has stored at the broker, if there are any."""
         places = [self._place(number) for number in self.partitions()]
         positions = self._ask(lambda: self._consumer.committed(places, timeout=WAIT))
         return {place.partition: place.offset for place in positions if place.offset >= 0}
@@ -121,7 +131,7 @@ class Topic:
         self._consumer.close()
 
     def source(self, number: int) -> str:
-        """Return the name of a partition, which appears as the file of its messages."""
+        """Return the name of a partition. It takes the place of a file name for messages from this partition."""
         return f"{self.address.text}/{number}"
 
     def _range(self, number: int, start: int, end: int) -> Iterator[tuple[Messages, list[int]]]:
@@ -177,10 +187,10 @@ class Topic:
 
 
 class TopicSource:
-    """The messages of a topic as they arrive, after a `place`.
+    """The messages of a topic as they arrive, from the offsets `place` on.
 
-    With `group=`, the broker stores how far they were processed, and the next run continues there unless a `place` says
-    otherwise. With `until=now`, only the messages that exist at the start are read.
+    With `group=`, the broker stores the offsets up to which messages were processed. The next run continues there
+    unless `place` says otherwise. With `until=now`, only messages that exist at the start are read.
     """
 
     lost = None
@@ -197,16 +207,17 @@ class TopicSource:
 
     @classmethod
     def open(cls, address: Address, place: Offsets | None = None) -> TopicSource:
-        """Open a source after a place. Raises CepError if the broker cannot be reached or has no such topic."""
+        """Open a source that reads from the offsets `place` on. Raises CepError if the broker cannot be reached or has
+        no such topic."""
         return cls(Topic(address), place or {})
 
     @property
     def place(self) -> Offsets:
-        """The offsets after the last processed messages."""
+        """The offsets that follow the last processed messages."""
         return self._start
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        """Return up to `most` messages and at most about 64 MiB."""
+        """Return up to `most` messages, of about 64 MiB at most. Wait up to `seconds` for them."""
         while True:
             self._end = self._topic.following(self._start, min(most, self._most))
             if self._target is not None:
@@ -241,7 +252,10 @@ class TopicSource:
 
 
 def merged(parts: Sequence[tuple[Messages, list[int]]]) -> Messages:
-    """Merge the messages of partitions by timestamp. The messages of each partition stay in order."""
+    """Merge the messages of several partitions by timestamp. The messages of each partition stay in order.
+
+    `parts`: the messages of each partition, with their timestamps.
+    """
     sources = [source for part, _ in parts for source in part.sources]
     numbers = [number for part, _ in parts for number in part.numbers]
     payloads = [payload for part, _ in parts for payload in part.payloads]
@@ -267,7 +281,7 @@ def _reading(address: Address) -> dict[str, Any]:
 
 
 def settings(address: Address) -> dict[str, Any]:
-    """Return the settings of librdkafka for an address: the broker and the login."""
+    """Return the settings that librdkafka needs for an address: the broker and the login."""
     options = address.options
     config: dict[str, Any] = {"bootstrap.servers": address.servers, "log_level": 0}
     if address.user is not None:
@@ -280,12 +294,12 @@ def settings(address: Address) -> dict[str, Any]:
 
 
 def layer(address: Address) -> str:
-    """Return librdkafka's name of the security protocol for an address."""
+    """Return the security protocol of an address, as librdkafka names it."""
     return ("SASL_" if address.user is not None else "") + ("SSL" if address.tls else "PLAINTEXT")
 
 
 def reason_of(error: Any) -> str:
-    """Return the reason of an error of librdkafka, in lower case and without its internal names."""
+    """Return the reason of a librdkafka error, in lower case and without librdkafka's internal names."""
     cause = error.args[0] if isinstance(error, Exception) and error.args else error
     text = str(cause.str() if hasattr(cause, "str") else cause)
     return text.rpartition("]: ")[2].removeprefix("Broker: ").rstrip(".").lower()

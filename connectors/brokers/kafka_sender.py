@@ -1,4 +1,4 @@
-"""Kafka as an output: messages with a key and the header `id`, sent in order and all acknowledged."""
+"""Kafka as an output. Messages have a key and the header `id`, are sent in order and are all acknowledged."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ _SLICE = 0.2  # seconds to wait at a time, so that Ctrl-C is not delayed
 
 
 class KafkaSender:
-    """An idempotent producer: messages that it repeats are stored once."""
+    """An idempotent producer: the broker stores a message once, even if the producer repeats it."""
 
     def __init__(self, address: Address, topics: Sequence[str]) -> None:
-        """Raises CepError if confluent-kafka is not installed, a setting is wrong, the broker cannot be reached, or it
-        has no such topic."""
+        """Connect to the broker, and check that the topics exist.
+
+        Raises CepError if confluent-kafka is not installed, a setting is wrong, the broker cannot be reached, or a
+        topic does not exist.
+        """
         self._address = address
         self._failed: CepError | None = None
         self._error = "the broker does not answer"
@@ -43,7 +46,7 @@ class KafkaSender:
             self._look(topic)
 
     def _look(self, topic: str) -> None:
-        """Check that a topic exists. A broker may create it in response to the check, which takes a moment."""
+        """Check that a topic exists. The check may cause the broker to create the topic, which takes a moment."""
         from confluent_kafka import KafkaException
 
         until = time.monotonic() + _MAKING

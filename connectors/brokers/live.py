@@ -1,4 +1,4 @@
-"""Turn the messages of live inputs into batches as they arrive. Several inputs are read at the same time."""
+"""Turn messages of live inputs into batches as they arrive. Several inputs are read at the same time."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _TURN = 0.02  # the same if there are several inputs
 
 
 class RunState(Protocol):
-    """The state of a run between two polls, after it has processed all batches so far."""
+    """The state of a run after it has processed all batches so far, and before the next poll."""
 
     @property
     def over(self) -> bool:
-        """True if the run does not want further input."""
+        """True if the run needs no further input."""
 
     @property
     def kept(self) -> bool:
@@ -45,7 +45,7 @@ class RunState(Protocol):
 
 
 def acknowledged(live_input: Input) -> bool:
-    """Return True if a source never ends and does not repeat the messages that this run has acknowledged."""
+    """Return True if a source has no end and does not repeat messages that this run has acknowledged."""
     address = live_input.address
     if address is None or address.kind not in ("mqtt", "kafka", "sensorthings"):
         return False
@@ -53,10 +53,10 @@ def acknowledged(live_input: Input) -> bool:
 
 
 def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
-    """Open a live source at an address, after a position.
+    """Open a live source at an address, after a position (`Messages.place`).
 
-    `lasting`: if the source is absent, wait for it; when a connection ends, reopen it, unless the address says
-    otherwise. Raises CepError if the source is absent or a library is not installed.
+    `lasting`: True to wait for an absent source, and to reopen a connection that has ended unless the address says
+    otherwise. Raises CepError if a library is not installed, or if the source is absent and `lasting` is False.
     """
     match address.kind:
         case "mqtt":
@@ -102,7 +102,7 @@ def _opened_behind(
     place: Mapping[int, int],
     lasting: bool,
 ) -> LiveSource:
-    """Open a source after a position. It is reopened whenever it is lost, unless it ends with `until=now`."""
+    """Open a source after a position, and reopen it whenever it is lost. A source with `until=now` is not reopened."""
     bounded = address.options.get("until") == "now"
     try:
         source = open(address, place)
@@ -114,12 +114,13 @@ def _opened_behind(
 
 
 def lasting_connection(address: Address, lasting: bool) -> bool:
-    """Return True if a connection is reopened after its end. `lasting`: the default if the address does not say."""
+    """Return True if a connection is reopened after it has ended. `lasting`: the default if the address does not
+    say."""
     return address.choice("until", ("ever", "closed") if lasting else ("closed", "ever")) == "ever"
 
 
 def reach(input: Input) -> None:
-    """Check that a live input exists. Raises CepError if it does not, or a library is not installed.
+    """Check that a live input exists. Raises CepError if it does not exist or a library is not installed.
 
     TCP connections are not tried, because a server would take the attempt for the actual reader.
     """
@@ -138,15 +139,15 @@ def listen(
     rest: RunState | None = None,
     sources: Sources | None = None,
 ) -> Iterator[Batch]:
-    """Yield batches of up to `most` messages, whose records are numbered from `first`.
+    """Yield batches of up to `most` messages from live inputs. `first`: the number of the first record.
 
-    Records whose time is ahead of the clock become dead letters (`cep.connectors.clock_skew`). After `idle` seconds
-    without messages, an empty batch reports the silence, and further ones follow until a message arrives
-    (`cep.connectors.idle`). While a source is lost, no silence is reported, because messages may be missing; `sources`
-    records the loss.
+    - Records whose time is ahead of the clock become dead letters (`cep.connectors.clock_skew`).
+    - After `idle` seconds without messages, an empty batch reports the silence. Further empty batches follow until a
+      message arrives (`cep.connectors.idle`).
+    - While a source is lost, no silence is reported, because messages may be missing. `sources` records the loss.
 
-    Messages count as processed when the next batch is requested. If `rest` says that all are processed, they also count
-    as processed when the sources are closed.
+    Messages count as processed when the caller requests the next batch. If `rest.kept` is True when the sources are
+    closed, the last messages also count as processed.
     """
     sources = sources or Sources()
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A broker as an output: its messages, and the interface of its client."""
+"""Messages to a broker, and the interface of the clients that send them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ WAIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message. `id`: a hash of the event, the same in every run; different events have different ids."""
+    """A message to a broker. `id`: a hash that is the same in every run for the same event, and different for other
+    events."""
 
     topic: str
     key: bytes | None
@@ -24,7 +25,9 @@ class MessageSender(Protocol):
     """A client that sends messages to a broker."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages in this order, and wait until the broker has accepted them. Raises CepError if it has not
-        accepted all."""
+        """Send messages in this order. Wait until the broker has accepted them.
+
+        Raises CepError if the broker has not accepted all messages.
+        """
 
     def close(self) -> None: ...

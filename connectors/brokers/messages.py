@@ -1,5 +1,5 @@
-"""Turn messages into batches. Each message is read like a line of a file. Reports name a message by its topic and
-number."""
+"""Turn messages into batches. Each message is read like a line of a file. Error reports name a message by its source
+and number."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ from cep.core.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages in order, each with its source (`mqtt://host/topic`), its number in that source, and its bytes.
+    """Messages of live inputs, in order.
 
-    `topics` and `keys`: the topic and key of each message, or empty if the source has none. `place`: the position after
-    these messages, in the source's own numbers. Entries that it lacks have not changed since the previous `place`.
+    - `sources`: the source of each message, such as `mqtt://host/topic`.
+    - `numbers`: the number of each message in its source.
+    - `payloads`: the contents of each message.
+    - `place`: the position after these messages, in the source's own numbers. An entry that is absent has not changed
+      since the previous `place`.
+    - `topics`, `keys`: the topic and the key of each message, or empty if the source has none.
     """
 
     sources: Sequence[str]
@@ -37,8 +41,10 @@ class Messages:
     keys: Sequence[bytes | None] = ()
 
     def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
-        """Return those properties of messages that are not in their records: levels of the topic, and the key.
-        `sources`: the names of the wanted properties."""
+        """Return properties of messages that are not in their records: levels of the topic, and the key.
+
+        `sources`: the names of the wanted properties.
+        """
         columns: dict[str, Sequence[str | None]] = {}
         for source in sources:
             number = level(source)
@@ -55,7 +61,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Received(Block):
-    """A block of records from messages. `rows`: the index of the message of each record."""
+    """A block of records that came in messages. `rows`: for each record, the index of its message."""
 
     messages: Messages = Messages((), (), ())
 
@@ -64,8 +70,8 @@ class Received(Block):
         return self.messages.sources[row], self.messages.numbers[row]
 
     def without_text(self) -> Block:
-        """Return the block without the contents of its messages. If all messages have the same source, this is a plain
-        `Block`."""
+        """Return the block without the contents of its messages. It is a plain `Block` if all messages have one
+        source."""
         (source, *others) = dict.fromkeys(self.messages.sources)
         if not others:
             return Block(source, self.first, self.count, 0, self.lines, times=self.times).in_rows()
@@ -80,7 +86,7 @@ class Received(Block):
 
 
 def _text(key: bytes | None) -> str | None:
-    """Return a key as text, or None if it is not UTF-8."""
+    """Return the key of a message as text, or None if it is not UTF-8."""
     try:
         return None if key is None else key.decode("utf-8")
     except UnicodeDecodeError:
@@ -88,8 +94,10 @@ def _text(key: bytes | None) -> str | None:
 
 
 def _records(payloads: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Return the records of messages as lines, and the index of the message of each line. A message contains one record
-    or a list of records."""
+    """Return the records in messages as lines, and for each line the index of its message.
+
+    A message contains one record or a list of records.
+    """
     lines: list[bytes] = []
     counts = np.ones(len(payloads), np.int64)
     for number, payload in enumerate(payloads):
@@ -107,7 +115,7 @@ def _records(payloads: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
 
 
 class Inbox:
-    """Reads the messages of one input."""
+    """A reader that turns the messages of one input into batches."""
 
     def __init__(self, input: Input, schemas: Mapping[str, Schema]) -> None:
         self.path = input.path
@@ -117,9 +125,9 @@ class Inbox:
         self._beside = [source for source in dict.fromkeys(wanted) if from_message(source)]
 
     def batch(self, messages: Messages, first: int) -> Batch:
-        """Return a batch of messages, whose records are numbered from `first`.
+        """Turn messages into a batch. `first`: the number of the first record.
 
-        A message without bytes is not a record: it deletes a retained message in MQTT, and a key in Kafka.
+        A message without bytes is not a record: it deletes a retained message in MQTT, or a key in Kafka.
         """
         tables, dead, block = self._tables(messages, first)
         tables = {type: table for type, table in tables.items() if table.height}
@@ -167,10 +175,10 @@ class Inbox:
     def _packs(
         self, packs: PackReader, messages: Messages, first: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str, int]:
-        """Read messages that contain several records each.
+        """Read messages that contain packs of several records.
 
-        Returns the tables of events, the dead letters (whose line is the index of their message), the message of each
-        record, the format of times, and the number of records that match no event.
+        Returns the tables of events, the dead letters, the message index of each row, the format of times, and the
+        number of records that match no event. The line number of a dead letter is the index of its message.
         """
         documents = DocumentLines()
         for number, payload in enumerate(messages.payloads):
@@ -187,7 +195,7 @@ class Inbox:
         return tables, refused, of[index], times or "", unmatched
 
     def _beside_rows(self, messages: Messages, of: NDArray[np.int64]) -> dict[str, Sequence[str | None]] | None:
-        """Return the message properties outside the records, for each row. `of`: the message of each row."""
+        """Return `Messages.beside` for each row. `of`: the index of each row's message."""
         if not self._beside:
             return None
         beside = messages.beside(self._beside)

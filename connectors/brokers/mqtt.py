@@ -1,4 +1,4 @@
-"""MQTT as an input: a subscription whose messages are acknowledged after they are processed."""
+"""MQTT as an input: a subscription that acknowledges messages after they are processed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _NOTHING = "semcep/nothing"  # a filter to which nobody subscribes
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message as it arrived, or a line of a TCP connection, which has no topic.
+    """A message that has arrived, or a line of a TCP connection. A line has no topic.
 
-    `mid`: the broker's number of the message until it is acknowledged.
+    `mid`: the number that the broker gives the message until it is acknowledged.
     """
 
     topic: str
@@ -48,13 +48,16 @@ class Arrival:
 class Subscription:
     """A subscription to a topic.
 
-    With the name of a `client`, the broker keeps a session: it repeats messages that were not acknowledged, and
-    delivers those sent while the client was away. Messages that were received before (`known`: digests by `mid`) are
-    dropped.
+    If it has a `client` name, the broker keeps a session. It then repeats messages that were not acknowledged, and
+    delivers messages that were sent while the client was away. Repeated messages are dropped if they were received
+    before. `known`: the digests of received messages, by `mid`.
     """
 
     def __init__(self, address: Address, client: str | None, known: dict[int, int] | None = None) -> None:
-        """Raises CepError if paho-mqtt is not installed, the topic is missing in the address, or an option is wrong."""
+        """Prepare a subscription without connecting.
+
+        Raises CepError if paho-mqtt is not installed, the address has no topic, or an option is wrong.
+        """
         self.address = address
         self._persistent = client is not None
         self._new = address.choice("version", ("5", "3")) == "5"
@@ -103,8 +106,10 @@ class Subscription:
             raise self._error or SourceLost(silent, code="input")
 
     def take(self, most: int, seconds: float) -> list[Arrival]:
-        """Return up to `most` messages, at most about 16 MiB, within `seconds`. Raises CepError if the broker has ended
-        the connection."""
+        """Return up to `most` messages, of about 16 MiB at most, that arrive within `seconds`.
+
+        Raises CepError if the broker has ended the connection.
+        """
         with self._there:
             self._there.wait_for(lambda: self._came or self._error is not None, seconds)
             if self._error is not None:
@@ -119,7 +124,7 @@ class Subscription:
 
     @property
     def lost(self) -> str | None:
-        """The reason why the broker currently sends nothing, or None. The client keeps trying to connect."""
+        """The reason why the broker sends nothing at the moment, or None. The client keeps trying to connect."""
         return None if self._client.is_connected() else self._gone
 
     def poll(self, most: int, seconds: float) -> Messages:
@@ -130,17 +135,17 @@ class Subscription:
         return replace(batch, place={msg.mid: msg.digest for msg in taken if msg.qos}) if self._persistent else batch
 
     def done(self) -> None:
-        """Acknowledge the messages returned so far. If the connection is lost, they arrive again and are recognised."""
+        """Acknowledge all messages that were returned. If the connection is lost, they arrive again and are dropped."""
         with self._there:
             done, self._open = self._open, []
         for arrival in done:
             self._client.ack(arrival.mid, arrival.qos)
 
     def kept(self) -> None:
-        """Do nothing: `done` has acknowledged the messages already."""
+        """Do nothing, because `done` has already acknowledged the messages."""
 
     def close(self) -> None:
-        """End the connection, after the broker has received all acknowledgements, if it answers."""
+        """End the connection. If the broker answers, wait until it has received all acknowledgements."""
         if self._subscribed and self._persistent:
             self._settle()
         self._client.disconnect()
@@ -149,8 +154,8 @@ class Subscription:
     def _settle(self) -> None:
         """Wait until the broker has processed all acknowledgements.
 
-        It answers in order, so a request without effect is sent and its answer awaited. Closing a connection with
-        messages in transit would reset it and lose the last acknowledgements.
+        The broker answers in order. So this sends a request without effect and waits for its answer. Otherwise closing
+        the connection could reset it and lose the last acknowledgements.
         """
         self._client.unsubscribe(_NOTHING)
         with self._there:
@@ -248,7 +253,7 @@ class Subscription:
 
 
 def secured(client: Client, address: Address) -> None:
-    """Set the login and the certificates of an address in a client. Raises CepError if they cannot be read."""
+    """Set a client's login and certificates as an address requires. Raises CepError if they cannot be read."""
     if address.user is not None:
         client.username_pw_set(address.user, address.password)
     options = address.options
@@ -267,7 +272,7 @@ def unreachable(address: Address, error: Exception) -> SourceLost:
 
 
 def refusal(address: Address, reason: str) -> tuple[str, str]:
-    """Explain why a broker refuses a connection. Returns the reason and a hint."""
+    """Return the reason why a broker refuses a connection in plain words, and a hint. `reason`: the broker's reason."""
     user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
     hint = f"`{address.kind}://user:password@host`, or set {user} and {password} in the environment"
     if "version" in reason.lower():
@@ -276,14 +281,14 @@ def refusal(address: Address, reason: str) -> tuple[str, str]:
 
 
 def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int]) -> Messages:
-    """Return arrivals as messages, with `mqtt://host:port/topic` or `tcp://host:port` as source."""
+    """Return arrivals as `Messages`. Their sources are `mqtt://host:port/topic` or `tcp://host:port`."""
     place = address.text.removesuffix(address.path)
     sources, topics = [place + msg.topic for msg in arrived], [msg.topic for msg in arrived]
     return Messages(sources, numbers, [msg.payload for msg in arrived], topics=topics if address.kind == "mqtt" else ())
 
 
 def _filter(topic: str) -> bool:
-    """Return True if this is a valid MQTT topic filter."""
+    """Return True if a topic is a valid MQTT topic filter."""
     levels = topic.split("/")
     return not any(
         ("#" in level and (level != "#" or place + 1 < len(levels))) or ("+" in level and level != "+")

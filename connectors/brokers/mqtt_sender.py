@@ -1,4 +1,4 @@
-"""MQTT as an output: messages with QoS 1, all acknowledged. With MQTT 5 they have the user property `id`."""
+"""MQTT as an output. Messages have QoS 1 and are all acknowledged. With MQTT 5, they have the user property `id`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ _SLICE = 0.2  # seconds to wait at a time, so that Ctrl-C is not delayed
 
 
 class MqttSender:
-    """A client that reconnects automatically, and then repeats the messages that were not acknowledged."""
+    """A client that reconnects automatically and then repeats the messages that were not acknowledged."""
 
     def __init__(self, address: Address) -> None:
-        """Raises CepError if paho-mqtt is not installed, an option is wrong, or the broker cannot be reached or refuses
-        the connection."""
+        """Connect to the broker.
+
+        Raises CepError if paho-mqtt is not installed, an option is wrong, or the broker cannot be reached or refuses
+        the connection.
+        """
         self._address = address
         self._new = address.choice("version", ("5", "3")) == "5"
         self._qos = int(address.choice("qos", ("1", "2", "0")))

@@ -1,4 +1,4 @@
-"""A source that creates a fixed number of records per second, for load tests: `{"timestamp": ..., "value": n, "key": n
+"""A source for load tests that creates a fixed number of records per second: `{"timestamp": ..., "value": n, "key": n
 mod keys}`."""
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from cep.connectors.records.times import SECOND, iso, of_iso
 
 
 class Rate:
-    """A source whose record n has the time `start` + n / rate (microseconds) and becomes available then."""
+    """A source of numbered records. Record n has the time `start` + n / rate (in microseconds) and becomes available
+    then."""
 
     lost = None
 
     def __init__(self, address: Address, start: int) -> None:
-        """Raises CepError if the address has no number of records per second, or an option is wrong."""
+        """Check an address. Raises CepError if it has no number of records per second, or an option is wrong."""
         try:
             self._each = int(address.hosts[0][0])
         except ValueError:
@@ -35,12 +36,12 @@ class Rate:
         self._done = self._taken = 0
 
     def end(self, now: int) -> int:
-        """Return the number of records available at an instant (microseconds)."""
+        """Return the number of records that are available at the time `now` (in microseconds)."""
         count = max(0, (now - self.start) * self._each // SECOND + 1)
         return count if self._last is None else min(count, self._last)
 
     def read(self, start: int, end: int) -> Messages:
-        """Return the records from the number `start` to the number `end`."""
+        """Return the records from the number `start` to the number `end` (exclusive)."""
         lines = [
             f'{{"timestamp": "{iso(self.start + n * SECOND // self._each)}", "value": {n}, "key": {n % self._keys}}}'
             for n in range(start, end)

@@ -1,4 +1,4 @@
-"""Send derived events as messages to a broker. Each has an `id`, by which duplicates can be recognised."""
+"""Send derived events as messages to a broker. Each message has an `id` by which receivers can recognise duplicates."""
 
 from __future__ import annotations
 
@@ -18,25 +18,30 @@ _TYPE = "{type}"
 
 
 class Sending:
-    """Sends each line of JSON to its topic. It has the interface of a file.
+    """A file-like object that sends each line of JSON to its topic.
 
     After a failed `write` or a crash, messages may be sent again with the same `id`.
     """
 
     def __init__(self, text: str, schemas: Mapping[str, Schema]) -> None:
-        """Connect to the broker. `schemas`: the events that will be written. Raises CepError if the address is wrong or
-        the broker cannot be reached."""
+        """Connect to the broker at the address `text`. `schemas`: the event types that will be written.
+
+        Raises CepError if the address is wrong or the broker cannot be reached.
+        """
         target = output_address(text, schemas)
         self._topic, self._by = target.path, target.options.get("by")
         self._revised = any(attribute.name == CHANGE for schema in schemas.values() for attribute in schema.attributes)
         self._seen: Counter[bytes] = Counter()
-        """The number of occurrences of each line in the previous piece. Equal lines in the next piece continue these
-        counts."""
+        """The number of occurrences of each line that the last `write` contained. Equal lines in the next `write`
+        continue these counts."""
         self._sender = _sender(target, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Send whole lines. Each may begin with an id (`with_ids`). Raises CepError if the broker does not accept them.
-        If the error has the code `UNREACHABLE`, the broker may accept them later."""
+        """Send whole lines. Each may begin with an id (`with_ids`).
+
+        Raises CepError if the broker does not accept them. If the error has the code `UNREACHABLE`, the broker may
+        accept them later.
+        """
         lines = bytes(piece).splitlines()
         ids, self._seen = _ids(lines, self._seen)
         self._sender.send([self._message(line, id) for line, id in zip(lines, ids, strict=True)])
@@ -65,16 +70,21 @@ class Sending:
 
 
 def with_ids(written: bytes, canonical: bytes) -> bytes:
-    """Put an `id` before each line of JSON. The id is a hash of the canonical form of the line, with times in ISO
-    8601."""
+    """Put an `id` before each line of JSON: a hash of the line's canonical form.
+
+    `written`: the lines as they are sent. `canonical`: the same lines with times in ISO 8601.
+    """
     ids, _ = _ids(canonical.splitlines(), Counter())
     pairs = zip(written.splitlines(), ids, strict=True)
     return b"".join(b"%b %b\n" % (id.encode(), line) for line, id in pairs)
 
 
 def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
-    """Return an id for each line, and the number of occurrences of each line so far. Repetitions of a line have
-    different ids. `before`: the number of occurrences of each line up to the previous piece."""
+    """Return an id for each line, and how often each line has occurred so far. Repetitions of a line have different
+    ids.
+
+    `before`: how often each line had occurred before `lines`.
+    """
     ids: list[str] = []
     seen: Counter[bytes] = Counter()
     for line in lines:
@@ -84,13 +94,14 @@ def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Cou
 
 
 def is_topic(text: str) -> bool:
-    """Return True if an output is a topic of a broker instead of a file or folder."""
+    """Return True if an output is the topic of a broker, rather than a file or folder."""
     kind, scheme, _ = text.partition("://")
     return bool(scheme) and kind.removesuffix("s") in OUTPUTS
 
 
 def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
-    """Parse the address of an output for these events. Raises CepError if it is wrong."""
+    """Parse the address of an output. `schemas`: the event types that will be written. Raises CepError if it is
+    wrong."""
     target = address(text, OUTPUTS)
     if not target.path:
         raise _wrong(target, "the address names no topic", f"e.g. `{target.text.rstrip('/')}/derived`")

@@ -1,9 +1,9 @@
 """A SensorThings service as an input. Its observations are requested page by page, at regular intervals.
 
-The position depends on the requested order. With `by=id`, new observations with old times are not missed, because
-databases assign increasing ids to new rows. Concurrent transactions may commit in another order than their ids, so the
-last ids are requested again and known observations are dropped. With an order by time, the observations of the last
-time are requested again.
+The position depends on the requested order. With `by=id`, new observations that have old times are not missed, because
+databases assign increasing ids to new rows. Concurrent transactions may commit in another order than their ids. So the
+last ids are requested again, and known observations are dropped. With an order by time, the observations that have the
+latest time are requested again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from cep.core.http_reader import HttpFailure, JsonReader, Server
 
 ORDERS = ("id", "resultTime", "phenomenonTime")
 LOGIN = "SEMCEP_SENSORTHINGS"
-"""The prefix of the environment variables for a login."""
+"""The prefix of the environment variables that contain a login."""
 
 AGAIN = 256
-"""The number of ids that are requested again, because concurrent transactions may commit in another order."""
+"""The number of last ids that are requested again, because concurrent transactions may commit out of order."""
 
 _LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # keys in a position; keys from 1 on hold the latest known observations
 _SETS = "Things", "Datastreams", "Observations"
@@ -44,11 +44,11 @@ _VALUE = "(),'/:$"
 _SAFE = "%$&=()',/:;+!*@?~"
 
 Item = tuple[bytes, int, dict[int, int]]
-"""An observation: its text, its number, and the entries of the position that it changes."""
+"""An observation: its text, its number, and the entries of the source's position that it changes."""
 
 
 class ById:
-    """A position by numeric ids. The last few ids are requested again."""
+    """A position in observations that are ordered by numeric id. The last `AGAIN` ids are requested again."""
 
     def __init__(self, place: Mapping[int, int]) -> None:
         self.place = dict(place)
@@ -56,18 +56,21 @@ class ById:
 
     @property
     def filter(self) -> str | None:
-        """The condition that new observations meet, or None if all existing ones may be new."""
+        """The `$filter` that selects new observations, or None if all existing observations may be new."""
         return None if self._low is None else f"id gt {self._low}"
 
     def begin_cycle(self) -> None:
-        """Start a cycle of requests, which includes the last ids again."""
+        """Start a cycle of requests. It requests the last ids again."""
         last = self.place.get(_LAST)
         self._low = None if last is None else max(last - AGAIN, self.place.get(_FLOOR, last - AGAIN))
         self._before = self._low
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
-        """Return the entries of the position that an observation changes, or None if the observation is already known.
-        Raises ValueError if the service ignores the filter or the order."""
+        """Add an observation to the position, and return the changed entries. Return None if the observation is already
+        known.
+
+        Raises ValueError if the service ignores the filter or the order.
+        """
         number = _number(row)
         if self._low is not None and number <= self._low:
             raise ValueError(f"the service ignores `$filter={self.filter}`: it sends the id {number}")
@@ -83,11 +86,11 @@ class ById:
         return changed
 
     def go_on(self) -> None:
-        """Request only later observations in the rest of the cycle."""
+        """Request only observations after the last one in the rest of the cycle."""
         self._low = self._before
 
     def skip(self, rows: list[dict[str, Any]]) -> None:
-        """Skip all existing observations. `rows`: the last ones, latest first."""
+        """Skip all observations that exist. `rows`: the last observations, latest first."""
         if rows:
             number = _number(rows[0])
             self.place |= {_LAST: number, _FLOOR: number}
@@ -95,7 +98,10 @@ class ById:
 
 
 class ByTime:
-    """A position by time. The observations of the last time are requested again. It has the same methods as `ById`."""
+    """A position in observations that are ordered by time. It has the same methods as `ById`.
+
+    The observations that have the latest time are requested again.
+    """
 
     def __init__(self, place: Mapping[int, int], key: str) -> None:
         self.place, self._key = dict(place), key
@@ -107,7 +113,7 @@ class ByTime:
         return None if last is None else f"{self._key} ge {iso(last)}"
 
     def begin_cycle(self) -> None:
-        """Start a cycle of requests. The filter already includes the last time."""
+        """Do nothing at the start of a cycle of requests: the filter already includes the latest time."""
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
         time, mark = self._time(row), _mark(row)
@@ -142,12 +148,12 @@ class ByTime:
 
 
 class Observations:
-    """The observations of a service after a position. With `until=now`, only those that exist at the start."""
+    """The observations of a service after a position. With `until=now`, only those that exist at the start are read."""
 
     lost = None
 
     def __init__(self, address: Address, place: Mapping[int, int]) -> None:
-        """Raises CepError if an option is wrong."""
+        """Prepare a source without requests. Raises CepError if an option is wrong."""
         self._address = address
         by = address.choice("by", ORDERS)
         order = ORDERS.index(by)
@@ -174,8 +180,8 @@ class Observations:
 
     @classmethod
     def open(cls, address: Address, place: Mapping[int, int]) -> Observations:
-        """Open a source whose service has answered the first request. Raises CepError if it does not answer or
-        refuses."""
+        """Open a source, and wait until its service has answered. Raises CepError if it does not answer or refuses the
+        request."""
         source = cls(address, place)
         try:
             source._start()
@@ -186,7 +192,7 @@ class Observations:
 
     @property
     def place(self) -> Mapping[int, int]:
-        """Return the position of a source that was just opened."""
+        """The position at which the source was opened."""
         return self._opened
 
     def poll(self, most: int, seconds: float) -> Messages | None:
@@ -205,10 +211,10 @@ class Observations:
         return Messages([self._address.text] * len(items), numbers, payloads, place | self._fixed if items else place)
 
     def done(self) -> None:
-        """Do nothing: the service takes no acknowledgements."""
+        """Do nothing, because the service needs no acknowledgements."""
 
     def kept(self) -> None:
-        """Do nothing: the service takes no acknowledgements."""
+        """Do nothing, because the service needs no acknowledgements."""
 
     def close(self) -> None:
         with self._there:
@@ -216,7 +222,7 @@ class Observations:
             self._there.notify_all()
 
     def _start(self) -> None:
-        """Send the first request, and start the thread for the rest. Raises the errors of `open`."""
+        """Send the first request, and start a thread that sends the others. Raises the errors of `open`."""
         try:
             if "expand" not in self._address.options:
                 self._belongs = self._collections()
@@ -232,7 +238,7 @@ class Observations:
         threading.Thread(target=self._run, args=(first,), name="sensorthings", daemon=True).start()
 
     def _run(self, query: str | None) -> None:
-        """Request page after page, and start again after a pause, until the source is closed."""
+        """Request page after page. After the last page, pause and start a new cycle, until the source is closed."""
         try:
             while True:
                 while query is not None:
@@ -258,7 +264,7 @@ class Observations:
             self._reader.close()
 
     def _following(self, query: str) -> str | None:
-        """Process a page of observations, and return the request for the next page, or None after the last."""
+        """Process a page of observations. Return the request for the next page, or None after the last page."""
         rows, texts, link = self._page(query)
         items: list[Item] = []
         for row, text in zip(rows, texts):
@@ -283,8 +289,10 @@ class Observations:
         return following
 
     def _page(self, query: str) -> tuple[list[dict[str, Any]], list[str], str | None]:
-        """Return the observations of a page, the text of each, and the address of the next page. Raises HttpFailure if
-        the request fails."""
+        """Request a page. Return its observations, the text of each observation, and the address of the next page.
+
+        Raises HttpFailure if the request fails.
+        """
         text = self._reader.get(f"{quote('/' + self._address.path, safe=_SAFE)}?{query}")
         start_of_text = len(text) - len(text.lstrip())
         hint = "is this the path of a SensorThings service, such as `/FROST-Server/v1.1`?"
@@ -310,16 +318,18 @@ class Observations:
         return "&".join(f"${name}={quote(value, safe=_VALUE)}" for name, value in parts.items() if value)
 
     def _expanded(self) -> str:
-        """Return the `$expand` option. By default, each observation is sent with the id and name of its Datastream or
-        MultiDatastream."""
+        """Return the `$expand` option. By default, the service sends each observation with the id and name of its
+        Datastream or MultiDatastream."""
         expanded = self._address.options.get("expand")
         if expanded is None:
             expanded = ",".join(f"{name}($select=id,name)" for name in self._belongs)
         return "" if expanded == "none" else expanded
 
     def _collections(self) -> tuple[str, ...]:
-        """Return the kinds of entities to which the observations of this path may belong. Raises HttpFailure if the
-        service does not answer."""
+        """Return the kinds of entities to which observations at the address may belong.
+
+        Raises HttpFailure if the service does not answer.
+        """
         path, _, _ = self._address.path.rpartition("/")
         if path.endswith(")"):
             return ("MultiDatastream",) if "MultiDatastreams(" in path else ("Datastream",)
@@ -334,7 +344,11 @@ class Observations:
             raise self._address.refused(str(error), hint) from None
 
     def _failed(self, failure: HttpFailure, first: bool) -> CepError:
-        """Return the error for a failed request. If the service has answered before, it may answer again."""
+        """Return the error for a failed request.
+
+        `first`: True if it was the first request. The error is SourceLost if a later request failed, or if the failure
+        is temporary.
+        """
         if failure.passing or not first:
             return SourceLost(f"{self._address.text}: {failure.reason}", hint=failure.hint, code="input")
         hint = failure.hint
@@ -349,9 +363,10 @@ class Observations:
 
 
 def entity_sets(reader: JsonReader, path: str) -> frozenset[str]:
-    """Return the names of the entity sets that a service lists at its path, with or without a final `/`.
+    """Return the names of the entity sets that a service lists. If it lists none, return the standard names.
 
-    If it does not list them, return the standard ones. Raises HttpFailure if the service is temporarily unavailable.
+    `path`: the path of the service, which may lack the final `/`. Raises HttpFailure if the service is temporarily
+    unavailable.
     """
     for target in (path, f"{path}/"):
         try:
@@ -365,7 +380,7 @@ def entity_sets(reader: JsonReader, path: str) -> frozenset[str]:
 
 
 def server(address: Address) -> Server:
-    """Return the connection settings of an address."""
+    """Return the HTTP connection settings that an address describes."""
     host, port = address.hosts[0]
     options = address.options
     return Server(
@@ -384,8 +399,10 @@ def server(address: Address) -> Server:
 
 
 def _secret(address: Address, name: str) -> str | None:
-    """Return the secret in the file that an environment variable names, or None if it is not set. Raises CepError if
-    the file cannot be read."""
+    """Read a secret from the file that an environment variable names. Return None if the variable is not set.
+
+    Raises CepError if the file cannot be read.
+    """
     file = os.environ.get(name)
     if not file:
         return None

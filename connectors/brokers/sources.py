@@ -1,4 +1,4 @@
-"""Lost live inputs: the reason of the loss, the listeners to notify, and the attempts to reopen them."""
+"""Live inputs that may be lost: why they are lost, who is notified, and how they are reopened."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from cep.connectors.brokers.messages import Messages
 
 FIRST, LONGEST = 1.0, 30.0
-"""The seconds before the first attempt to reopen a lost source, and the longest wait between two attempts. Each wait is
-twice as long as the previous one."""
+"""The seconds before the first attempt to reopen a lost source, and the longest wait between two attempts. The waits
+double from the first to the longest."""
 
 
 class SourceLost(CepError):
-    """Raised if a source is lost and may come back."""
+    """Raised if a live source is lost and may come back."""
 
 
 class SourceListener(Protocol):
-    """Receives notices about a source: its name and a text. `lost`: True if the source is lost, False if it is back."""
+    """A function that is notified when a source is lost or back.
+
+    `source`: the name of the source. `text`: the message. `lost`: True if the source is lost, False if it is back.
+    """
 
     def __call__(self, source: str, text: str, /, *, lost: bool) -> None: ...
 
@@ -32,11 +35,14 @@ def _in_silence(source: str, text: str, /, *, lost: bool) -> None:
 
 
 class Sources:
-    """The live inputs of a run, for any thread.
+    """The live inputs of a run. Any thread may read their state.
 
-    `lost`: the reason of the loss, by name of a lost input. `awaited`: inputs that have not been available yet.
-    `lasting`: pipes count as live, and a connection that the other side closes counts as lost rather than ended, unless
-    its address says otherwise. `ahead`: the limits on times ahead of the clock.
+    - `lost`: the reason of the loss, by the name of a lost input.
+    - `awaited`: the names of inputs that have never been available yet.
+    - `losses`: how often each input was lost, by its name.
+    - `lasting`: True if a pipe counts as live. A connection that the other side closes then counts as lost rather than
+      ended, unless its address says otherwise.
+    - `ahead`: the limits for record times that are ahead of the clock.
     """
 
     def __init__(self, tell: SourceListener = _in_silence, lasting: bool = False, ahead: AheadLimits = LIVE) -> None:
@@ -49,15 +55,15 @@ class Sources:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Register a function that is called when a source is lost or back, in the reading thread."""
+        """Register a function that is called when a source is lost or back. It is called in the thread that reads."""
         self._listeners.append(listener)
 
     def expect(self, names: Iterable[str]) -> None:
-        """Announce sources that will be opened. Messages sent before the first connection may be lost."""
+        """Announce sources that will be opened. Messages that are sent before the first connection may be lost."""
         self.awaited |= frozenset(names)
 
     def begin(self, name: str) -> None:
-        """Note that a source has been opened."""
+        """Register a source that was opened."""
         self.losses = {**self.losses, name: 0}
 
     def is_now(self, name: str, reason: str | None) -> None:
@@ -80,30 +86,32 @@ class Sources:
 
 
 class LiveSource(Protocol):
-    """A source of messages."""
+    """A source of messages that arrive while the program runs."""
 
     @property
     def lost(self) -> str | None:
-        """Return the reason why no input can currently arrive, or None."""
+        """The reason why no input can arrive at the moment, or None."""
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        """Return about `most` messages within `seconds`, or None if no more will follow. Raises SourceLost if the
-        source is lost, or CepError for other failures."""
+        """Return about `most` messages that arrive within `seconds`, or None if the source has ended.
+
+        Raises SourceLost if the source is lost, or CepError if it fails in another way.
+        """
 
     def done(self) -> None:
-        """Note that all messages returned so far have been processed."""
+        """Tell the source that all messages it has returned were processed."""
 
     def kept(self) -> None:
-        """Note that processed messages are stored on disk, so they need not be sent again."""
+        """Tell the source that processed messages are stored on disk, so that it need not send them again."""
 
     def close(self) -> None: ...
 
 
 class Reconnecting:
-    """A source that is reopened in a separate thread whenever it is lost, so that other sources can be read meanwhile.
+    """A source that is reopened whenever it is lost. A separate thread does this, so that other sources can be read.
 
-    `source`: the open source, or the error of the attempt to open it. `opened` opens it after a position
-    (`Messages.place`), and raises CepError on failure.
+    - `source`: the open source, or the error of the attempt to open it.
+    - `opened`: a function that opens the source after a position (`Messages.place`). It raises CepError on failure.
     """
 
     def __init__(
@@ -193,5 +201,5 @@ class Reconnecting:
 
 
 def _why(error: CepError) -> str:
-    """Return the message of an error without the address, because the name of the source contains it."""
+    """Return the message of an error without the address, which the name of the source already contains."""
     return error.message.partition(": ")[2] or error.message

@@ -35,16 +35,16 @@ def connected(address: Address) -> BinaryIO:
 
 
 class ConnectionSource:
-    """A connection whose lines are messages. `numbers` counts them across all connections to the same address.
+    """A TCP connection whose lines are messages.
 
-    When the other side closes the connection, the source ends. If it is `lasting`, or the connection breaks, it raises
-    SourceLost instead.
+    `numbers`: the numbers of the lines, which continue across all connections to the same address. The source ends when
+    the other side closes the connection. It raises SourceLost instead if it is `lasting` or if the connection breaks.
     """
 
     lost = None
 
     def __init__(self, address: Address, lasting: bool, numbers: Iterator[int]) -> None:
-        """Raises CepError if nobody listens at the address."""
+        """Open a connection. Raises CepError if nobody listens at the address."""
         self._address, self._lasting, self._numbers = address, lasting, numbers
         self._connection = Connection(address, lasting=False)
         self._begun = False
@@ -62,24 +62,24 @@ class ConnectionSource:
         return Messages([self._address.text] * len(lines), list(islice(self._numbers, len(lines))), lines)
 
     def done(self) -> None:
-        """Do nothing: the connection takes no acknowledgements."""
+        """Do nothing, because the connection has no acknowledgements."""
 
     def kept(self) -> None:
-        """Do nothing: the connection takes no acknowledgements."""
+        """Do nothing, because the connection has no acknowledgements."""
 
     def close(self) -> None:
         self._connection.close()
 
 
 class Connection:
-    """The lines of a connection, for a reader that logs them before they are processed.
+    """The lines of a TCP connection, for a reader that logs them before they are processed.
 
-    A `lasting` connection is reopened after its end, after 1 s, 2 s and so on up to 30 s. Lines sent in between are
-    lost. `broken`: the reason if it ended without being closed.
+    `lasting`: True to reopen the connection after its end. The waits are 1 s, 2 s and so on up to 30 s. Lines that are
+    sent in between are lost. `broken`: the reason why the connection ended without being closed, or None.
     """
 
     def __init__(self, address: Address, lasting: bool) -> None:
-        """Raises CepError if nobody listens at the address."""
+        """Open a connection. Raises CepError if nobody listens at the address."""
         self._address, self._lasting = address, lasting
         self._socket: socket.socket | None = _connection(address)
         self._rest = b""
@@ -88,13 +88,15 @@ class Connection:
         self._pause, self._again = 1.0, 0.0
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """Return the result of `lines` as arrivals. There may be more than `most`, because up to a megabyte is read at
-        a time."""
+        """Return the lines that arrive within `seconds`, or None if the connection has ended.
+
+        There may be more than `most`, because up to a megabyte is read at a time.
+        """
         lines = self.lines(seconds)
         return None if lines is None else [Arrival("", line, 0, 0) for line in lines]
 
     def lines(self, seconds: float) -> list[bytes] | None:
-        """Return the lines that arrive within `seconds`, or None if no more will follow."""
+        """Return the lines that arrive within `seconds`, or None if the connection has ended."""
         if self._socket is None:
             return self._anew(seconds)
         self._socket.settimeout(seconds)
@@ -114,7 +116,7 @@ class Connection:
         return [last] if last and not self._skipping else []
 
     def done(self) -> None:
-        """Do nothing: the connection takes no acknowledgements."""
+        """Do nothing, because the connection has no acknowledgements."""
 
     def close(self) -> None:
         if self._socket is not None:
@@ -134,7 +136,7 @@ class Connection:
         return []
 
     def _lines(self, data: bytes) -> list[bytes]:
-        """Return the complete lines. A line that is too long for a record is cut."""
+        """Return the complete lines in the data read so far. A line that is too long for a record is cut."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         whole = [line[:_HEAD] if len(line) > LONGEST else line for line in whole]
         if whole and self._skipping:

@@ -1,4 +1,4 @@
-"""Read the entities of a SensorThings service other than observations, such as Things and Datastreams, page by page."""
+"""Read entities of a SensorThings service, such as Things and Datastreams, page by page. Observations are not read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _ASKED = (
 
 
 def service_iri(address: Address) -> str:
-    """Return the address of a service as it appears in the IRIs of its entities. Raises CepError if it is the address
-    of an entity."""
+    """Return the address of a service as it appears in the IRIs of the service's entities.
+
+    Raises CepError if it is the address of an entity.
+    """
     path = "/" + address.path.removesuffix(_END)
     if path.endswith(")"):
         raise address.refused(
@@ -32,8 +34,10 @@ def service_iri(address: Address) -> str:
 
 
 def things(address: Address) -> dict[str, list[dict[str, Any]]]:
-    """Return the entities of a service, by name of their set, sorted by id. Raises CepError if the service does not
-    answer correctly."""
+    """Return the entities of a service, by the name of their entity set. Each list is sorted by id.
+
+    Raises CepError if the service does not answer correctly.
+    """
     path = "/" + address.path.removesuffix(_END)
     try:
         reader = JsonReader(server(address))
@@ -48,8 +52,10 @@ def things(address: Address) -> dict[str, list[dict[str, Any]]]:
 
 
 def _entities(reader: JsonReader, path: str, expand: str, most: str | None) -> list[dict[str, Any]]:
-    """Return the entities of a set. `most`: the page size, or None for the server's default, because some servers
-    refuse sizes above their limit."""
+    """Return the entities of an entity set. `most`: the page size. None: the server's default.
+
+    The default is needed because some servers refuse sizes above their limit.
+    """
     entities: list[dict[str, Any]] = []
     query, before = f"$orderby={quote('id asc')}&$expand={quote(expand, safe=_SAFE)}", ""
     query += "" if most is None else f"&$top={most}"

@@ -1,4 +1,5 @@
-"""Detection of several events in one stream: find the field whose values select each event with WHEN."""
+"""Detection of several event types in one stream: find the field that names the type, so that WHEN can select each
+one."""
 
 from __future__ import annotations
 
@@ -15,21 +16,23 @@ from cep.core.schema import RecordTest
 
 Records = Sequence[Mapping[str, Any]]
 MOST = 12
-"""The maximum number of distinct values of a field that names the event of a record."""
+"""The maximum number of distinct values of a field that names the type of a record's event."""
 _LEAST = 4
-"""The minimum number of records in which to look for several events."""
+"""The minimum number of records in which to look for several event types."""
 _DEEP = 4
-"""The maximum number of steps of a path to the field that tells events apart."""
+"""The maximum number of steps in a path to the field that names the event type."""
 _BOOLEANS = frozenset((*TRUE_WORDS, *FALSE_WORDS))
 
 
 def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
-    """Return the events of a stream, each with a name, its test and its records; empty if the stream seems to be one
-    event.
+    """Return the event types of a stream. Each has a name, a test that selects its records, and these records.
 
-    A field, perhaps inside an object, can name the event if it has few distinct values, and most of these values come
-    with a key that no other records have. Two other layouts also tell events apart. Either each record has exactly one
-    of several objects, or the object under one key has exactly one of several fields.
+    The result is empty if the stream seems to have a single event type. A stream has several types in three layouts:
+
+    - A field, perhaps inside an object, names the type. The field has few distinct values. Most of these values come
+      with a key that no record with another value has.
+    - Each record has exactly one of several objects.
+    - Each record has an object under the same key, and the object has exactly one of several fields.
 
     A text that means "missing" does not count as a value. Keys that never have a value are ignored.
     """
@@ -37,13 +40,13 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 
 
 def _without_empty(records: Records) -> Records:
-    """Return the records without keys that never have a value."""
+    """Return copies of the records, without the keys that have no value in any record."""
     keys = {key for record in records for key in record if says(record[key])}
     return [{key: value for key, value in record.items() if key in keys} for record in records]
 
 
 def says(value: Any) -> bool:
-    """Return True if a value is present, and is not a text that means "missing"."""
+    """Return True if a value is present and is not a text that means "missing"."""
     return value is not None and not (type(value) is str and value.strip(" \t").lower() in NOTHING)
 
 
@@ -69,8 +72,13 @@ def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 def _by_value(
     records: Records, flat: Records, groups: Mapping[str, Mapping[str, Sequence[int]]]
 ) -> list[tuple[str, RecordTest, Records]]:
-    """Group the records by the field that best separates them: most of its values come with keys that other values
-    lack."""
+    """Group the records by the field that separates them best. Return the result of `alternatives`.
+
+    A field separates records if most of its values come with keys that records with other values lack.
+
+    - `flat`: the records with one key per path (`_flat`).
+    - `groups`: the candidate fields, each with the rows of each of its values.
+    """
     best, field = 0, ""
     for key, rows in groups.items():
         own = _having_own(flat, rows, key)
@@ -83,8 +91,10 @@ def _by_value(
 
 
 def _flat(records: Records) -> list[dict[str, Any]]:
-    """Return the records with one key for each path through objects that WHEN can name. A top-level name has
-    precedence."""
+    """Flatten the records: return copies that have one key for each path that WHEN can name.
+
+    If a top-level key is written like a path, it has precedence.
+    """
     top = {key for record in records for key in record}
     names: dict[Path, str | None] = {}
     flat: list[dict[str, Any]] = []
@@ -103,7 +113,10 @@ def _flat(records: Records) -> list[dict[str, Any]]:
 
 
 def _groups(records: Records, key: str) -> dict[str, list[int]]:
-    """Group the rows by the value of a key; empty if there are too many values, or some cannot name an event."""
+    """Return the indices of the records that have each value of a key.
+
+    The result is empty if there are too many values, or if some values cannot name an event type.
+    """
     groups: dict[str, list[int]] = {}
     missing = 0
     for row, record in enumerate(records):
@@ -124,7 +137,10 @@ def _groups(records: Records, key: str) -> dict[str, list[int]]:
 
 
 def _having_own(records: Records, groups: Mapping[str, Sequence[int]], field: str) -> int:
-    """Count the groups that have a private key: almost all records of the group have it, and no other group has it."""
+    """Count the groups of records that have a key of their own.
+
+    Almost all records of the group have this key, and no record of another group has it.
+    """
     counts = {name: Counter(_said(records, rows)) for name, rows in groups.items()}
     own_count = 0
     for name, some in groups.items():
@@ -138,7 +154,8 @@ def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
-    """Return objects of which almost every record has exactly one; empty if there are none."""
+    """Return the keys of objects such that almost every record has exactly one of them. The result is empty if there
+    are no such objects."""
     present = {key: [record.get(key) is not None for record in records] for key in keys}
     some = [
         key
@@ -151,10 +168,10 @@ def _objects(records: Records, keys: Sequence[str]) -> list[str]:
 
 
 def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, list[int]]:
-    """Find a key whose objects each have exactly one of several fields, such as `temp` or `state` in `payload`. Return
-    the rows by field; empty if there is no such key.
+    """Find a key whose objects each have exactly one of several fields, such as `temp` or `state` in `payload`.
 
-    If fields always appear together, only the first one counts.
+    Returns the indices of the records that have each field; empty if there is no such key. If several fields always
+    appear together, only the first of them counts.
     """
     for key in keys:
         if sum(isinstance(record.get(key), dict) for record in records) < len(records) - allowed(len(records)):

@@ -1,4 +1,5 @@
-"""The first rows of a Parquet file as columns: paths into structs, and an event for each element of a list."""
+"""The first rows of a Parquet file as columns. A path names a field of a struct. If a column is a list, each of its
+elements can be an event."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from cep.connectors.infer.sample import RecordSample
 from cep.connectors.records.paths import EACH, Path, level, path, place, written
 
 _FEW = 3
-"""The maximum length of a list that is taken for coordinates rather than for a series of measurements."""
+"""The maximum length of a list whose elements are taken for coordinates. A longer list is a series of measurements."""
 _READ = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp,
     pa.types.is_date, pa.types.is_time, pa.types.is_duration, pa.types.is_string, pa.types.is_large_string,
@@ -23,7 +24,7 @@ _READ = (
 
 
 def parquet_sample(file: File, limit: int) -> RecordSample:
-    """Read the first rows. Raise ArrowException or OSError if the file cannot be read."""
+    """Read the first `limit` rows. Raises ArrowException or OSError if the file cannot be read."""
     source = pq.ParquetFile(file)
     schema = source.schema_arrow
     sample = RecordSample(None)
@@ -46,8 +47,10 @@ def parquet_sample(file: File, limit: int) -> RecordSample:
 def _chosen(
     schema: pa.Schema, series: Path | None, sample: RecordSample, batch: pa.RecordBatch
 ) -> tuple[list[str], dict[str, Path]]:
-    """Return the plain columns, and the paths into nested ones, that a declaration can read. `batch`: the first
-    rows."""
+    """Return the plain columns and the paths into nested columns that a declaration can read.
+
+    `series`: the path of the list whose elements are events, or None. `batch`: the first rows.
+    """
     plain: list[str] = []
     nested: dict[str, Path] = {}
     for name in dict.fromkeys(schema.names):
@@ -69,8 +72,8 @@ def _chosen(
 
 
 def _places(batch: pa.RecordBatch, steps: Path, series: Path | None) -> list[Path]:
-    """Return a path for each element of a short list of numbers, such as coordinates; for other columns, return only
-    `steps`."""
+    """Return one path per element if `steps` leads to a short list of numbers, such as coordinates. Otherwise return
+    only `steps`."""
     whole = steps[:-1] if steps[-1] == EACH else steps
     kind = _type(batch.schema, whole)
     if whole == series or len(steps) == 1 or not is_list(kind) or not _numeric(kind.value_type):
@@ -96,7 +99,7 @@ def _type(schema: pa.Schema, steps: Path) -> pa.DataType:
 
 
 def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None:
-    """Explain why an event cannot have the data at a path as a value; None if it can."""
+    """Explain why the data at a path cannot be an attribute's value. Return None if they can."""
     source = written(steps)
     if len(steps) > 1 and path(source) != steps:
         return "no path leads to a name that is empty, or has quotes or brackets"
@@ -113,10 +116,10 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
 
 
 def _series(batch: pa.RecordBatch) -> Path | None:
-    """Return the path of the list whose elements are events; None if each record is an event.
+    """Return the path of the list whose elements are events, or None if each row is an event.
 
     It is a list of structs that no row lacks, or else a list of many numbers. If there are several such lists, it is
-    the one with most elements in all records.
+    the one that has most elements in all rows together.
     """
     best: tuple[bool, int] | None = None
     longest = None
@@ -141,7 +144,7 @@ def _series(batch: pa.RecordBatch) -> Path | None:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return the values in Python: times as microseconds, times of day as texts, NaN as None."""
+    """Return the values of a column in Python: times as microseconds, times of day as texts, NaN as None."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())

@@ -1,4 +1,4 @@
-"""The declaration of an event, derived from a sample of its records: its time, its attributes and their names."""
+"""The declaration of an event type, derived from a sample of its records: its time, its attributes and their names."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 
 @dataclass(slots=True)
 class Inferred:
-    """A declaration as a schema.
+    """An inferred declaration, as a schema.
 
-    `notes`: a summary of the values of each attribute. `remarks`: other things that the user should know. `facts`: a
-    declaration of facts that also fits, if the records have no time.
+    `notes`: a summary of each attribute's values. `remarks`: other things that the user should know. `facts`: if the
+    records have no time, a declaration of facts that also fits them.
     """
 
     schema: Schema
@@ -32,7 +32,8 @@ class Inferred:
 
 
 def inferred(sample: RecordSample, name: str) -> Inferred:
-    """Return the declaration that fits the sample. `name`: the name of the event, unless its records contain one."""
+    """Return the declaration that fits the sample. `name`: the name of the event type if the records do not contain
+    one."""
     option = sample.format.option if sample.format is not None else lambda _: None
     marks = option("decimal") or ".", option("thousands")
     guesses: dict[str, Guess] = {}
@@ -107,7 +108,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
 
 
 def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
-    """Return remarks about the `type` of records, if it differs from the name of the event."""
+    """Return remarks about the key `type` of records, if its value differs from the name of the event type."""
     bind = f"bind the file: `--input {title}=FILE`"
     if sample.bound:
         return [f"the `type` of the records is not an event: {bind}"]
@@ -117,9 +118,9 @@ def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
 
 
 def _facts(schema: Schema, sample: RecordSample) -> str | None:
-    """Return a declaration of facts whose attributes have the names of the columns.
+    """Return a declaration of facts whose attributes are named after the columns.
 
-    Return None if a column's name is not a valid attribute name, or it has values that facts cannot have.
+    Return None if a column's name is not valid for an attribute, or if a column has values that facts cannot have.
     """
     sources = [source_of(attribute) for attribute in schema.attributes]
     if any(path(source) != (source,) or identifier(source) != source.lower() for source in sources):
@@ -132,7 +133,8 @@ def _facts(schema: Schema, sample: RecordSample) -> str | None:
 
 
 def _note(guess: Guess, count: int) -> str:
-    """Summarise the values of a column: the range of numbers, a few texts, the number of missing values."""
+    """Summarise the values of a column of `count` values: the range of numbers, a few texts, the number of missing
+    values."""
     parts = []
     values = guess.values
     if guess.type in ("int", "float") and values:
@@ -162,6 +164,6 @@ def _shown(value: Any) -> str:
 
 
 def shown(text: str) -> str:
-    """Return the text in a form that fits into a comment: on one line, and in UTF-8."""
+    """Return a text so that it fits into a comment: on one line, and encodable in UTF-8."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return printable.encode("utf-8", "replace").decode("utf-8")

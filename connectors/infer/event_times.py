@@ -1,4 +1,4 @@
-"""Detection of the column that holds the time of an event, in a sample of its records."""
+"""Detection of the column that contains the time of each event, in a sample of records."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PREFERRED = (
 _BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed", "von")
 _HOUR = 3_600 * 10**6
 _TRIED = 500
-"""The number of texts that are tested for intervals."""
+"""The number of texts of a column that are tested for intervals."""
 _BETWEEN = re.compile(r"\s+(-|\u2013|\u2014|to|bis|until)\s+")
 """The words between the start and the end of an interval."""
 _HOURS = re.compile(r"^(hours?|hr|hh|hod|stunde|std|heure|hora)$|_(hour|hr)$|^hour_", re.I)
 _CLOCKS = re.compile(r"time|clock|uhr|zeit|^hh_?mm|^hrmn$|heure|hora|^utc$", re.I)
-"""Names of columns with hours or times of day."""
+"""Names of columns that contain hours or times of day."""
 _PARTS = (
     (re.compile(r"^#?(year|yr|yyyy|yy|jahr|ann[eé]e|a[nñ]o)$", re.I), 0, 2100, "%Y"),
     (re.compile(r"^(month|mon|monat|mo|mois|mes)$|^MM$", re.I), 1, 12, "%m"),
@@ -43,14 +43,18 @@ _PARTS = (
     (re.compile(r"^(minutes?|min|mn|mm)$", re.I), 0, 59, "%M"),
     (re.compile(r"^(seconds?|sec|ss)$", re.I), 0, 59, "%S"),
 )
-"""Names of columns with one part of the time, the smallest and largest value of this part, and its directive."""
+"""Columns that contain one part of a time: possible names, the smallest and largest value, and the format directive."""
 _ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived", "landed", "bis")
 
 
 def event_times(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None]:
-    """Return the columns of the time (two for an interval), further columns with parts of it, and the format."""
+    """Find the columns that contain the time of each event.
+
+    Returns the column of the time (two for an interval), further columns that contain parts of it, and its format. The
+    first tuple is empty if there is no such column.
+    """
     last = {source: path(source)[-1].lower() for source in guesses}
     if sample.positional:
         named = [key for key in ("time", "start", "end") if key in guesses]
@@ -91,7 +95,7 @@ def event_times(
 
 
 def local(sample: RecordSample, source: str) -> bool:
-    """Return True if a column of intervals has times without an offset."""
+    """Return True if a column of intervals contains times that have no offset."""
     for text in (value for value in sample.columns[source] if isinstance(value, str)):
         for part in text.split("/"):
             try:
@@ -115,9 +119,9 @@ def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | No
 
 
 def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | None:
-    """Return a remark about a column that is almost the time of the event; None if there is none.
+    """Return a remark about a column that is almost the time of the event, or None if there is none.
 
-    Most of its texts are times, but too many others are not; or each text holds two times.
+    In such a column, most texts are times but too many are not, or each text contains two times.
     """
     best: tuple[int, int, str, str | None] | None = None
     for source, guess in guesses.items():
@@ -138,8 +142,8 @@ def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | No
 
 
 def _pairs(source: str, texts: Sequence[str]) -> str | None:
-    """Return a remark about a column of intervals in a form that cannot be read: `27.10.2024 01:00 - 27.10.2024
-    02:00`."""
+    """Return a remark if a column's texts are intervals in a form that cannot be read, such as `27.10.2024 01:00 -
+    27.10.2024 02:00`. Otherwise return None."""
     pairs = [_BETWEEN.split(text.strip(" \t"))[::2] for text in texts]
     both = [pair for pair in pairs if len(pair) == 2]
     if 2 * len(both) <= len(texts):
@@ -156,8 +160,10 @@ def _pairs(source: str, texts: Sequence[str]) -> str | None:
 
 
 def _interval(begin: Guess, end: Guess) -> bool:
-    """Return True if two columns can be start and end: same format, and no interval in the sample ends before it
-    begins."""
+    """Return True if two columns can be the start and end of intervals.
+
+    They must have the same format, and no interval in the sample may end before it begins.
+    """
     if begin.format != end.format:
         return False
     if begin.bad or end.bad:
@@ -171,8 +177,10 @@ def _interval(begin: Guess, end: Guess) -> bool:
 
 
 def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
-    """Find the column with the time of day that belongs to a column of days. Return it with the format of both
-    together."""
+    """Find the column that contains the time of day for a column of days.
+
+    Returns its name, and the format of the day and the time of day together. None if there is no such column.
+    """
     for source, column in sample.columns.items():
         guess = guesses[source]
         if source == day or path(source)[:-1] != path(day)[:-1] or column.count(None) > allowed(len(column)):
@@ -192,7 +200,7 @@ def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> t
 
 
 def _is_interval(sample: RecordSample, source: str) -> bool:
-    """Return True if a column contains intervals, `2024-05-01T08:00:00Z/PT1H`."""
+    """Return True if a column contains intervals such as `2024-05-01T08:00:00Z/PT1H`."""
     column = [value for value in sample.columns[source] if value is not None]
     texts = [value for value in column if isinstance(value, str) and "/" in value]
     if not texts or len(column) - len(texts) > allowed(len(column)):
@@ -206,7 +214,10 @@ def _is_interval(sample: RecordSample, source: str) -> bool:
 
 
 def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
-    """Return the first column of numbers that all lie near the present as times since 1970, whatever its name."""
+    """Find the first column of numbers that are all plausible times near the present, counted since 1970.
+
+    Returns its name and format, or None. The name of the column does not matter.
+    """
     for source, guess in guesses.items():
         if guess.type in ("int", "float") and not guess.optional and (unit := unit_of(guess.values)) is not None:
             return source, None if unit == "s" else TimeFormat(unit=unit)
@@ -216,8 +227,10 @@ def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | Non
 def _parts(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None] | None:
-    """Return the columns of the year, month, day and smaller parts of the time, with their format; None if there are
-    none."""
+    """Find columns that contain the year, month, day and smaller parts of the time. Return None if there are none.
+
+    The result has the form that `event_times` returns.
+    """
     parts: list[str] = []
     words: list[str] = []
     for names, low, high, directive in _PARTS:
@@ -243,9 +256,9 @@ def _parts(
 
 
 def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> str | None:
-    """Return the format of a column of numeric times of day, None for other columns.
+    """Return the format of a column of numeric times of day, or None for another column.
 
-    The numbers are like `1234`, or hours if the name of the column says so.
+    The numbers are like `1234`, or hours if the name of the column suggests this.
     """
     values = []
     for text in column:

@@ -1,4 +1,4 @@
-"""The first records of a file: recognise its format, and group the records by event."""
+"""The first records of a file: recognise the file's format, and group the records by event type."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ _MOST_EVENTS = 50
 
 
 def samples(file: Path, limit: int, format: str | None = None) -> list[RecordSample]:
-    """Return the first `limit` records of a file, by event. Raise CepError if the file cannot be read, or has no
-    records."""
+    """Return the first `limit` records of a file, as one sample per event type.
+
+    Raises CepError if the file cannot be read or has no records.
+    """
     plain = file.with_suffix("") if file.suffix in COMPRESSED else file
     kind = format or BY_SUFFIX.get(plain.suffix.lower())
     if plain.suffix.lower() in KNOWLEDGE and format is None:
@@ -134,9 +136,10 @@ def _json(file: Path, limit: int) -> list[RecordSample]:
 
 
 def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
-    """Return a sample for each event. Records name their event if all name one that can be declared.
+    """Return one sample per event type.
 
-    Otherwise look for a field that tells events apart; if there is none, return one sample for all records.
+    If every record names a type that can be declared, these names are used. Otherwise a field may tell the types apart
+    (`alternatives`). If there is no such field, the result is a single sample.
     """
     names = dict.fromkeys(record.get("type") if isinstance(record.get("type"), str) else None for record in records)
     said = [name for name in names if name is not None]
@@ -151,7 +154,8 @@ def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
 
 
 def _by_test(table: RecordSample) -> list[RecordSample]:
-    """Return a sample for each event in the rows of a table; the table itself if they seem to be one event."""
+    """Return one sample for each event type in the rows of a table. If there seems to be only one, return the table
+    itself."""
     if table.series is not None:
         return [table]
     rows = [
@@ -168,7 +172,7 @@ def _by_test(table: RecordSample) -> list[RecordSample]:
 
 
 def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSample:
-    """Turn the sample into one for an event whose records pass a test."""
+    """Turn a sample into the sample of an event type whose records pass a test."""
     sample.name, sample.when = name, ((test,),)
     if test.values:
         sample.columns.pop(test.source, None)
@@ -176,7 +180,7 @@ def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSam
 
 
 def _records(file: Path, limit: int) -> Iterator[bytes]:
-    """Yield the texts of the first JSON records, without blank lines."""
+    """Yield the first JSON records of a file as bytes, without blank lines."""
     stream = ByteStream(str(file))
     try:
         for part in _parts(stream):

@@ -1,4 +1,4 @@
-"""Conversion of names of columns, keys and files to names of the language."""
+"""Conversion of the names of columns, keys and files to names that are valid in the language."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cep.connectors.records.paths import EACH, path, place
 from cep.rules.keywords import RESERVED
 
 TAKEN = frozenset(("type", "time", "start", "end", "args"))
-"""Names that an attribute cannot have."""
+"""Reserved names, which an attribute cannot have."""
 _PLAIN = frozenset(("id", "value", "name", "unit", "key", "data", "n", "v", "x", "y"))
-"""Last steps of paths that are too vague to be the name of an attribute."""
+"""Keys that are too vague to be the name of an attribute, if a path ends in them."""
 
 
 def names(sources: Sequence[str]) -> dict[str, str]:
-    """Return a name of an attribute for each source: the last step of its path.
+    """Return an attribute name for each source, usually the last step of the source's path.
 
     If this step is too vague or not unique, the step before it is added.
     """
@@ -36,8 +36,8 @@ def names(sources: Sequence[str]) -> dict[str, str]:
 
 
 def identifier(text: str) -> str:
-    """Convert a text to a name of the language: `Wind speed (m/s)` becomes `wind_speed_m_s`, `windSpeed` becomes
-    `wind_speed`."""
+    """Convert a text to a name that is valid in the language: `Wind speed (m/s)` becomes `wind_speed_m_s`, `windSpeed`
+    becomes `wind_speed`."""
     plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", plain)
     name = re.sub(r"\W+", "_", apart).strip("_").lower()
@@ -47,6 +47,6 @@ def identifier(text: str) -> str:
 
 
 def event_name(text: str) -> str:
-    """Convert the name of a file, or of the event in its records, to a name of an event."""
+    """Convert the name of a file, or a name in its records, to the name of an event type."""
     name = identifier(text)
     return f"{name}s" if name.upper() in ("EVENT", "PREFIX", "FLUENT", "FACT", "POLICY", "ALERT") else name

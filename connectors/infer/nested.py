@@ -1,4 +1,4 @@
-"""Records of JSON as columns. Either every record is an event, or every element of a list in it."""
+"""JSON records as columns. Each record is an event, or each element of a list in the record is one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ OBJECT, LIST, VALUE, NUMBER, NULL = "an object", "a list", "a value", "a number"
 _PLAIN = frozenset((VALUE, NUMBER, NULL))
 _ARGUMENTS = "args"
 _FEW = 3
-"""The maximum length of a list that is taken for coordinates rather than for a series of measurements."""
+"""The maximum length of a list whose elements are taken for coordinates. A longer list is a series of measurements."""
 
 
 @dataclass(slots=True)
 class _Shape:
-    """Counts of the kinds of values at each path.
+    """The structure of some JSON records, by path.
 
-    `longest`: the length of the longest list at a path. `elements`: the total number of elements of lists that are not
-    inside another list.
+    - `kinds`: how often each kind of value occurs at a path.
+    - `longest`: the length of the longest list at a path.
+    - `elements`: the total number of elements of the lists at a path. Lists inside lists are not counted.
     """
 
     kinds: dict[Path, Counter[str]] = field(default_factory=dict)
@@ -61,7 +62,7 @@ def _kind(value: Any) -> str:
 
 
 def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> RecordSample:
-    """Return the columns of records of one event. `name`: the name of the event in the records."""
+    """Return the columns of the records of one event type. `name`: the name of the type in the records, or None."""
     sample = RecordSample(name, records=len(records))
     lengths = {len(record[_ARGUMENTS]) if isinstance(record.get(_ARGUMENTS), list) else -1 for record in records}
     own = {"type"} if name is not None else set()
@@ -93,7 +94,10 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
 
 
 def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: RecordSample) -> None:
-    """Fill the sample from records with a list of values: one column per position, and one per time field."""
+    """Fill the sample from records that contain a list of values: one column per position, and one per time field.
+
+    `own`: keys that are neither attributes nor times.
+    """
     times = [key for key in ("time", "start", "end") if any(key in record for record in records)]
     for record in records:
         values = {f"arg{place}": value for place, value in enumerate(record[_ARGUMENTS], 1)}
@@ -107,22 +111,22 @@ def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: Rec
 
 
 def _homogeneous(shape: _Shape, steps: Path) -> bool:
-    """Return True if the elements of a list are all objects or all plain values."""
+    """Return True if the elements of the list at a path are all objects or all plain values."""
     kinds = _mostly(shape.kinds.get((*steps, EACH), Counter()))
     return kinds == {OBJECT} or (bool(kinds) and kinds <= _PLAIN)
 
 
 def _is_place(shape: _Shape, steps: Path) -> bool:
-    """Return True if a list holds a few numbers, such as coordinates, which are read by their index."""
+    """Return True if the list at a path has only a few numbers, such as coordinates. Each is then read by its index."""
     inside = _mostly(shape.kinds.get((*steps, EACH), Counter()))
     return inside == {NUMBER} and shape.longest[steps] <= _FEW
 
 
 def _series(shape: _Shape, count: int) -> Path | None:
-    """Return the path of the list whose elements are events; None if each record is an event.
+    """Return the path of the list whose elements are events, or None if each record is an event.
 
     It is a list of objects that every record has, or else a list of many numbers. If there are several such lists, it
-    is the one with most elements in all records.
+    is the one that has most elements in all records together.
     """
     best: tuple[bool, int, int] | None = None
     series = None
@@ -139,7 +143,7 @@ def _series(shape: _Shape, count: int) -> Path | None:
 
 
 def _mostly(kinds: Counter[str]) -> set[str]:
-    """Return the kinds of values at a path, without very rare ones."""
+    """Return the kinds of values that are not very rare. `kinds`: how often each kind occurs at a path."""
     present = set(kinds) - {NULL}
     count = sum(kinds[kind] for kind in present)
     for most in ({VALUE, NUMBER}, {OBJECT}, {LIST}):
@@ -156,7 +160,8 @@ def _reachable(shape: _Shape, steps: Path) -> bool:
 
 
 def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count: int) -> list[Path]:
-    """Return the paths of plain values that a declaration can read; note the others in `left_out`, with reasons."""
+    """Return the paths of plain values that a declaration can read. Add each other path to `left_out`, with the
+    reason."""
     paths: list[Path] = []
     closed: set[Path] = set()
     names = {steps[0] for steps in shape.kinds}
@@ -206,7 +211,10 @@ def _of(kinds: Counter[str], kind: str) -> str:
 
 
 def writable(steps: Path, names: set[str], source: str) -> bool:
-    """Return True if a declaration can name the path. A top-level name that contains dots has precedence over paths."""
+    """Return True if a declaration can name a path. `source`: the path as text. `names`: the top-level keys.
+
+    If a top-level key is written like the path, it has precedence, so the path cannot be named.
+    """
     if any(not step or ("[" in step and step != EACH) for step in steps) or level(source) is not None:
         return False
     try:
@@ -219,7 +227,7 @@ def writable(steps: Path, names: set[str], source: str) -> bool:
 
 
 def _no_event(shape: _Shape, steps: Path, series: Path | None, count: int) -> str:
-    """Explain why the elements of a list cannot be events."""
+    """Explain why the elements of the list at a path cannot be events."""
     inside = shape.kinds.get((*steps, EACH), Counter())
     if EACH in steps:
         return f'a list within a list; `FROM "{written(steps)}[0]"` is its first element'

@@ -1,4 +1,4 @@
-"""The first records of an event, as one column of values for each path."""
+"""The first records of an event type, as one column of values per path."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from cep.core.schema import CHANGE, RecordFormat, When
 
 @dataclass(slots=True)
 class RecordSample:
-    """A sample of the records of one event.
+    """A sample of the records of one event type.
 
-    `columns`: by path, one value per event, None if it is missing. `records`: the number of records. `series`: the path
-    of the list whose elements are events. `positional`: values are given by position. `bound`: records have a `type`
-    that cannot name an event, so the user has to bind the file to one.
-
-    `text`: values are texts of a table. `typed`: the types of typed columns. `left_out`: paths that no declaration can
-    read, with reasons. `remarks`: other things that the user should know. `when`: the test that selects the event's
-    records; None: all are selected. `nameless`: the names of the columns are invented.
+    - `columns`: by path, one value per event; None if it is missing.
+    - `text`: True if the values are texts of a table.
+    - `typed`: the types of the columns that have a type, by name.
+    - `left_out`: the paths that no declaration can read, each with the reason.
+    - `remarks`: other things that the user should know.
+    - `records`: the number of records.
+    - `series`: the path of the list whose elements are events.
+    - `positional`: True if the values have positions instead of names.
+    - `bound`: True if the records have a `type` that cannot name an event type. The user has to bind the file to one.
+    - `when`: the test that selects the records of the event type; None selects all records.
+    - `nameless`: True if the names of the columns are invented.
     """
 
     name: str | None
@@ -42,9 +46,9 @@ class RecordSample:
     nameless: bool = False
 
     def without_changes(self) -> None:
-        """Remove the column `@change`, which is not an attribute, and the records that withdraw others.
+        """Remove the column `@change`, which is not an attribute, and the records that withdraw other records.
 
-        Such records may lack attributes.
+        A record that withdraws another may lack attributes.
         """
         if (changes := self.columns.pop(CHANGE, None)) is None:
             return

@@ -1,4 +1,4 @@
-"""Records of SenML, SensorThings and InfluxDB for `cep infer`: recognise the format of a file, and read its records."""
+"""SenML, SensorThings and InfluxDB records for `cep infer`: recognise the format of a file, and read its records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cep.connectors.records.values import Real, Unreadable
 from cep.core.schema import Attribute, RecordFormat, Schema
 
 TIMED = "@time"
-"""The key of the timestamp in a record of line protocol."""
+"""The key under which a record of line protocol has its timestamp."""
 
 _SOME_TIME = RecordFormat("senml", (("now", "2020-01-01T00:00:00Z"),))
 _UNITS = ((10**17, "ns"), (10**14, "us"), (10**11, "ms"), (0, "s"))
@@ -27,7 +27,8 @@ Records = list[dict[str, Any]]
 
 
 def recognised(head: bytes) -> str | None:
-    """Return the name of the sensor format in which a file begins; None if there is none."""
+    """Return the name of the sensor format of a file, or None if it has another format. `head`: the first bytes of the
+    file."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if text.startswith(("[", "{")):
         first = _first_object(text)
@@ -49,10 +50,10 @@ def recognised(head: bytes) -> str | None:
 
 
 def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, Records], int, list[str]]:
-    """Return the first records by event, the number of unreadable records, and remarks.
+    """Return the first records by event type, the number of unreadable records, and remarks.
 
-    In line protocol, the event is the measurement. If no record can be read, the remarks explain why the first one
-    cannot.
+    In line protocol, the measurement is the event type. If no record can be read, the remarks explain why the first
+    record cannot.
     """
     records_by_type: dict[str | None, Records] = {}
     unreadable = 0
@@ -73,7 +74,10 @@ def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, R
 
 
 def sensor_options(kind: str, records: Records) -> tuple[tuple[str, str], ...]:
-    """Return the options of the format. For line protocol, this is the unit of timestamps unless it is nanoseconds."""
+    """Return options that a declaration needs for a format, as names and values.
+
+    Only line protocol has one: the unit of timestamps, unless it is nanoseconds.
+    """
     times = [abs(int(record[TIMED])) for record in records if record.get(TIMED)]
     if kind != "influx" or not times:
         return ()
@@ -99,8 +103,10 @@ def _points(text: str) -> Iterator[tuple[str | None, dict[str, Any]] | None]:
 
 
 def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Iterator[dict[str, Any] | None]:
-    """Yield the records of packs or pages, and None for each that cannot be read. Add explanations to `remarks` and
-    `reasons`."""
+    """Yield the records of packs or pages, and None for each record that cannot be read.
+
+    `remarks`, `reasons`: lists to which explanations are added.
+    """
     plain, timed = _packs()
     for elements in documents(text, None if kind == "senml" else "value"):
         if elements is None:
@@ -125,15 +131,14 @@ def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Ite
 
 
 def _packs() -> tuple[senml.Packs, senml.Packs]:
-    """Return two readers of SenML: a plain one, and one with a reference time for packs whose times are relative to
-    now."""
+    """Return two SenML readers. The second one has a reference time, for packs whose times are relative to now."""
     wanted = tuple(Attribute(name, "any") for name in ("n", "u", "v", "vs", "vb", "vd", "s"))
     plain, timed = (Schema("all", wanted, True, True, records=records) for records in (None, _SOME_TIME))
     return senml.Packs(plain), senml.Packs(timed)
 
 
 def _is_observation(first: Mapping[str, Any]) -> bool:
-    """Return True if a record is an observation or a data array. A time alone does not suffice."""
+    """Return True if a record is an observation or a data array. A time alone is not enough."""
     names = first.get("components")
     if isinstance(names, list) and isinstance(first.get("dataArray"), list):
         return "result" in names
@@ -143,8 +148,8 @@ def _is_observation(first: Mapping[str, Any]) -> bool:
 def _is_senml(first: Mapping[str, Any]) -> bool:
     """Return True if the first record of a list is SenML.
 
-    Many lists of objects have a key `n`. So a record may have fields that SenML does not define only if it has a base
-    name.
+    Many lists of objects that are not SenML have a key `n`. So a record may have fields that SenML does not define only
+    if it has a base name.
     """
     if any(len(key) > 4 for key in first) or ("bn" not in first and not first.keys() <= set(senml.Packs.labels)):
         return False
@@ -156,7 +161,7 @@ def _is_senml(first: Mapping[str, Any]) -> bool:
 
 
 def senml_name(label: str) -> str:
-    """Return the long name of a field of SenML."""
+    """Return the long name of a SenML field, such as `unit` for `u`."""
     return next((name for name, short in senml.LONG.items() if short == label), label)
 
 
@@ -178,7 +183,7 @@ def _leaves(entity: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[
 
 
 def _first_object(text: str) -> Mapping[str, Any] | None:
-    """Return the first record of a document that may be cut off."""
+    """Return the first object in a JSON document whose end may be missing."""
     decoder = json.JSONDecoder(parse_float=Real)
     for position in [place for place, mark in enumerate(text[:2000]) if mark == "{"]:
         try:

@@ -1,17 +1,18 @@
-"""Numbers that stand for a missing value, such as `-999` far from all other values."""
+"""Sentinels: numbers that mean that a value is missing, such as `-999` far from all other values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 ALWAYS = (-999, -9999, -99999, -999999, -999.9, -9999.9, -999.99, -9999.99, -99.99)
-"""Numbers that almost certainly mean "missing" if no other value is near them."""
+"""Numbers that almost certainly mean "missing" if no other value of the column is near them."""
 PERHAPS = (-99, -99.9, 99, 999, 9999, 99999, 999999, 999.9, 9999.9)
-"""Numbers that mean "missing" if their distance from the other values exceeds the spread of these."""
+"""Numbers that mean "missing" if they are far from all other values: the distance must exceed the range of these
+values."""
 
 
 def sentinels(numbers: Sequence[int | float]) -> tuple[int | float, ...]:
-    """Return the sentinel values of a column in ascending order, whole numbers as integers."""
+    """Return the numbers in a column that mean "missing", in ascending order. Whole numbers are integers."""
     values = sorted(set(numbers))
     markers: list[int | float] = []
     for number in [value for value in values if value in ALWAYS]:

@@ -23,9 +23,9 @@ from cep.core.schema import RecordFormat
 SEPARATORS = ";\t|,"
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 MARKS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f", "_")
-"""Marks that may separate thousands."""
+"""Characters that may separate groups of thousands in a number."""
 COMMENTS = ("//", "#", "%", "!")
-"""Marks that may begin a comment."""
+"""Texts with which a comment may begin."""
 _SEPARATED = re.compile(r"sep=([;,|\t])")
 """The line `sep=;` that Excel writes above a table."""
 _VALUE = re.compile(r"[+-]?[.,]?\d[\d\s.,:/'TZeE+-]*([AaPp][Mm])?")
@@ -33,18 +33,19 @@ _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b(?!\1)|\d{4}-\d\d-\d\dT")
 _CAMPBELL = "TOA5"
 """The first field of a table written by a Campbell data logger."""
 _UNIT_ROWS = 3
-"""The maximum number of rows with units below a header."""
+"""The maximum number of rows below a header that contain units."""
 _LOOKED_AT = 50
-"""The number of lines that are examined to find the layout."""
+"""The number of lines from which the layout of a table is found."""
 _SHOWN = 2_000
-"""The number of values per column that are examined to find the marks in numbers."""
+"""The number of values per column from which the decimal and thousands marks are found."""
 
 
 def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
-    """Read a table of text.
+    """Read a text table and find its layout.
 
     The separator is the one that splits most lines into equally many fields. The decimal and thousands marks are those
-    with which most columns are numbers. The records begin below any preamble, the header, and rows of units.
+    with which most columns are numbers. The records begin below the preamble, the header and rows of units, if there
+    are any.
     """
     data = b"".join(islice(iter(lambda: stream.read(1 << 16), b""), max(16, limit // 100)))
     text, encoding = _decoded(data)
@@ -92,7 +93,7 @@ def is_zeek(head: bytes) -> bool:
 
 
 def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSample:
-    """Read a log of Zeek, whose columns are named in a comment."""
+    """Read a Zeek log, which names its columns in a comment."""
     names: list[str] = []
     for line in lines:
         if line.startswith("#fields\t"):
@@ -110,10 +111,13 @@ def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSa
 
 @dataclass(slots=True)
 class _Layout:
-    """The position of the records in a table.
+    """The layout of a table.
 
-    `lines`: the records, without `skip` lines at the top, comments, the header with the `names`, and `units` rows of
-    units. `headless`: there is no header line.
+    - `lines`: the lines that are records.
+    - `skip`: the number of lines to skip at the top.
+    - `names`: the names of the columns, from the header.
+    - `units`: the number of rows of units below the header.
+    - `headless`: True if there is no header.
     """
 
     separator: str
@@ -128,7 +132,8 @@ class _Layout:
 
 
 def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
-    """Return the layout of a table; None if the table has no lines."""
+    """Return the layout of a table, or None if the table has no lines. `usual`: the separator if no other fits
+    better."""
     said = _SEPARATED.fullmatch(lines[0]) if lines else None
     skip = 1 if said else 0
     first = next((line for line in lines[skip:] if line.strip()), "")
@@ -174,7 +179,7 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
 
 
 def _named(line: str, comment: str | None, separator: str, width: int) -> list[str] | None:
-    """Return the column names that a comment contains; None if it contains none."""
+    """Return the column names that a comment contains, or None if it contains none. `width`: the number of columns."""
     text = line.removeprefix(comment or "").strip()
     for row in ([cell.strip() for cell in next(_rows([text], separator), [])], text.split()):
         plain = all(row) and len(set(row)) == width and not any("," in name or _is_value(name) for name in row)
@@ -184,14 +189,15 @@ def _named(line: str, comment: str | None, separator: str, width: int) -> list[s
 
 
 def _is_value(text: str) -> bool:
-    """Return True if a field is a number or a time, with any decimal mark."""
+    """Return True if a field is a number or a time. Any decimal mark is accepted."""
     return _VALUE.fullmatch(text.strip()) is not None
 
 
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return True if a row is a header rather than a record.
 
-    A header has words above dates, or above values in most columns. Columns that are mostly empty do not count.
+    A header contains words in columns where the rows contain dates, or in most columns where they contain values.
+    Columns that are mostly empty do not count.
     """
     if not rows or not any(map(_is_value, first)):
         return True
@@ -203,7 +209,7 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the columns whose non-empty fields are mostly numbers or times."""
+    """Return the indices of columns whose non-empty fields are mostly numbers or times."""
     later = rows[3:] or rows[1:] or rows
     width = max(map(len, later), default=0)
     fields = [[row[place] for row in later if place < len(row) and row[place].strip()] for place in range(width)]
@@ -212,7 +218,7 @@ def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _units(rows: Sequence[Sequence[str]], sized: Sequence[int]) -> int:
-    """Count the rows with units below the header. They have words in the columns of numbers and times."""
+    """Count the rows of units below the header. In such a row, the columns of numbers and times contain words."""
     count = 0
     for row in rows[: min(_UNIT_ROWS, len(rows) - 1)]:
         words = [row[place].strip() for place in sized if place < len(row)]
@@ -230,7 +236,8 @@ def _rows(lines: Sequence[str], separator: str) -> Iterator[list[str]]:
 
 
 def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
-    """Return a remark if a table with one column seems to have several that are separated by blanks, else None."""
+    """Return a remark if a table that has one column seems to have several, separated by blanks. Otherwise return
+    None."""
     lines = [line for line in layout.lines[:_LOOKED_AT] if line.strip()]
     if len(layout.names) != 1 or not lines:
         return None
@@ -252,7 +259,7 @@ def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
 
 
 def _unnamed(name: str, names: Sequence[str]) -> str | None:
-    """Explain why a column cannot be declared; None if it can."""
+    """Explain why the name of a column cannot be declared. Return None if it can."""
     if names.count(name) > 1:
         return f"{names.count(name)} columns are called so"
     if EACH in name or level(name) is not None:
@@ -273,9 +280,9 @@ def _decoded(data: bytes) -> tuple[str, str | None]:
 
 
 def _separator(lines: Sequence[str], usual: str) -> str:
-    """Return the separator that cuts most lines into the same number of fields, which must be more than one.
+    """Return the separator that splits most lines into the same number of fields, at least two.
 
-    Among equals, it is the separator with the most fields.
+    If several separators split equally many lines, it is the one that yields the most fields.
     """
 
     def fit(mark: str) -> tuple[float, int, bool]:
@@ -289,8 +296,10 @@ def _separator(lines: Sequence[str], usual: str) -> str:
 
 
 def number(text: str, decimal: str, thousands: str | None) -> str | None:
-    """Return a number in plain form, with a decimal point and without marks between thousands. Return None if the field
-    is not a number with these marks."""
+    """Return a number with a decimal point and without thousands marks, or None if the field is not a number.
+
+    `decimal`, `thousands`: the marks that the field may contain.
+    """
     plain = text if thousands is None else plain_number(text, thousands, decimal)
     try:
         plain = with_point(plain, decimal)
@@ -300,7 +309,7 @@ def number(text: str, decimal: str, thousands: str | None) -> str | None:
 
 
 def _marks(sample: RecordSample, separator: str) -> tuple[str, str | None]:
-    """Return the decimal mark and the mark between thousands that make most columns numeric; in doubt, the plainest
+    """Return the decimal mark and the thousands mark that make most columns numeric. In doubt, return the most common
     marks."""
     columns = [
         [value.strip(" \t") for value in column if value is not None and value.strip(" \t").lower() not in ABSENT]
@@ -324,6 +333,6 @@ def _marked(columns: Sequence[Sequence[str]], mark: str, decimal: str) -> bool:
 
 
 def _numeric(columns: Sequence[Sequence[str]], decimal: str, thousands: str | None) -> tuple[int, int]:
-    """Count the numeric columns and the numeric values."""
+    """Count the numeric columns, and the numeric values in all columns."""
     fits = [[number(value, decimal, thousands) is not None for value in column] for column in columns]
     return sum(map(all, fits)), sum(map(sum, fits))

@@ -1,4 +1,4 @@
-"""Detection of a column's type, of the values that mean "missing" in it, and of the format of its times."""
+"""Detection of a column's type, its time format, and the values that mean "missing"."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from cep.core.schema import TimeFormat
 from cep.core.time_pattern import of_pattern
 
 NOTHING = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "nil", "#n/a"))
-"""Lower-case texts that mean "missing" in any column."""
+"""Texts, in lower case, that mean "missing" in any column."""
 ABSENT = NOTHING | {"missing", "unknown", "unavailable", "m", "mm"}
-"""Lower-case texts that mean "missing" among numbers and times."""
+"""Texts, in lower case, that mean "missing" in a column of numbers or times."""
 SHARE = 0.5
-"""The minimum share of values that have the column's type, if the other values mean "missing"."""
+"""The minimum share of values that must have the column's type. The other values must mean "missing"."""
 MOSTLY = 0.8
-"""The minimum share of numbers for a column to count as mostly numeric."""
+"""The minimum share of numbers in a column that is reported as mostly numeric."""
 _TRIED = 500
-"""The number of texts from which candidate time formats are found."""
+"""The number of texts from which candidates for the time format are found."""
 FEW = 8
-"""The maximum number of distinct texts that mean "missing" in a column."""
+"""The maximum number of distinct texts in a column that mean "missing"."""
 BIG = "some have more than 64 bits"
 _BIG_FLOAT = f"{BIG}: read as floats, which have 15 digits"
 _BIG_TEXT = f"{BIG}: read as texts"
@@ -59,11 +59,17 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The guessed type of a column. It is empty if the column cannot be declared; `note` then has the reason.
+    """The guessed type of a column.
 
-    `format`: the format of times. `missing`: texts and numbers that mean "missing". `optional`: values are missing.
-    `day`: the times have no time of day. `local`: they have no offset. `clock`: they are times of day without a date.
-    `quoted`: numbers are in quotes. `bad`: the number of values of another type, whose records become dead letters.
+    - `type`: the type, or "" if the column cannot be declared. `note` then contains the reason.
+    - `format`: the format of times.
+    - `missing`: texts and numbers that mean "missing".
+    - `optional`: True if values are missing.
+    - `day`: True if times are days, without a time of day.
+    - `local`: True if times have no offset.
+    - `clock`: True if the values are times of day without a date.
+    - `quoted`: True if numbers are in quotes.
+    - `bad`: the number of values of another type. Their records become dead letters.
     """
 
     type: str
@@ -80,7 +86,7 @@ class Guess:
 
 
 def allowed(count: int) -> int:
-    """Return the number of values, out of `count`, that may be invalid without changing the type of the column."""
+    """Return how many of `count` values may be invalid without changing the type of the column."""
     return max(count // 50, int(count >= 20))
 
 
@@ -94,8 +100,9 @@ def guess(
 ) -> Guess:
     """Guess the type of a column.
 
-    `text`: the values are fields of a text table, which does not distinguish numbers from texts. `decimal`,
-    `thousands`: the marks in its numbers. `typed`: the type of a typed column.
+    - `text`: True if the values are fields of a text table, which does not distinguish numbers from texts.
+    - `decimal`, `thousands`: the decimal mark and the thousands mark in numbers.
+    - `typed`: the type of the column if the file has types, otherwise None.
     """
     present = [value for value in column if value is not None]
     optional = len(present) < len(column)
@@ -127,7 +134,7 @@ def guess(
 
 
 def _majority(kinds: Counter[str]) -> frozenset[str] | None:
-    """Return the kinds of almost all values if only a few values have another kind. Otherwise return None."""
+    """Return the kinds of most values if only a few values have another kind. Otherwise return None."""
     numbers = frozenset(("int", "float"))
     count = kinds.total()
     for most in (numbers, *(frozenset((kind,)) for kind in kinds if kind not in numbers)):
@@ -142,7 +149,10 @@ def _of_kinds(value: Any, kinds: frozenset[str]) -> bool:
 
 
 def _without_bad(guess: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
-    """Add a note on a few bad values to a guess about the other values."""
+    """Return a guess about the good values of a column, with a note about its few bad values.
+
+    `bad`: the number of bad values, out of `count`.
+    """
     if not guess.type:
         return guess
     what = {"int": "numbers", "float": "numbers", "time": "times", "bool": "booleans"}.get(guess.type, "texts")
@@ -165,7 +175,7 @@ def _plain(values: Sequence[Any]) -> list[int | float]:
 
 
 def _bools(present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Guess the type of a column with booleans, and possibly other values that can be read as booleans."""
+    """Guess the type of a column that contains booleans. It may contain other values that can be read as booleans."""
     words = {str(value).lower() for value in present if not isinstance(value, bool)}
     if words <= {*TRUE_WORDS, *FALSE_WORDS}:
         return Guess("bool", tuple(present), optional=optional)
@@ -181,9 +191,9 @@ def _unlike(kinds: Counter[str]) -> Guess:
 
 
 def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Guess the type of a column with numbers and texts.
+    """Guess the type of a column that contains numbers and texts.
 
-    Either a few texts among numbers mean "missing", or a few numbers among texts do. Other mixed columns have no type.
+    The column has a type if a few texts among numbers mean "missing", or a few numbers among texts.
     """
     numbers = [value for value in present if _kind(value) != "string"]
     texts = [value for value in present if _kind(value) == "string"]
@@ -209,8 +219,7 @@ def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: boo
 
 
 def _in_quotes(texts: Sequence[str]) -> str:
-    """Return a remark if all texts are numbers, else an empty text. A leading zero suggests a name rather than a
-    number."""
+    """Return a remark if all texts are numbers, otherwise "". A text that has a leading zero counts as a name."""
     plain = [text.strip(" \t").lstrip("+-") for text in texts]
     if not all(map(is_number, plain)) or any(text[:1] == "0" and text[1:2].isdigit() for text in plain):
         return ""
@@ -221,7 +230,7 @@ def _in_quotes(texts: Sequence[str]) -> str:
 def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str], optional: bool) -> Guess:
     """Guess the type of a column of numbers, some of which are in quotes.
 
-    If there are more than a few other texts, the column has no type.
+    `quoted`: the texts that are numbers. If more than a few other texts exist, the column has no type.
     """
     absent = {text for text in texts if text.strip(" \t").lower() in ABSENT}
     odd = sorted({text for text in texts if text not in quoted and text not in absent})
@@ -242,7 +251,7 @@ def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Seq
 
 
 def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, optional: bool) -> Guess:
-    """Guess the type of fields of a table: numbers, booleans or times; otherwise strings or IRIs."""
+    """Guess the type of fields of a text table: numbers, booleans or times; otherwise strings or IRIs."""
     present = [text.strip(" \t") for text in raw]
     words = tuple(sorted({value for value in present if value.lower() in ABSENT}))
     some = [value for value in present if value not in words]
@@ -281,7 +290,7 @@ def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, 
 
 
 def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
-    """Return the texts that are not times in a column of times; empty if there are none, or too many."""
+    """Count the texts in a column of times that are not times. The result is empty if there are none or too many."""
     counts = Counter(texts)
     if len(texts) < 20:
         return Counter()
@@ -298,7 +307,8 @@ def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
 
 
 def most_times(texts: Sequence[str]) -> tuple[str | None, int]:
-    """Return the format that fits the most texts (None: ISO 8601), and the number of texts that it fits."""
+    """Return the time format that fits the most texts, and the number of these texts. None as a format means ISO
+    8601."""
     counts = Counter(texts)
     tried = list(counts)[:: max(1, len(counts) // 20)]
     ways: list[tuple[str | None, Callable[[str], bool]]] = [(None, _is_iso)]
@@ -320,7 +330,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
-    """Return a remark about a column of texts that are mostly numbers; empty for other columns."""
+    """Return a remark if a column of texts contains mostly numbers, otherwise ""."""
     odd = Counter(text for text in texts if _pointed([text], decimal, thousands) is None)
     numbers = len(texts) - odd.total()
     if not odd or len(odd) > FEW or numbers < MOSTLY * len(texts):
@@ -330,7 +340,8 @@ def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
 
 
 def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[str] | None:
-    """Return the numbers with decimal points and without marks between thousands; None if a text is not a number."""
+    """Return all texts as numbers that have decimal points and no thousands marks. Return None if a text is not a
+    number."""
     numbers = []
     for text in texts:
         try:
@@ -344,7 +355,7 @@ def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[
 
 
 def _texts(name: str, present: Sequence[str], optional: bool) -> Guess:
-    """Guess the type of texts that are not fields of a table: times; otherwise strings or IRIs."""
+    """Guess the type of texts that do not come from a text table: times; otherwise strings or IRIs."""
     absent = {value for value in present if value.strip(" \t").lower() in ABSENT}
     words = tuple(sorted({form for text in absent for form in (text, text.strip(" \t"))}))
     some = [value for value in present if value not in words]
@@ -373,8 +384,8 @@ def _with(guess: Guess, words: tuple[str, ...], optional: bool) -> Guess:
 def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess:
     """Guess the type of a column of numbers.
 
-    Numbers far from all others may mean "missing". If the name of the column suggests times, the numbers may count from
-    1970.
+    Numbers that are far from all others may mean "missing". If the column's name suggests times, the numbers may count
+    seconds or smaller units since 1970.
     """
     if TIMELY.search(name) and (unit := unit_of(numbers)) is not None:
         format = None if unit == "s" else TimeFormat(unit=unit)
@@ -396,7 +407,7 @@ def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess
 def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
     """Guess the type of whole numbers whose digits may be dates, such as `20240501`.
 
-    Return None if they are not dates, or the name of the column does not suggest times.
+    Return None if they are not dates, or if the column's name does not suggest times.
     """
     if not TIMELY.search(name) or not all(number >= 0 and number == int(number) for number in numbers):
         return None
@@ -407,12 +418,14 @@ def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
 
 
 def unit_of_all(values: Sequence[Any]) -> str | None:
-    """Return the unit in which all values count from 1970; None if some are not numbers, or no unit fits."""
+    """Return the unit of time in which all values count from 1970. Return None if some values are not numbers or no
+    unit fits."""
     return unit_of(_plain(values)) if all(_kind(value) in ("int", "float") for value in values) else None
 
 
 def unit_of(numbers: Sequence[int | float]) -> str | None:
-    """Return the unit in which all numbers count from 1970 to a time between 1990 and 2100; None if no unit fits."""
+    """Return the unit of time in which all numbers, counted from 1970, are times between 1990 and 2100. Return None if
+    no unit fits."""
     for unit, size in _UNITS:
         if all(_SINCE * size <= number <= _UNTIL * size for number in numbers):
             return unit
@@ -420,9 +433,10 @@ def unit_of(numbers: Sequence[int | float]) -> str | None:
 
 
 def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | None:
-    """Guess the format of texts that are all times; among several formats, take one in which the times are in order.
+    """Guess the format of texts that are all times. Return None if they are not.
 
-    `quoted`: the texts come from JSON. There, counts since 1970 need a FORMAT, and blanks around ISO 8601 times matter.
+    If several formats fit, take one in which the times are in order. `quoted`: True if the texts come from JSON. In
+    JSON, counts since 1970 need a FORMAT, and blanks around ISO 8601 times matter.
     """
     some = list(dict.fromkeys(texts))
     if quoted and all(is_number(text.strip(" \t")) for text in some):
@@ -469,7 +483,7 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
 
 
 def _eight(text: str) -> str:
-    """Restore the leading zero that a date of eight digits may have lost: `1052024`."""
+    """Add a leading zero to the digits of a date that has lost it, such as `1052024`."""
     return text.zfill(8)
 
 
@@ -491,7 +505,7 @@ def _read(texts: Sequence[str], pattern: str) -> list[int] | None:
 
 
 def clock_pattern(texts: Sequence[str]) -> str | None:
-    """Return the format of a column of times of day; None for other columns."""
+    """Return the format of a column of times of day, or None for another column."""
     some = [text for text in texts if isinstance(text, str) and _CLOCK.fullmatch(text.strip())]
     if not some or len(texts) - len(some) > allowed(len(texts)):
         return None
@@ -504,7 +518,7 @@ def clock_pattern(texts: Sequence[str]) -> str | None:
 
 
 def timely(name: str) -> bool:
-    """Return True if the name suggests a time."""
+    """Return True if the name of a column suggests that it contains times."""
     return TIMELY.search(name) is not None
 
 
@@ -520,7 +534,7 @@ _ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def _typed(typed: pa.DataType, present: Sequence[Any], optional: bool, name: str) -> Guess:
-    """Guess from the type of a Parquet column. Its texts and numbers may be times."""
+    """Guess the type of a Parquet column from its Parquet type. Texts and numbers may be times."""
     if pa.types.is_null(typed):
         return Guess("string", (), optional=True, note="always missing, so its type is not known")
     if pa.types.is_time(typed):

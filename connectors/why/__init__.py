@@ -1,1 +1,1 @@
-"""Explanations of events that were derived or are missing, as JSON, text and PROV."""
+"""Explanations as JSON, text and PROV: why an event was derived, or why it was not."""

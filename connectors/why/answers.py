@@ -1,7 +1,7 @@
 """Explanations of atoms in answer streams as JSON. `cep.connectors.why.text` explains events.
 
-An `answer` has the keys {time, rule, variables, conditions, literals}. A literal is {text, negated, parts, left_out},
-where `parts` are nodes. A rule that does not derive the atom has the same keys as for events.
+An `answer` has the keys {time, rule, variables, conditions, literals}. A literal has the keys {text, negated, parts,
+left_out}; its `parts` are nodes. A rule that does not derive the atom is described as in explanations of events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def answer(explainer: Explainer, node: AnswerNode) -> Json:
-    """Return the rule that derives an atom, with its literals."""
+    """Return the rule that derives an atom, and the literals of the rule, as JSON."""
     literals = []
     for literal in node.literals:
         shown: Json = {

@@ -1,12 +1,15 @@
 """Explanations of fluents as JSON. `cep.connectors.why.text` explains events.
 
-An interval has `start`, `end` (null: open) and `bounds`. For a simple fluent, it also has `began` and `ended`: {time,
-how, told, by}. `by` contains the nodes of the rules' events. If a deadline caused the change, `statement` is the
-statement of the deadline. While the fluent holds, `deadline` is {time, statement}.
+An interval has `start`, `end` (null: open) and `bounds`.
 
-For a fluent with formulas, it has `formulas`: {formula, rule, variables, intervals, negated, conditions, parts,
-left_out}. The parts are formulas or nodes. An unmet part of a formula (`gaps`) has `formula`, `kind` and `told`.
-Depending on its kind, it has `before`, `after`, `intervals`, `conditions`, `ended`, `because` (refusals) and `gaps`.
+A simple fluent also has `began` and `ended`: {time, how, told, by}. `by` contains the nodes of the events in the rules.
+If a deadline caused the change, `statement` is the deadline's statement. While the fluent holds, `deadline` is {time,
+statement}.
+
+A fluent that has formulas also has `formulas`: {formula, rule, variables, intervals, negated, conditions, parts,
+left_out}. The parts are formulas or nodes. A part of a formula that is not met (`gaps`) has `formula`, `kind` and
+`told`. Depending on its kind, it also has `before`, `after`, `intervals`, `conditions`, `ended`, `because` (refusals)
+or `gaps`.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ def name_of(schema: Schema) -> str:
 
 def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
     """Return a fluent as a rule writes it: `moving("v1")`, `location("ann") = "pub"`, `BEGIN OF moving("v1")`.
-    `values`: the values of all columns."""
+
+    `values`: the values of all columns of the table. `kind`: the kind of change, for a table of beginnings and ends.
+    """
     fluent = schema.fluent
     assert fluent is not None, "it is a fluent's"
     word = ""
@@ -57,7 +62,7 @@ def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
 
 
 def times(explainer: Explainer, occurrence: Occurrence) -> Json:
-    """Return start, end and bounds of an occurrence."""
+    """Return the start, end and bounds of an occurrence as JSON."""
     if not occurrence.bounds:
         return {"start": explainer.time(occurrence.start), "end": explainer.time(occurrence.end)}
     start = None if occurrence.start == SINCE_EVER else explainer.time(occurrence.start)
@@ -81,7 +86,7 @@ def intervals_of(explainer: Explainer, when: When) -> list[Json]:
 
 
 def fluent_keys(explainer: Explainer, node: DerivationNode) -> Json:
-    """Return the keys of a node that only fluents have."""
+    """Return the keys of a node that only fluents have, as JSON."""
     answer: Json = {}
     if node.began is not None:
         answer["began"] = turn(explainer, node.began, "began")
@@ -102,7 +107,7 @@ def statement(explainer: Explainer, span: Span | None) -> Json:
 
 
 def turn(explainer: Explainer, change: Turn, word: str) -> Json:
-    """Describe how a fluent `began` or `ended`."""
+    """Describe the beginning or end of a fluent as JSON. `word`: `began` or `ended`."""
     time = None if change.time == SINCE_EVER else explainer.time(change.time)
     match change.how:
         case "initially":
@@ -122,7 +127,7 @@ def turn(explainer: Explainer, change: Turn, word: str) -> Json:
 
 
 def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
-    """Explain in a sentence why another value has not replaced this one."""
+    """Explain in a sentence why another value has not replaced the current value of a fluent."""
     failure = refusal.failure
     if failure.occurrence is None:
         values = {place: value for place, value in enumerate(failure.arguments or ()) if value is not None}
@@ -138,7 +143,7 @@ def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
 
 
 def formula(explainer: Explainer, node: FormulaNode) -> Json:
-    """Return a formula with its parts and their intervals."""
+    """Return a formula as JSON, with its parts and their intervals."""
     answer: Json = {"formula": explainer.pattern_text(node.pattern, node.bound)}
     if node.rule is not None:
         answer["rule"] = explainer.rule(node.rule)
@@ -157,7 +162,7 @@ def formula(explainer: Explainer, node: FormulaNode) -> Json:
 
 
 def gap(explainer: Explainer, missing: Gap) -> Json:
-    """Return a part of a formula that is not met."""
+    """Describe a part of a formula that is not met, as JSON."""
     text = explainer.pattern_text(missing.pattern, missing.bound)
     answer: Json = {"formula": text, "kind": missing.kind, "told": _told(explainer, missing, text)}
     if missing.kind != "held":
@@ -216,8 +221,10 @@ def _moment(explainer: Explainer, code: int) -> str:
 
 
 def _end(explainer: Explainer, code: int, open: bool = False) -> str:
-    """Return the time of a code (`cep.core.interval_sets`) as text. With `open`, a code between two instants is
-    described as just before the second."""
+    """Return the time of a code (`cep.core.interval_sets`) as text.
+
+    `open`: True to describe a code between two instants as just before the second instant, not as just after the first.
+    """
     if abs(code) >= INFINITE:
         return "the beginning" if code < 0 else "the end"
     if not code & 1:
@@ -226,14 +233,14 @@ def _end(explainer: Explainer, code: int, open: bool = False) -> str:
 
 
 def identity_times(occurrence: Occurrence) -> list[Any]:
-    """Return the times that identify an occurrence: for an interval of a fluent, only its start."""
+    """Return the times that identify an occurrence. For an interval of a fluent, this is only its start."""
     if not occurrence.bounds:
         return [occurrence.start, occurrence.end]
     return [None if occurrence.start == SINCE_EVER else occurrence.start]
 
 
 def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Value]:
-    """Return the arguments of an occurrence by index, without the internal columns of fluents."""
+    """Return the arguments of an occurrence by index, without columns that fluents use internally."""
     fluent = schema.fluent
     if fluent is None or fluent.part not in (EDGES, TRANSITIONS):
         return dict(enumerate(args))
@@ -241,7 +248,7 @@ def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Val
 
 
 def absent(explainer: Explainer, pattern: Pattern, bound: BoundValues, time: int) -> Json:
-    """Return an event that did not occur until a time, or a fluent that did not hold at that time."""
+    """Describe an event that did not occur until a time, or a fluent that did not hold at that time, as JSON."""
     properties = pattern.properties()
     schema = explainer.engine.plan.schemas.get(properties.event or "")
     asked = schema is not None and schema.fluent is not None and isinstance(properties.arguments[-1], Variable)

@@ -1,4 +1,4 @@
-"""Explanations as text: an indented tree."""
+"""Explanations as text, in the form of an indented tree."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Explained = Mapping[str, Any]
 
 
 def tree(node: Explained, width: int = WIDTH) -> list[str]:
-    """Return the lines of the tree of a derived event."""
+    """Return the lines of text that explain why an event was derived."""
     lines = list(_node(node, 0, width))
     first = len(_head(node, 0, width))
     return [*lines[:first], f"{STEP}@{node['id']}", *_changes(node, width), *lines[first:]]
 
 
 def withdrawn(node: Explained, width: int = WIDTH) -> list[str]:
-    """Return the lines about a withdrawn event."""
+    """Return the lines of text that describe a withdrawn event."""
     lines = [*_wrapped(f"{node['text']} {_when(node)} was withdrawn", 0, width), f"{STEP}@{node['id']}"]
     lines += _changes(node, width)
     return lines + [line for reason in node["because"] for line in _wrapped(f"it came from {reason}", 1, width)]
@@ -34,7 +34,8 @@ def _changes(node: Explained, width: int) -> list[str]:
 
 
 def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
-    """Explain for each rule why it derived no such event, or say that the event exists."""
+    """Return the lines of text that explain, for each rule, why it did not derive an event. If the event exists, they
+    say so."""
     when = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
         lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{when}:"]
@@ -74,8 +75,10 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _behind(answer: Explained, depth: int, width: int) -> list[str]:
-    """Return the lines that explain an absence: what ended the fluent, which parts of its formula are not met, and why
-    rules did not derive it."""
+    """Return the lines that explain an absence.
+
+    They tell what ended the fluent, which parts of its formula are not met, and why rules did not derive the event.
+    """
     lines = _turn(answer["ended"], depth, width) if "ended" in answer else []
     for gap in dict.fromkeys(tuple(_gap(gap_document, depth, width)) for gap_document in answer.get("gaps", ())):
         lines += gap
@@ -98,7 +101,7 @@ def _gap(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _turn(answer: Explained, depth: int, width: int) -> list[str]:
-    """Describe how a fluent began or ended."""
+    """Return the line that describes how a fluent began or ended."""
     told, where = answer["told"], answer.get("statement")
     lines = _wrapped(told if where is None else f"{told}: {_line(where)}:  {where['text']}", depth, width)
     for cause in answer["by"]:
@@ -107,7 +110,7 @@ def _turn(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _formula(answer: Explained, depth: int, width: int) -> Iterator[str]:
-    """Yield the lines of a formula with the intervals of its parts."""
+    """Yield the lines that describe a formula and the intervals of its parts."""
     if "rule" in answer and not answer["rule"]["text"]:
         depth -= 1  # a rule without text
     elif "rule" in answer:
@@ -153,7 +156,7 @@ def _node(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
-    """Yield the lines below an occurrence."""
+    """Yield the lines below an occurrence, which explain it."""
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
         if node.get("also"):
@@ -198,7 +201,7 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _answer(answer: Explained, depth: int, width: int) -> Iterator[str]:
-    """Yield the lines of the rule that derives an atom of an answer stream."""
+    """Yield the lines that describe the rule that derives an atom of an answer stream."""
     yield from _wrapped(f"in the answer at {answer['time']} by {_rule(answer)}", depth, width)
     variables = ", ".join(f"{name} = {_value(value)}" for name, value in answer["variables"].items())
     if variables:
@@ -233,7 +236,10 @@ def _deadline(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _link(link: Explained, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
-    """Yield the lines of a link of a chain. Its rule is only shown if it differs from that of the next link."""
+    """Yield the lines of one link in a chain of events. Its rule is only shown if it differs from the rule `answer`.
+
+    `answer`: the line and column of the next link's rule. Returns the line and column of this link's rule.
+    """
     rule = link.get("rule")
     if rule is None or (rule["line"], rule["column"]) != answer:
         yield from _node(link, depth, width)
@@ -264,7 +270,7 @@ def _rule(answer: Explained) -> str:
 
 
 def _line(place: Explained) -> str:
-    """Return `line 3` or, if the program has several files, `policies.lars:3`."""
+    """Return the line of a rule as text: `line 3` or, if the program has several files, `policies.lars:3`."""
     return f"{place['file']}:{place['line_of_file']}" if "file" in place else f"line {place['line']}"
 
 

@@ -1,4 +1,4 @@
-"""Remember late, corrected and withdrawn records at a server, and the changes that they caused, for `/why`."""
+"""Late, corrected and withdrawn records at a server, and the changes that they caused. `/why` reports them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from cep.runtime.history import BECAUSE
 from cep.runtime.revision.row_window import RowChanges
 
 MOST = 1 << 12
-"""The number of remembered changes at which old ones are removed for the first time."""
+"""The number of remembered changes at which the oldest are removed for the first time."""
 
 
 class LiveRevisions:
-    """Follows the rounds of an engine with `remember` that revises results, to find the record behind each change.
+    """A listener that finds the record behind each change of a derived event. The engine must have `remember` and
+    revise results.
 
-    If a record of the round is in an event's lineage, it is the cause. Otherwise, for example if a new record made the
-    event absent, the cause may be any record that arrived. `late` and `replaced`: the change of input to report, by the
-    number of the record that arrived.
+    If a record of the round is in the event's lineage, the record is the cause. Otherwise the cause may be any record
+    that arrived, for example one that made a condition false. `late` and `replaced`: the changes of the input to
+    report, by the number of the record that arrived.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -46,11 +47,11 @@ class LiveRevisions:
 
     @property
     def reported(self) -> list[DerivedChange]:
-        """Return all changes of events. The changes of each event are in the order of arrival."""
+        """All changes of derived events. The changes of each event are in the order in which they happened."""
         return [change for mine in self._changes.values() for change in mine]
 
     def changes(self, id: str) -> Sequence[DerivedChange]:
-        """Return the changes of one event."""
+        """Return the changes of the derived event that has this `@id`."""
         return self._changes.get(id.removeprefix("@"), ())
 
     # --- what comes ---
@@ -92,7 +93,7 @@ class LiveRevisions:
     # --- what that changes ---
 
     def take(self, step_round: Round) -> None:
-        """Process a round: find the cause of each change."""
+        """Find the cause of each change of a derived event in a round."""
         if self._came and not step_round.ended:
             reasons = {_written(self.engine, record): change for change in self._came for record in _records(change)}
             rest = self._came[0] if len(self._came) == 1 else _first_of(self._came)
@@ -120,7 +121,7 @@ class LiveRevisions:
             changes.append(DerivedChange(added, row[ID], occurrence_of(name, own, row), instant, why, because))
 
     def _forget(self, since: int) -> None:
-        """Forget the changes of events and records that ended before a time."""
+        """Remove the changes of events and records that ended before the time `since`."""
         self._changes = {
             id: mine for id, mine in self._changes.items() if max(change.occurrence.end for change in mine) >= since
         }
@@ -134,14 +135,14 @@ def _keyed(occurrence: Occurrence, key: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _records(change: InputChange) -> Iterator[Occurrence]:
-    """Yield the records of a change: the one before it, and the one after it, if any."""
+    """Yield the record that an input change concerns and, if it was corrected, the record that replaces it."""
     yield change.record
     if change.now is not None:
         yield change.now
 
 
 def _written(engine: Engine, record: Occurrence) -> str:
-    """Return a record as it appears in lineage."""
+    """Return a record as the JSON text that lineage contains."""
     names = (attribute.name for attribute in engine.plan.schemas[record.event].attributes)
     times = {"type": record.event, "start": record.start, "end": record.end}
     return json.dumps(times | dict(zip(names, record.args, strict=True)))

@@ -1,4 +1,4 @@
-"""The origins of the latest input records: the file and line for the number of a record."""
+"""The origins of input records: the file and line of each of the latest records, by the record's number."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cep.connectors.records.batch import Batch, Block
 from cep.explain.occurrences import Occurrence
 
 MOST = 1 << 22
-"""The number of records that a server remembers."""
+"""The number of records whose origins a server remembers."""
 
 
 class Origins:
-    """The file and line of each record, noted as the batches pass. Any thread may use it. `most`: the number of
-    remembered records, or None for all.
+    """The file and line of each record. Any thread may use it.
 
-    `begun`: the number of records that an earlier run of the engine had read, whose origins are unknown. `names`: the
-    original names of copied files.
+    - `most`: the number of remembered records, or None for all.
+    - `begun`: the number of records that an earlier run of the engine has read. Their origins are unknown.
+    - `names`: the original names of copied files, by the name of the copy.
     """
 
     def __init__(self, most: int | None = None, begun: int = 0, names: Mapping[str, str] | None = None) -> None:
@@ -31,7 +31,7 @@ class Origins:
         self._lock = threading.Lock()
 
     def noted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass batches on, and note the origins of their records."""
+        """Yield the same batches, and note the origins of their records."""
         for batch in batches:
             with self._lock:
                 self.times = self.times or batch.times
@@ -43,7 +43,7 @@ class Origins:
             yield batch
 
     def _add(self, block: Block) -> None:
-        """Add a block. Consecutive records of the same source are joined into one block."""
+        """Add a block of records. If it continues the last block, the two are joined."""
         self._records += block.count
         if self._blocks and (joined := self._blocks[-1].joined(block)) is not None:
             self._blocks[-1] = joined
@@ -62,6 +62,6 @@ class Origins:
             return self.names.get(file, file), line
 
     def named(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file and line of a record, without the folders of this machine."""
+        """Return the file and line of a record. The file has no folders, which only this machine knows."""
         origin = self(record)
         return origin if origin is None or "://" in origin[0] else (Path(origin[0]).name, origin[1])

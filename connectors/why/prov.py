@@ -1,4 +1,4 @@
-"""Explanations as PROV-O in N-Triples. Derived events have their usual IRIs."""
+"""Explanations as PROV-O in N-Triples. Derived events have the IRIs that they have in RDF output."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cep.engine import Engine
 
 
 def provenance(node: Explained, engine: Engine, vocabulary: EventVocabulary | None = None) -> str:
-    """Return the tree of a derived event as triples.
+    """Return the explanation of a derived event as triples.
 
-    Each event has its sources, the rule that derived it, and the triples of the knowledge that were used. Each of these
-    triples is an `rdf:Statement`; an inferred one is derived from others.
+    Each event is connected to its sources, to the rule that derived it, and to the triples of the knowledge that were
+    used. Such a triple is an `rdf:Statement`. If it was inferred, it is derived from other statements.
     """
     return "".join(dict.fromkeys(_node(node, engine, vocabulary or EventVocabulary())))
 
@@ -31,8 +31,8 @@ def _node(node: Explained, engine: Engine, vocabulary: EventVocabulary) -> Itera
 
 
 def _parts(node: Explained) -> list[Explained]:
-    """Return the parts of an occurrence. For a fluent, these are the events that began and ended it, and the parts of
-    its formulas."""
+    """Return the parts of an occurrence. A fluent's parts are the events that began and ended it, and the parts of its
+    formulas."""
     told = [cause for turn in ("began", "ended") for cause in node.get(turn, {}).get("by", ())]
     behind = [part for cause in told for part in (_parts(cause) if "rule" in cause else [cause])]
     return [*node.get("parts", ()), *behind, *_of_formulas(node.get("formulas", ()))]
@@ -76,7 +76,8 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
 
 
 def _followed(node: Explained, derivations: Derivations) -> list[int]:
-    """Return the numbers of the rules by which a fluent began and ended, or of its formulas. Empty: unknown."""
+    """Return the numbers of the rules that began and ended a fluent, or of its formulas. The result is empty if they
+    are unknown."""
     told = [cause for turn in ("began", "ended") for cause in node.get(turn, {}).get("by", ())]
     every = [cause["rule"] for cause in (*told, *node.get("formulas", ())) if "rule" in cause]
     places = {(rule["line"], rule["column"]) for rule in every}
@@ -85,14 +86,14 @@ def _followed(node: Explained, derivations: Derivations) -> list[int]:
 
 
 def _known(conditions: Sequence[Explained]) -> Iterator[Sequence[Explained]]:
-    """Yield the proofs of the triples that conditions use, including those used by static rules."""
+    """Yield the proof of each triple that conditions use. This includes the triples that static rules use."""
     for condition in conditions:
         yield from (fact["steps"] for fact in condition.get("triples", ()) if fact["steps"])
         yield from _known(condition.get("because", ()))
 
 
 def _stated(steps: Sequence[Explained], vocabulary: EventVocabulary) -> Iterator[str]:
-    """Yield the triple of each step as a statement, with its premises and its rule of inference."""
+    """Yield RDF lines that describe the triple of each proof step, its premises, and the rule of inference."""
     for step in steps:
         subject = _statement(step["triple"], vocabulary)
         yield triple_line(subject, RDF + "type", PROV + "Entity")

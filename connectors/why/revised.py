@@ -1,9 +1,10 @@
-"""Late, corrected and withdrawn records in explanations, and their effects.
+"""Late, corrected and withdrawn records in explanations, and their effects on derived events.
 
-A late record has `late`: {by, at, told}. A record that corrects another has `replaces`: the earlier record with its
-values. An event that was withdrawn, or added by a revision, has `changes`, each {change, at, told, record}. A revision
-that changes its end has start and end; one that changes its sources has `because`, the new sources. For a withdrawn
-event, `because` contains its last sources.
+- A late record has `late`: {by, at, told}.
+- A record that corrects another has `replaces`: the earlier record and its values.
+- An event that a revision has withdrawn or added has `changes`, each {change, at, told, record}. A change of its end
+  also has `start` and `end`. A change of its sources also has `because`, the new sources.
+- A withdrawn event has `because`, its last sources.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from cep.connectors.why.text import Explainer
 
 REVISE = "revise"
-"""The kind of change by which a fluent's interval gets another end, or an event other sources."""
+"""The kind of change in which a fluent's interval gets another end, or an event gets other sources."""
 Json = dict[str, Any]
 
 
 def of_record(explainer: Explainer, occurrence: Occurrence) -> Json:
-    """Return the keys for a record that was late or corrected another."""
+    """Return the keys that describe a late record or a record that corrects another. Other records have none."""
     answer: Json = {}
     if explainer.revisions is None:
         return answer
@@ -46,7 +47,8 @@ def of_record(explainer: Explainer, occurrence: Occurrence) -> Json:
 
 
 def of_event(explainer: Explainer, id: str) -> list[Json]:
-    """Return the changes of an event; none if it only arrived in order."""
+    """Return the changes of a derived event as JSON. The list is empty if no late or corrected record has affected
+    it."""
     changes = [] if explainer.revisions is None else explainer.revisions.changes(id)
     if all(change.why is None for change in changes):
         return []
@@ -63,7 +65,7 @@ def of_event(explainer: Explainer, id: str) -> list[Json]:
 
 
 def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]:
-    """Return the withdrawn events that match a question or an `@id`, latest first."""
+    """Return the withdrawn events that match a question or an `@id` as JSON, latest first."""
     last: dict[str, DerivedChange] = {}
     for change in () if explainer.revisions is None else explainer.revisions.reported:
         if (
@@ -132,7 +134,8 @@ def _asked(question: EventQuestion, occurrence: Occurrence) -> bool:
 
 
 def _because(explainer: Explainer, text: str) -> Sequence[str]:
-    """Return the records in a lineage (JSON) as texts, each as a rule writes it, with its time."""
+    """Return the records in a lineage as texts, each as a rule writes it, and with its time. `text`: the lineage as
+    JSON."""
     schemas, texts = explainer.engine.plan.schemas, []
     for load in json.loads(text):
         args = tuple(load[attribute.name] for attribute in schemas[load["type"]].attributes)

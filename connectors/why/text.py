@@ -1,13 +1,14 @@
 """Explanations of derived and missing events as JSON.
 
-A node has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end`, and its `id`. For an input record
-it has `record` ({file, line} if known). For a derived event it has `rule` (name, line, text), `also` (other rules with
-the same result), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out`
-(`cep.explain.derivation.DerivationNode`).
+A node describes an event. It has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end` and `id`.
 
-A condition has `text`, `holds`, `values`, and for a comparison the `sides`. `because` contains the conditions of the
-static rule by which it holds. `triples` contains the knowledge that it uses, each as text with a proof in lines, and as
-`steps` of N-Triples terms. Times are in ISO 8601 or seconds, durations in seconds.
+- If the event is an input record, its node has `record`, which is {file, line} if they are known.
+- If it is derived, its node has `rule` (name, line, text), `also` (other rules that have the same result), `variables`,
+  `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.explain.derivation.DerivationNode`).
+
+A condition has `text`, `holds` and `values`. A comparison also has `sides`. `because` contains the conditions of the
+static rule that makes a condition true. `triples` contains the triples of the knowledge that it uses: each as a text,
+with a proof in lines, and as `steps` of N-Triples terms. Times are in ISO 8601 or seconds, durations in seconds.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ from cep.rules.terms import (
 )
 
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
-"""Returns the file and line of an input record."""
+"""A function that returns the file and line of an input record, or None if they are unknown."""
 LONGEST = 240
-"""The greatest number of characters that are shown of a graph pattern."""
+"""The greatest number of characters of a graph pattern that are shown."""
 
 
 def _no_limit() -> None:
@@ -61,11 +62,13 @@ def _no_limit() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Explains the results of an engine with `remember`, between two of its steps.
+    """A maker of explanations for the results of an engine that has `remember`. Use it between two steps of the engine.
 
-    `facts`: finds the knowledge behind answers of graph patterns (`cep.knowledge.provenance`). `times`: the format of
-    times. `check_limit`: called now and then; raises an error when the time limit is exceeded. `revisions`: the late,
-    corrected and withdrawn records.
+    - `facts`: finds the triples behind the answers of graph patterns (`cep.knowledge.provenance`).
+    - `origin`: finds the file and line of an input record.
+    - `times`: the format of times.
+    - `check_limit`: a function that is called now and then. It raises an error when the time limit is exceeded.
+    - `revisions`: the late, corrected and withdrawn records.
     """
 
     engine: Engine
@@ -78,14 +81,18 @@ class Explainer:
     def why(
         self, occurrence: Occurrence, most: int = MOST, depth: int = DEEPEST, instant: int | None = None
     ) -> dict[str, Any]:
-        """Return the tree of a derived event. `instant`: the time of the question, if the explanation depends on it."""
+        """Explain why an event was derived.
+
+        - `most`, `depth`: the limits on the number of nodes and on the depth of the tree.
+        - `instant`: the time of the question, if the explanation depends on it.
+        """
         judge = Judge(self.engine, self.facts, None, self.check_limit)
         answer = self.node(derivation(Memory(self.engine), judge, occurrence, most, depth, instant))
         changes = revised.of_event(self, answer["id"])
         return answer | {"changes": changes} if changes else answer
 
     def why_not(self, wanted: EventQuestion, back: Back = None) -> dict[str, Any]:
-        """Explain for each rule why it derived no such event, or say that the event exists."""
+        """Explain for each rule why it did not derive an event. If the event exists, say so."""
         judge = Judge(self.engine, self.facts, check_limit=self.check_limit)
         return self.absence(absence(Memory(self.engine), judge, wanted, back))
 
@@ -134,8 +141,8 @@ class Explainer:
         return {"name": rule.label} | self.place(rule.span)
 
     def place(self, span: Span) -> dict[str, Any]:
-        """Return the position and text of a span. If the program has several files, also the `file` and the
-        `line_of_file`."""
+        """Return the position and text of a span of the program. If the program has several files, the result also has
+        `file` and `line_of_file`."""
         source = self.engine.plan.source
         file, line = source.place(span.line)
         own = {"file": file, "line_of_file": line} if source.files else {}
@@ -223,7 +230,7 @@ class Explainer:
         return answer
 
     def failure_text(self, refusal: Refusal) -> str:
-        """Describe in a sentence why a rule failed."""
+        """Explain in a sentence why a rule did not derive an event."""
         failure, attempt = refusal.failure, refusal.attempt
         what = "" if failure.pattern is None else self.pattern_text(failure.pattern, attempt.bound)
         match failure.kind:
@@ -291,8 +298,10 @@ class Explainer:
     # --- words ---
 
     def event_text(self, event: str, fixed: Mapping[int, Value], names: Mapping[int, str] | None = None) -> str:
-        """Return an event with its known values, such as `warning("EWR", _)`. `names`: the variables to show for
-        unknown values."""
+        """Return an event with the values of its arguments that are known, such as `warning("EWR", _)`.
+
+        `fixed`: the known values. `names`: names of variables to show in place of unknown values.
+        """
         schema = self.engine.plan.schemas[event]
         told = {} if names is None else names
         arguments = [
@@ -307,7 +316,7 @@ class Explainer:
         return self.event_text(occurrence.event, dict(enumerate(occurrence.args)))
 
     def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
-        """Return a pattern as the author wrote it, or an event with its known values."""
+        """Return a pattern as the author wrote it. If it is a single event, show its known values."""
         parts = pattern.properties().parts
         if len(parts) == 1 and parts[0].span == pattern.span:  # the text is an event alone
             return self.pattern_text(parts[0], bound)
@@ -340,7 +349,7 @@ class Explainer:
         return float(value) / 1_000_000 if type == "duration" else value
 
     def value_text(self, typed: TypedValue, people: bool = False) -> str:
-        """Return a value as a program writes it. With `people`, durations are in a readable form."""
+        """Return a value as a program writes it. `people`: True to write durations in a readable form."""
         value, type = typed
         if value is None:
             return "nothing"
@@ -355,8 +364,10 @@ class Explainer:
 
 
 def occurrence_id(occurrence: Occurrence, meaning: str) -> str:
-    """Return the `@id` of an occurrence, as `cep.connectors.rdf` creates it. Input records have an empty `meaning`;
-    equal records have the same id."""
+    """Return the `@id` of an occurrence. It equals the `@id` that `cep.connectors.rdf` creates.
+
+    `meaning`: the fingerprint of the event's definition, or "" for an input record. Equal records have the same id.
+    """
     text = f"{json.dumps(occurrence.event)} {json.dumps([*fluents.identity_times(occurrence), *occurrence.args])}"
     return identity(text, meaning, occurrence.number if meaning else 0)
 
@@ -368,10 +379,10 @@ def by_id(
     end: int | None = None,
     cuts: Mapping[str, int] | None = None,
 ) -> Occurrence:
-    """Return the derived event with an `@id`, which may begin with `@` or not.
+    """Return the derived event that has an `@id`. The prefix `@` of `id` is optional.
 
-    Its `event` and its `end` make the search faster. `cuts`: the time before which the intervals of a fluent are cut
-    off, by fluent. Raises CepError if there is no such event.
+    `event`, `end`: the event's name and end time, which make the search faster. `cuts`: for each fluent, the time
+    before which its intervals are cut off. Raises CepError if there is no such event.
     """
     memory = Memory(engine)
     since, until = (BEGINNING, END) if end is None else (end, end)
@@ -389,7 +400,7 @@ def by_id(
 
 
 def cut(occurrence: Occurrence, time: int | None) -> Occurrence:
-    """Return an interval without the part before `time`."""
+    """Return an interval without the part that lies before `time`."""
     return (
         occurrence
         if time is None or occurrence.start >= time
@@ -398,20 +409,22 @@ def cut(occurrence: Occurrence, time: int | None) -> Occurrence:
 
 
 def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | None = None) -> dict[str, Any]:
-    """Return the tree of the derived event with an `@id`. The engine must have been created with `remember`, and must
-    not be stepping."""
+    """Explain why the event that has an `@id` was derived.
+
+    The engine must have been created with `remember`, and must not be in the middle of a step.
+    """
     return Explainer(engine, facts).why(by_id(engine, id, event))
 
 
 def _twice(pattern: Pattern) -> dict[int, str]:
-    """Return the variables that appear more than once in an event, by argument index. All their occurrences have the
-    same value."""
+    """Return the names of variables that appear more than once in a pattern, by argument index."""
     names = [argument.name if isinstance(argument, Variable) else "_" for argument in pattern.properties().arguments]
     return {place: own_name(name) for place, name in enumerate(names) if name[0] != "_" and names.count(name) > 1}
 
 
 def own_name(name: str) -> str:
-    """Return the name of a variable in the program. Internally, each repetition of a pattern has its own variables."""
+    """Return the name that a variable has in the program. Internally, each repetition of a pattern renames its
+    variables."""
     return name.partition("'")[0]
 
 
