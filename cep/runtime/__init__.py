@@ -1,1 +1,2 @@
-"""The runtime of a graph of goals: it takes batches and a watermark, and handles order, recursion and time."""
+"""The runtime of a graph of goals. It takes batches of events and a watermark, and handles order, recursion and
+time."""

@@ -27,9 +27,11 @@ EventBatch: TypeAlias = "Mapping[str, pl.DataFrame] | Iterable[Event]"
 
 
 def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> None:
-    """Add a batch to the reorder buffer. `in_turn`: earlier rows of the batch can also make a row late.
+    """Add a batch to the reorder buffer.
 
-    Raises CepError if an event is unknown or a column is missing. Nothing has changed then.
+    `in_turn`: also judge the lateness of a row by the earlier rows of the batch.
+
+    Raises CepError if an event type is unknown or a column is missing. The engine is then unchanged.
     """
     tables = admitted(parts, batch, in_turn, True)
     parts.buffer.receive({name: admitted_rows.table for name, admitted_rows in tables.items()})
@@ -38,10 +40,12 @@ def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = F
 def admitted(
     parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False, together: bool = False
 ) -> dict[str, encode.Admitted]:
-    """Return the rows of a batch that are admitted; the others become dead letters. Raises CepError as `receive`
-    does.
+    """Return the admitted rows of a batch, by event type. Refused rows become dead letters.
 
-    `together`: small tables of a family may be one, under the name of its inlet (`cep.runtime.family`).
+    `in_turn`: as in `receive`. `together`: allow small tables of a family to be returned as one table, under the name
+    of the family's inlet (`cep.runtime.family`).
+
+    Raises CepError if an event type is unknown or a column is missing.
     """
     position, refused = parts.position, len(parts.dead)
     inlets = parts.inlets if together and parts.buffer.clocks is None else {}
@@ -78,7 +82,7 @@ def admitted(
 
 
 def by_table(refused: Iterable[RefusedRow], names: Iterable[str]) -> list[RefusedRow]:
-    """Return the refused rows of a push in the order of its tables `names`, with late rows last."""
+    """Sort refused rows: by the order of the pushed tables `names`, but late rows after all others."""
     places = {name: place for place, name in enumerate(names)}
     return sorted(refused, key=lambda row: (row.code == "late", places[row.type], row.row))
 
@@ -86,8 +90,10 @@ def by_table(refused: Iterable[RefusedRow], names: Iterable[str]) -> list[Refuse
 def _late(
     parts: EngineParts, tables: Mapping[str, Table], words: Mapping[str, Ints] | None, in_turn: bool
 ) -> dict[str, Ints]:
-    """Return by how many microseconds rows are late. A record that closes an open record of a fluent counts by its
-    end."""
+    """Return the lateness of rows in microseconds, by event type.
+
+    A record that closes an open record of a fluent is judged by its end.
+    """
     buffer = parts.buffer
     recorded = [name for name in tables if name in parts.plan.schemas and may_close(parts.plan, name)]
     before = buffer.clocks if recorded else None
@@ -99,14 +105,14 @@ def _late(
 
 
 def by_key(parts: EngineParts) -> str | None:
-    """Return the attribute by whose values lateness is judged; None if it is judged for all rows together."""
+    """Return the attribute that identifies the clock of a row (`lateness_by`), or None if all rows share one clock."""
     return None if parts.buffer.clocks is None else parts.buffer.clocks.by
 
 
 def key_words(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame] | Sequence[Event] | TimeSlice, pushed: Mapping[str, Ints]
 ) -> dict[str, Ints] | None:
-    """Return hashes of the pushed rows' keys, by event; None if lateness is not judged by key."""
+    """Return hashes of the pushed rows' keys, by event type. None if all rows share one clock."""
     clocks = parts.buffer.clocks
     if clocks is None or isinstance(batch, TimeSlice):
         return None
@@ -121,10 +127,10 @@ def late_rows(
     back: int,
     in_turn: bool,
 ) -> dict[str, Ints]:
-    """Return by how many microseconds rows are late, for those tables that may have late rows.
+    """Return the lateness of rows in microseconds, for each table that may have late rows.
 
-    A row is late if it ends at or before `passed`, or if it ends `back` or more before the current time. With `words`,
-    the current time is that of the row's key.
+    A row is late if it ends at or before `passed`, or if it ends `back` or more before the current time. `words`:
+    hashes of the rows' keys; the current time is then the one of the row's key.
     """
     clocks = parts.buffer.clocks
     if clocks is not None and words is not None:
@@ -159,11 +165,11 @@ def _withdraws(frame: pl.DataFrame) -> bool:
 def small_tables(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame], inlets: Mapping[str, Inlet] = NO_INLETS
 ) -> dict[str, encode.Admitted]:
-    """Admit small tables of a push, as one table per set of attributes, because the cost per table exceeds that per
-    row.
+    """Admit the small tables of a push, combined into one table per set of attributes. This saves the fixed cost per
+    table.
 
-    Tables that cannot be concatenated, or that are not admitted as a whole, are omitted from the result. The tables of
-    events in `inlets` are returned together, under the names of their inlets.
+    The result omits tables that cannot be concatenated, and tables that contain a row that does not fit. `inlets`: the
+    family inlets of event types; all tables of one inlet are returned as one, under the inlet's name.
     """
     groups: dict[str, list[tuple[str, pl.DataFrame, int]]] = {}
     position = parts.position
@@ -207,8 +213,7 @@ def _sliced(parts: EngineParts, piece: TimeSlice) -> dict[str, encode.Admitted]:
 
 
 def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[str, encode.Admitted], int]:
-    """Admit events that are Python values. Return them by event name, and the input position that follows the last
-    one."""
+    """Admit events that are Python values. Return the occurrences by event type, and the next free input position."""
     by_type: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(batch):
         by_type.setdefault(event.type, []).append((place, event))
@@ -220,7 +225,7 @@ def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[st
 
 
 def as_declared(event: Event, schema: Schema) -> Event:
-    """Convert the numbers of an event to texts where a dialect without types declares texts."""
+    """Convert an event's numbers to texts if the schema comes from a dialect without types, which declares texts."""
     types = [attribute.type for attribute in schema.attributes[: len(event.args)]]
     if len(types) != len(event.args):
         return event

@@ -1,7 +1,7 @@
-"""Speculative steps of a machine: the last instant of such a step can be undone.
+"""Speculative steps of a machine. The last instant of a speculative step can be undone.
 
-Each part first runs up to the time just before that instant, and then through it. In between, each goal that runs again
-makes a checkpoint (`cep.operators.goals.checkpoint`).
+Each part runs twice in such a step: up to the time just before the last instant, and then through that instant. Each
+goal that runs in the second half first makes a checkpoint (`cep.operators.goals.checkpoint`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Halves = tuple[Table, Table]
 
 
 class Attempts:
-    """Speculative steps of the parts of a machine."""
+    """The speculative steps of a machine's parts."""
 
     def __init__(self, parts: Sequence[MachinePart]) -> None:
         self.parts = parts
@@ -30,14 +30,14 @@ class Attempts:
         self._tried: list[tuple[Goal, Checkpoint]] = []
         self._states: dict[PlanUnit, Arrays] | None = None
         self._cut: dict[int, tuple[Table, Halves]] = {}
-        """The halves of tables, by the table's `id`."""
+        """The two halves of each table, by the table's `id`."""
         self.apart: dict[PlanUnit, Halves] = {}
-        """The two halves of an output, by unit, if the ends of its rows do not tell which half they belong to."""
+        """The two halves of a unit's output, for units whose rows do not show by their ends which half they belong
+        to."""
 
     @property
     def states(self) -> list[Arrays] | None:
-        """The states of all goals at the point to which the last step can be undone, as new arrays. None if they were
-        not kept."""
+        """The states of all goals before the instant that can be undone, as new arrays. None if they were not kept."""
         if self._back is None or self._states is None:
             return None
         return [self._states[unit] for part in self.parts for unit, _ in part.goals_by_unit()]
@@ -48,9 +48,9 @@ class Attempts:
         return self._back is not None
 
     def begin(self, back: Frontier | None, kept: bool = False) -> None:
-        """Prepare a step that can be undone to the frontier `back`; None: it cannot be undone.
+        """Prepare a step. `back`: the frontier to which the step can be undone, or None if it cannot be undone.
 
-        `kept`: keep the states of the goals at that frontier.
+        `kept`: keep the states that the goals have at `back`.
         """
         self._back = back
         self._states = {} if kept else None
@@ -66,7 +66,7 @@ class Attempts:
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """Run a part, as its method `run` does, in two halves."""
+        """Run a part in two halves. The arguments are those of `MachinePart.run`."""
         assert self._back is not None, "there is an attempt"
         if isinstance(part, SingleGoal):
             return self._single(part, inputs, outputs, self._back, frontier, row_counts)
@@ -119,11 +119,10 @@ class Attempts:
         self.begin(None)
 
     def given(self, unit: PlanUnit, table: Table) -> Halves:
-        """Split `table`, a unit's output in the last step, into its two halves, and return them."""
+        """Return the two halves of `table`, which is a unit's output in the last step."""
         return self.apart[unit] if unit in self.apart else self._halves(table)
 
     def _give(self, unit: PlanUnit, halves: Halves, outputs: dict[PlanUnit, Table]) -> None:
-        """Add the two halves of a unit's output to the outputs."""
         assert self._back is not None, "there is an attempt"
         first, then = halves
         end = self._back.watermark
@@ -134,7 +133,7 @@ class Attempts:
             outputs[unit] = concat(halves) if rows(first) and rows(then) else first if rows(first) else then
 
     def _halves(self, table: Table) -> Halves:
-        """Return the rows of a table before the instant, and the rows from it on.
+        """Return the rows of a table up to the frontier `back`, and the rows after it.
 
         Within a step, all calls with the same table return the same two tables.
         """
@@ -147,7 +146,7 @@ class Attempts:
         return self._cut[id(table)][1]
 
     def keep_others(self) -> None:
-        """Record the unchanged states of the goals that did nothing in the last step."""
+        """Keep the states of the goals that did not run in the last step."""
         for part in self.parts:
             for unit, goal in part.goals_by_unit():
                 if self._states is not None and unit not in self._states:

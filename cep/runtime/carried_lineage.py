@@ -1,7 +1,7 @@
 """Transfer of lineage from one program to another, for events that have the same meaning in both.
 
-A handle is only valid in its own engine, so handles of a second engine are translated. Occurrences that both engines
-have get the first engine's handles. All others get new handles after those of the first engine.
+A handle identifies an occurrence only in its own engine, so the handles of a second engine are translated. Occurrences
+that both engines have get the first engine's handles. All others get new handles.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ Recode = Callable[[Mapping[str, Table]], None]
 class PriorLineage:
     """The lineage in a snapshot.
 
-    `batches`: the output of `OccurrenceHistory.snapshot`. `events`: fingerprints of events. `heads`: the event of each
-    rule. `position`: the number of records received.
+    - `batches`: the output of `OccurrenceHistory.snapshot`.
+    - `events`: the fingerprint of each event.
+    - `heads`: the event that each rule derives.
+    - `position`: the number of records that the engine has received.
     """
 
     batches: Sequence[pa.RecordBatch]
@@ -37,8 +39,10 @@ class PriorLineage:
     position: int
 
     def history(self, recode: Recode, events: Mapping[str, str], heads: Sequence[str]) -> OccurrenceHistory:
-        """Return the history of those events that have the same meaning in a program with these `events` and
-        `heads`."""
+        """Return the history of the events that have the same meaning in another program.
+
+        `events`, `heads`: the event fingerprints and the rule heads of that program. `recode`: converts pool codes.
+        """
         occurrences = OccurrenceHistory(None)
         occurrences.take_on([*self.batches])
         for tables in (occurrences.sources, occurrences.derived, occurrences.transitions):
@@ -55,9 +59,10 @@ class PriorLineage:
 class OtherNames:
     """A translation of a second engine's handles to handles of the first engine.
 
-    The first engine has used handles up to `position` for input, and up to `derived` for derived occurrences. `known`
-    holds the sorted handles of the second engine for occurrences that the first engine also has. `here` holds the first
-    engine's handles for the same occurrences.
+    - `position`: the number of handles that the first engine has used for input records.
+    - `derived`: the first engine's next handle for a derived occurrence.
+    - `known`: the second engine's handles of occurrences that both engines have, sorted.
+    - `here`: the first engine's handles of the same occurrences.
     """
 
     position: int
@@ -82,9 +87,9 @@ def carry_lineage(
     heads: Sequence[str],
     warm: tuple[PriorLineage, Recode] | None = None,
 ) -> tuple[Translation, int]:
-    """Add the lineage of two snapshots, `before` and `warm`, to the history.
+    """Add the lineage of the snapshot `before`, and that of the snapshot `warm` if there is one, to `history`.
 
-    Return a translation of the handles of `warm`, and the number of records that both snapshots together have received.
+    Return a translation of the handles in `warm`, and the number of records that both engines together have received.
     """
     first = before.history(recode, events, heads)
     history.take_over(first)
@@ -120,10 +125,11 @@ def _known(
     first: OccurrenceHistory,
     second: OccurrenceHistory,
 ) -> Table:
-    """Return pairs of handles for the occurrences that are in both sets of tables: the handle in `others`, then in
-    `tables`.
+    """Return the handles of the occurrences that are in both sets of tables. Row 0 has the handle in `others`, row 1
+    the handle in `tables`.
 
-    Occurrences are equal if they agree in their number in the input, interval, arguments, and rank among equal ones.
+    Two occurrences are the same if they agree in their number in the input, interval, arguments, and rank among equal
+    occurrences.
     """
     name_pairs = [np.empty((2, 0), np.int64)]
     for event in sorted(name for name, runs in tables.items() if runs and others.get(name)):
@@ -146,7 +152,7 @@ def _framed(table: Table, history: OccurrenceHistory) -> pl.DataFrame:
 
 
 def _rules(before: Sequence[str], after: Sequence[str]) -> dict[int, int]:
-    """Map the numbers of rules in one program to those in another. Rules of an unchanged event are paired in order."""
+    """Map the rule numbers of one program to those of another. The rules of an unchanged event are paired in order."""
     places: dict[str, list[int]] = {}
     for number, event in enumerate(after):
         places.setdefault(event, []).append(number)

@@ -1,4 +1,4 @@
-"""Admission of a push under revision: rows that add or withdraw records, and rows that become dead letters."""
+"""Admission of a push under revision. A row adds a record, withdraws a record, or becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from cep.runtime.revision.row_window import RowChanges
 
 @dataclass(slots=True)
 class Pushed:
-    """Pushed occurrences of one event, in order of arrival.
+    """Pushed occurrences of one event type, in order of arrival.
 
-    `withdraws`: a mask of withdrawals (None: there are none). `rows`: for each occurrence, its row in the pushed table
-    (None: the occurrences are all rows of the table, in order). `span`: the first and the last end of the occurrences.
+    - `withdraws`: a mask of the occurrences that are withdrawals. None if there are no withdrawals.
+    - `rows`: for each occurrence, its row in the pushed table. None if the table's rows are the occurrences, in order.
+    - `span`: the first and the last end of the occurrences.
     """
 
     table: Table
@@ -44,19 +45,22 @@ class Pushed:
 
     @property
     def places(self) -> Ints:
-        """Return the pushed rows that the occurrences come from."""
+        """Return, for each occurrence, its row in the pushed table."""
         return np.arange(rows(self.table)) if self.rows is None else self.rows
 
     def pushed(self, places: Ints) -> list[int]:
-        """Return the pushed rows that some of the occurrences come from."""
+        """Return the rows in the pushed table of the occurrences at `places`."""
         positions: list[int] = self.places[places].tolist()
         return positions
 
 
 def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False) -> None:
-    """Admit a push of additions and withdrawals. `in_turn`: earlier rows of the batch can also make a row late.
+    """Admit a push of additions and withdrawals.
 
-    Raises CepError if an event is unknown, a column is missing, or a `@change` is invalid. Nothing has changed then.
+    `in_turn`: also judge the lateness of a row by the earlier rows of the batch.
+
+    Raises CepError if an event type is unknown, a column is missing, or a `@change` is invalid. The engine is then
+    unchanged.
     """
     revision = parts.revision
     assert revision is not None, "input is revised"
@@ -79,8 +83,7 @@ def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False
 
 
 def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
-    """Advance the watermark. Return new results and the corrections due to late changes, as changes of rows by
-    event."""
+    """Advance the watermark. Return the new results, and the corrections that late changes cause, by event type."""
     assert parts.revision is not None, "input is revised"
     row_changes = parts.revision.go_on(parts.buffer.frontier(max(watermark, parts.revision.watermark)))
     parts.buffer.watermark = parts.revision.watermark
@@ -88,9 +91,10 @@ def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
 
 
 def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int]:
-    """Convert a push to occurrences, by event. Return them, and the input position that follows the last one.
+    """Convert a push to occurrences by event type. Return them, and the next free input position.
 
-    Rows that do not fit become dead letters. Raises CepError as `receive_changes` does.
+    Rows that do not fit become dead letters. Raises CepError if an event type is unknown, a column is missing, or a
+    `@change` is invalid.
     """
     if not isinstance(batch, Mapping):
         admitted, position = admitted_events(parts, batch)
@@ -111,7 +115,8 @@ def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int
 
 
 def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
-    """Return a mask of the rows that are withdrawals, or None if there are none."""
+    """Return a mask of the rows that withdraw a record, or None if no row does. Raises CepError if a `@change` is
+    invalid."""
     if CHANGE not in frame.columns:
         return None
     changes = frame[CHANGE]
@@ -124,7 +129,7 @@ def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
 
 
 def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws: Bools, position: int) -> Pushed:
-    """Admit the rows of a table with withdrawals."""
+    """Admit a pushed table that contains withdrawals. `withdraws`: the mask of these rows."""
     if ARRIVAL not in frame.columns:
         frame = frame.with_columns(pl.int_range(position, position + frame.height, eager=True).alias(ARRIVAL))
     parts_ = []
@@ -143,7 +148,7 @@ def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws:
 
 
 def named_by_key(schema: Schema) -> Schema:
-    """Return the schema of withdrawals. If the event has a KEY, the attributes outside it are optional."""
+    """Return the schema for withdrawals of an event type. If the type has a KEY, all other attributes are optional."""
     if schema.key_places is None:
         return schema
     own = set(schema.key_places)
@@ -158,7 +163,10 @@ def refuse_final(
     batch: Mapping[str, pl.DataFrame] | Sequence[Event],
     in_turn: bool,
 ) -> None:
-    """Turn rows into dead letters if they end at a time whose results are already final. `batch`: the push itself."""
+    """Remove rows that end at a time whose results are already final, and add them to the dead letters.
+
+    `pushed`: the occurrences, from which the rows are removed. `batch`: the push that they come from.
+    """
     behind = revision.window.behind + revision.window.length
     words = key_words(parts, batch, {name: arrived.places for name, arrived in pushed.items()})
     latest = max((rows.span[1] for rows in pushed.values()), default=BEGINNING)

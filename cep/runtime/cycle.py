@@ -1,5 +1,5 @@
-"""Cycles of goals that depend on each other. A cycle runs one piece of time after the other. Each piece runs in rounds,
-until a round derives nothing new.
+"""Cycles of goals that depend on each other. A cycle processes time in pieces, one after the other. It runs each piece
+in rounds, until a round derives nothing new.
 
     step:  input between two watermarks -> output of every goal of the cycle
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A goal that takes the rows of some inputs (`ports`) at the end of a piece."""
+    """A goal that reads its inputs `ports` only at the end of a piece of time."""
 
     single: SingleGoal
     ports: Collection[int]
 
     def taken(self, tables: GivenTables) -> list[Table]:
-        """Return the inputs of the goal. Inputs that the goal has already taken during the piece are empty."""
+        """Return the tables for the goal's inputs. Inputs that the goal reads during the piece are empty."""
         reads = self.single.reads
         return [tables[unit] if port in self.ports else tables.nothing[unit] for port, unit in enumerate(reads)]
 
@@ -49,10 +49,10 @@ class Later:
 class CycleGoals:
     """The goals of a cycle, cut at the edges that feed rows back with a delay.
 
-    - `parts`: the parts that run within a piece, in this order.
-    - `later`: goals that receive fed-back rows at the end of a piece. Their output belongs to the next piece.
-    - `back`: the goals among `later` that look back by at least `lag` microseconds. So their output in a piece is
-      known when the piece begins.
+    - `parts`: the parts that run within a piece of time, in this order.
+    - `later`: the goals that receive fed-back rows at the end of a piece. Their output belongs to the next piece.
+    - `back`: the goals among `later` that look back by at least `lag` microseconds. Their output in a piece is
+      therefore known when the piece begins.
     """
 
     parts: Sequence[SingleGoal | RowRounds | IntervalRounds]
@@ -123,10 +123,10 @@ class Cycle(GoalByGoal, ABC):
         """Run the cycle piece by piece up to the frontier."""
 
     def piece(self, start: Frontier, end: Frontier, come: Mapping[PlanUnit, Table]) -> None:
-        """Run a piece: first the output of goals that look back, then the parts in order, then the rows fed back with a
-        delay.
+        """Run one piece of time, from `start` to `end`.
 
-        `come`: the input of the piece from outside the cycle.
+        First compute the output of the goals that look back, then run the parts in order. Last, pass rows that are fed
+        back with a delay to their readers. `come`: the piece's input from outside the cycle.
         """
         arrived = GivenTables(self.nothing)
         arrived.update(self.begun)
@@ -158,7 +158,7 @@ class Cycle(GoalByGoal, ABC):
 
 
 def next_due(goals: Iterable[Goal]) -> int:
-    """Return the earliest time at which the passing of time alone changes a goal's output."""
+    """Return the earliest time at which the mere passing of time changes the output of one of `goals`."""
     return min((due for goal in goals if (due := goal.due()) is not None), default=END_OF_TIME)
 
 
@@ -179,7 +179,7 @@ class Whole(Cycle):
 
 
 class Arrivals:
-    """The input of a cycle, taken piece by piece."""
+    """The input of a cycle in one step. The cycle takes it in pieces of time."""
 
     def __init__(self, tables: Mapping[PlanUnit, Table]) -> None:
         self.tables = {unit: table for unit, table in tables.items() if rows(table)}
@@ -199,14 +199,14 @@ class Arrivals:
         return time
 
     def left(self) -> bool:
-        """Return True if input remains, perhaps with a time beyond the frontier."""
+        """Return True if some input has not been taken, even if it lies beyond the frontier."""
         return any(first < rows(self.tables[unit]) for unit, first in self.taken.items())
 
     def until(self, end: Frontier | None, changes: Container[PlanUnit] = ()) -> dict[PlanUnit, Table]:
-        """Take the input up to a frontier; None takes all of it.
+        """Take the input up to the frontier `end`, or all of it if `end` is None.
 
-        `changes`: the units whose tables hold changes. If the frontier is `half`, changes that take effect just after
-        the watermark are not taken yet.
+        `changes`: the units whose tables hold changes of fluents. If `end.half` is set, changes that take effect just
+        after the watermark are not taken yet.
         """
         arrived = {}
         for unit, first in self.taken.items():

@@ -25,10 +25,10 @@ Held = Callable[[Table, int, int], Table]
 
 @dataclass(frozen=True, slots=True)
 class CycleBuilder:
-    """Builds the cycles of one plan.
+    """A builder for the cycles of one plan.
 
-    `single` makes the goal of a unit. `limit` is the maximum number of rows that a recursion may derive in a step.
-    `guesses` allows cycles to guess the rows of several instants at once (`cep.runtime.instants`).
+    `single` creates the goal of a unit. `limit` is the maximum number of rows that a recursion may derive in a step.
+    `guesses` is True if cycles may guess the rows of several instants at once (`cep.runtime.instants`).
     """
 
     plan: Plan
@@ -38,7 +38,7 @@ class CycleBuilder:
     guesses: bool
 
     def cycle(self, group: Group, before: Mapping[PlanUnit, Goal]) -> Cycle:
-        """Return the cycle of a group of units. `before`: the goals that run before the group."""
+        """Build the cycle of a group of units. `before`: the goals that run before the group."""
         singles = {unit: self.single(unit) for unit in group.units}
 
         def reads(unit: PlanUnit) -> tuple[PlanUnit, ...]:
@@ -53,7 +53,8 @@ class CycleBuilder:
         return Whole(self._formulas(singles, {unit: _held(before[unit]) for unit in asked}), self.widths)
 
     def _asks(self, unit: PlanUnit) -> NodeProperties:
-        """Return the properties of a unit's node. An event has no node and gets default properties."""
+        """Return the properties of a unit's node. A unit that is an event has no node and gets the default
+        properties."""
         return _EVENT if isinstance(unit, str) else self.plan.nodes[unit].properties()
 
     def _settles(self, unit: PlanUnit) -> bool:
@@ -123,8 +124,8 @@ class CycleBuilder:
         return IntervalRounds(cycle, self.widths, self.limit)
 
     def _written(self, number: int) -> str:
-        """Return a rule's label, or else its first line. For a rule that nobody wrote, return the name of its
-        fluent."""
+        """Name a rule for an error message: its label, else its first line. A rule that the compiler added gets the
+        name of its fluent."""
         head, rule = self.plan.heads[number], self.plan.rules.rules[number]
         if head.label is not None:
             return head.label

@@ -1,4 +1,4 @@
-"""Conversion of occurrences to polars frames and to events."""
+"""Conversion of occurrences to polars frames and to `Event` values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from cep.core.values import MISSING, Pool
 from cep.events import Event, Iri, Value
 
 DerivedTables = Mapping[str, Sequence[Table]]
-"""The output of a step: for each event, one table per slice."""
+"""The output of a step: for each event type, one table per time slice."""
 AsFrame: TypeAlias = "Callable[[Table, Schema, Pool], pl.DataFrame]"
 """A function that converts a table into a frame."""
 
 
 FEW = 1 << 16
-"""The maximum number of an event's occurrences for which the tables of several slices are joined into one frame."""
+"""The number of occurrences of an event type up to which the tables of several time slices are joined into one
+frame."""
 
 
 def frames(
@@ -33,7 +34,7 @@ def frames(
 ) -> dict[str, pl.DataFrame]:
     """Convert tables to frames with `start`, `end` and one column per attribute. Missing values become null.
 
-    `as_frame`: another conversion, to be used instead.
+    `as_frame`: a function to use instead of the usual conversion.
     """
     if not derived:
         return {}
@@ -60,13 +61,13 @@ def frames(
 
 
 class Cells:
-    """Shared columns for small tables. All integers are in one column and all floats in another one.
+    """Columns that many small tables share: one for all integers, and one for all floats. A table's column is a slice.
 
     Creating a column for each matrix row of a small table would take longer than the rest of the conversion.
     """
 
     SMALL = 1 << 10
-    """The largest size of a small table, in words."""
+    """The largest size of a small table, in 64-bit words."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         small = [table for table in tables if table.size <= self.SMALL]
@@ -77,7 +78,7 @@ class Cells:
             self._complete = MISSING not in self._words and not np.isnan(self._words.view(np.float64)).any()
 
     def column(self, name: str, table: Table, row: int, floats: bool = False) -> pl.Series | None:
-        """Return a matrix row of a table as a column without missing values; None if there may be missing values."""
+        """Return the matrix row `row` of a table as a column. Return None if the row may contain missing values."""
         start = self._starts.get(id(table))
         if start is None or not self._complete:
             return None
@@ -87,11 +88,11 @@ class Cells:
 
 
 def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
-    """Convert intervals of a fluent to a frame. Infinite starts and ends become null; the delay is subtracted from
-    ends.
+    """Convert the intervals of a fluent to a frame. Infinite starts and ends become null. The fluent's delay is
+    subtracted from ends.
 
-    The column `bounds` says which end points belong to the interval. If formulas define the fluent, ORDER holds the
-    bounds. Otherwise they are `(]`, or `()` for an interval without an end.
+    The column `bounds` says which end points belong to the interval. If formulas define the fluent, the table's row
+    ORDER holds the bounds. Otherwise the bounds are `(]`, or `()` for an interval without an end.
     """
     kind = schema.fluent
     assert kind is not None, "it is of a fluent"
@@ -111,25 +112,24 @@ def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
 
 
 def _bounds_alike(which: int, count: int) -> pl.Series:
-    """Return a column of equal bounds."""
     return _bounds().new_from_index(which, count) if count > FEW else _few_bounds(which)[:count]
 
 
 @cache
 def _few_bounds(which: int) -> pl.Series:
-    """Return `FEW` equal bounds in a cached column. Frames slice it and share its memory."""
+    """Return a cached column of `FEW` equal bounds. Frames take slices of it and share its memory."""
     return _bounds().new_from_index(which, FEW)
 
 
 def _times(name: str, times: NDArray[np.int64], infinite: int, late: int) -> pl.Series:
-    """Return times without the delay `late`. Infinite times become null."""
+    """Subtract the delay `late` from times and return them as a column. Infinite times become null."""
     is_infinite = times == infinite
     series = pl.Series(name, times - late if late else times)
     return series.set(pl.Series(is_infinite), None) if is_infinite.any() else series
 
 
 def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = None) -> pl.DataFrame:
-    """Convert one table of occurrences to a frame. `cells`: columns that it shares with other small tables."""
+    """Convert one table of occurrences to a frame. `cells`: columns that the table shares with other small tables."""
     cells = cells or Cells([table])
     columns = []
     for row, name in ((START, "start"), (END, "end")):
@@ -146,20 +146,19 @@ def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = 
 
 
 def places(table: Table) -> list[pl.Series]:
-    """Return the columns that order the occurrences of an event: the arrival, and `tie`.
+    """Return the columns that order an event type's occurrences: the arrival, and `tie`.
 
-    `tie` distinguishes those of one engine with the same end, start and order.
+    `tie` distinguishes occurrences of one engine that have the same end, start and arrival.
     """
     return [pl.Series(ARRIVAL, table[ORDER]), pl.Series(TIE, np.arange(rows(table)))]
 
 
 def argument_series(table: Table, argument: int, type: str, pool: Pool) -> pl.Series:
-    """Return the values of one argument as a column."""
     return decoded_series(table[FIRST + argument], type, pool)
 
 
 def decoded_series(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
-    """Convert stored values of a type to a column."""
+    """Convert the table values of an attribute type to a column."""
     if type in CODED:
         return pool.decode(values, type)
     values = np.ascontiguousarray(values).view(np.float64) if type == "float" else values

@@ -1,4 +1,4 @@
-"""Cycles in which every loop has a delay, so that a piece depends only on times before it.
+"""Cycles in which every loop has a delay, so that a piece of time depends only on earlier times.
 
 A piece is no longer than the smallest delay. It also ends at the next event or deadline, before the changes that take
 effect just after that instant. Pieces in which nothing is due are skipped.
@@ -23,18 +23,19 @@ from cep.runtime.cycle import Cycle, CycleGoals, endless, next_due
 from cep.runtime.machine_part import SingleGoal
 
 MOST = 100
-"""The number of rounds after which a recursion at the end of the input counts as endless.
+"""The number of rounds after which a recursion counts as endless, once the input has ended.
 
-Only consecutive rounds count whose results all begin after the latest time of the input.
+Only consecutive rounds count, and only those whose results all begin after the latest time of the input.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaCycle:
-    """A cycle of formulas.
+    """A cycle of formulas, which define fluents.
 
     - `settling`: the units that output the final changes of the cycle's fluents.
-    - `outside`: for each unit outside the cycle, a function from its changes in a stretch to its tuples in the stretch.
+    - `outside`: for each unit outside the cycle, a function from its changes in a stretch of time to the tuples that
+      hold in the stretch.
     - `negated`: the units that a NOT in the cycle reads.
     """
 
@@ -46,7 +47,7 @@ class FormulaCycle:
 
 
 class IntervalRounds:
-    """The goals of one cycle of formulas, which run in rounds. They may derive at most `limit` intervals per step."""
+    """The goals of one cycle of formulas. They run in rounds and may derive at most `limit` intervals per step."""
 
     def __init__(self, cycle: FormulaCycle, widths: Mapping[PlanUnit, int], limit: int) -> None:
         self.cycle, self.widths, self.limit = cycle, widths, limit
@@ -57,12 +58,12 @@ class IntervalRounds:
         self.timed = frozenset(unit for unit, goal in self.goals.items() if goal.timed)
         self.following = [goal for goal in self.goals.values() if goal.follows]
         self.ahead = any(goal.ahead for goal in self.goals.values())
-        """True if some goal looks ahead. Then the cycle runs only at the end of the input, backwards from there."""
+        """True if a goal looks ahead. The cycle then runs once, backwards from the end of the input."""
         self.late = max(goal.late for goal in self.fixpoints.values())
         self.unending = False
 
     def due(self) -> int | None:
-        """Return the time at which the passing of time alone changes the output; None if it does not."""
+        """Return the next time at which the mere passing of time changes the output, or None if no such time exists."""
         code = min((self.goals[unit].next_change() for unit in self.timed), default=INFINITE)
         return None if code == INFINITE else due(code, self.late)
 
@@ -101,7 +102,7 @@ class IntervalRounds:
         return True
 
     def _first(self, outputs: Mapping[PlanUnit, Table]) -> int:
-        """Return the code of the first change, whether from outside or due to time alone."""
+        """Return the code of the first change. It is a change of the input, or one that the passing of time causes."""
         first = min(goal.next_change() for goal in self.goals.values())
         for single in self.singles:
             for other in single.reads:
@@ -111,11 +112,13 @@ class IntervalRounds:
         return first
 
     def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, known: int) -> bool:
-        """Run rounds, each from the additions of the round before, until a round adds nothing.
+        """Derive tuples in rounds in the stretch from `first` to `last`, until a round adds nothing.
 
-        Return False if the stretch has no end and the recursion is endless. It counts as endless after `MOST` rounds
-        whose results all begin after the latest time of the input (`known`). In a cycle that looks ahead, these are
-        rounds whose results all end before the earliest time.
+        Each round starts from the additions of the round before. `known`: the latest time of the input. If a goal looks
+        ahead, `known` is the earliest time.
+
+        Return False if the stretch has no end and the recursion seems endless: the results of more than `MOST` rounds
+        in a row all begin after `known` (or end before it, if a goal looks ahead).
         """
         new: dict[PlanUnit, Table] = {}
         goes_on = self._goes_on(outputs, last)
@@ -162,16 +165,16 @@ class IntervalRounds:
         return True
 
     def _beyond(self, table: Table, known: int) -> bool:
-        """Return True if all intervals begin after a time or, in a cycle that looks ahead, end before it."""
+        """Return True if all intervals begin after the time `known`. If a goal looks ahead: if all end before it."""
         if self.ahead:
             return int(table[END].max(initial=-INFINITE)) < 2 * known
         return int(table[START].min(initial=INFINITE)) > 2 * known + 1
 
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
-        """Return True if tuples that hold before a stretch continue in it unless a change ends them.
+        """Return True if the tuples that hold before a stretch of time continue in it until a change ends them.
 
-        They do so only if neither the knowledge nor the input of a NOT changes. Return False for a stretch up to the
-        end of time in which time alone causes changes; all its tuples are derived anew.
+        Otherwise all tuples of the stretch are derived anew. This is necessary in three cases: the knowledge changes,
+        the input of a NOT changes, or time alone causes changes in a stretch up to the end of time.
         """
         if (self.timed and last == INFINITE) or any(rows(outputs[unit]) for unit in self.cycle.negated):
             return False
@@ -180,9 +183,10 @@ class IntervalRounds:
         return not any(goal.holds_from > -INFINITE for goal in self.goals.values())
 
     def _shrunk(self, nothing: Mapping[PlanUnit, Table], gone: Mapping[PlanUnit, Table]) -> dict[PlanUnit, Table]:
-        """Tell all goals which tuples may end because their support may end. Return those that continue nevertheless.
+        """Tell each goal which tuples may lose their support. Return the tuples that hold nevertheless, by unit.
 
-        Delete and rederive: Gupta, Mumick, Subrahmanian, *Maintaining views incrementally*, SIGMOD 1993.
+        Source of the method, delete and rederive: Gupta, Mumick, Subrahmanian, *Maintaining views incrementally*,
+        SIGMOD 1993.
         """
         new, opening = {**nothing, **gone}, True
         while True:
@@ -199,13 +203,14 @@ class IntervalRounds:
 
 
 class HeldOutside:
-    """The tuples of a goal outside the cycle. That goal has processed the whole step before the first piece runs."""
+    """The tuples of a goal outside a cycle. The goal has processed the whole step before the cycle's first piece
+    runs."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal = cast(InRounds, goal)
 
     def open(self, changes: Table) -> None:
-        """Begin a step in which the goal had these changes."""
+        """Begin a step. `changes`: the goal's output in the step."""
         self.table = self.goal.held(changes, -INFINITE, INFINITE)
 
     def held(self, changes: Table, first: int, last: int) -> Table:
@@ -217,10 +222,10 @@ class HeldOutside:
 class FluentsOfCycle:
     """The fluents of a cycle with delays.
 
-    - `events`: the goals that are not formulas. A piece ends at the latest when one of them is due.
-    - `extents`: the extents of the cycle's fluents.
-    - `whole`: True if nothing holds before the first time of the input, because NOT or AGGREGATE occurs.
-    - `outside`: the inputs of formulas that form a cycle without a delay.
+    - `events`: the goals that are not formulas. A piece of time ends no later than one of them is due.
+    - `extents`: the goals that output the final changes of the cycle's fluents.
+    - `whole`: True if no fluent may hold before the first time of the input, because a rule uses NOT or AGGREGATE.
+    - `outside`: for each unit outside a cycle of formulas without a delay, the tuples that the formulas read.
     """
 
     events: Sequence[Goal]
@@ -239,12 +244,12 @@ class Lagged(Cycle):
 
     @property
     def takes(self) -> Takes:
-        """See `cep.runtime.machine_part`. The part runs in every step, because a new first time of the input may change
-        the output."""
+        """See `cep.runtime.machine_part`. The cycle runs in every step, because a new first time of the input may
+        change its output."""
         return Takes(self.outside, self.own, True, always=True)
 
     def go(self, frontier: Frontier) -> None:
-        """Run piece by piece. An endless recursion stops at the latest time of the input."""
+        """Run the cycle piece by piece. An endless recursion stops at the latest time of the input."""
         if self.fluents.whole:
             first = INFINITE if frontier.first >= END_OF_TIME else 2 * frontier.first
             for extent in self.fluents.extents:
@@ -263,8 +268,11 @@ class Lagged(Cycle):
             self.given = {unit: tables[: counts[unit]] for unit, tables in self.given.items()}
 
     def _to(self, frontier: Frontier, most: int | None = None, rest: bool = True) -> bool:
-        """Run to a frontier. With `rest`, also take the rest of the input. Return False after more than `most`
-        pieces."""
+        """Run to a frontier. Stop and return False if the recursion is endless, or after more than `most` pieces of
+        time.
+
+        `rest`: also take input beyond the frontier.
+        """
         pieces = 0
         while self.here is None or self.here.watermark < frontier.watermark or self.here.half:
             stops.between()
@@ -282,8 +290,10 @@ class Lagged(Cycle):
         return True
 
     def _next(self, frontier: Frontier, due: int) -> tuple[Frontier, Frontier]:
-        """Return the start and the end of the next piece. Nothing happens before its start, and delayed inputs are
-        known up to its end."""
+        """Return the start and the end of the next piece of time. `due`: the time of the next input or deadline.
+
+        Nothing happens before the start. Inputs with a delay are known up to the end.
+        """
         if not self.begun and (due >= END_OF_TIME or due > frontier.watermark):
             return frontier, frontier
         start = self.here

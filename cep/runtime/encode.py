@@ -1,4 +1,4 @@
-"""Conversion of records to occurrences: columns are checked against the schema, and rows that do not fit are
+"""Conversion of records to occurrences. Columns are checked against the schema, and rows that do not fit are
 refused."""
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ FAR = "has a time that is out of range: beyond 36 thousand years from 1970"
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A refused row: its event, its position in the pushed table, a code, and the reason in words."""
+    """A refused row: its event type, its position in the pushed table, the code of the reason, and the reason in
+    words."""
 
     type: str
     row: int
@@ -42,10 +43,10 @@ class RefusedRow:
 
 @dataclass(slots=True)
 class Admitted:
-    """Occurrences of one event in order of arrival, the pushed row of each of them, and the refused rows.
+    """The occurrences of one pushed table in order of arrival, and the refused rows `dead`.
 
-    If `rows` is None, the occurrences are all pushed rows from `first` on. `owners`, `starts`: the names of tables that
-    were pushed one after another, and their first rows.
+    - `rows`: for each occurrence, its row in the pushed table. None: all pushed rows from `first` on are occurrences.
+    - `owners`, `starts`: if the table is a concatenation, the names of its tables and their first rows.
     """
 
     table: Table
@@ -56,12 +57,12 @@ class Admitted:
     starts: Ints | None = None
 
     def pushed(self, mask: Mask | slice) -> NDArray[np.int64]:
-        """Return the pushed rows of the occurrences that a mask or slice selects."""
+        """Return the rows in the pushed table of the occurrences that `mask` selects."""
         places = np.arange(self.table.shape[1])[mask]
         return places + self.first if self.rows is None else self.rows[places]
 
     def named(self, refused: Sequence[RefusedRow]) -> list[RefusedRow]:
-        """Return refused rows with the names and the positions that they have in their own tables."""
+        """Rename refused rows of a concatenation to the name and the position that they have in their own tables."""
         if self.starts is None or not refused:
             return list(refused)
         places = np.searchsorted(self.starts, [row.row for row in refused], side="right") - 1
@@ -69,8 +70,8 @@ class Admitted:
         return [RefusedRow(self.owners[place], row.row - start, row.code, row.reason) for row, place, start in own]
 
     def divided(self, names: Sequence[str], heights: Sequence[int]) -> dict[str, Admitted]:
-        """Split the occurrences of concatenated tables. `names` and `heights`: the names and heights of these tables,
-        in order."""
+        """Split the occurrences of concatenated tables by table. `names`, `heights`: the tables' names and heights, in
+        order."""
         self.owners, self.starts = names, np.cumsum([0, *heights])
         bounds = (self.starts if self.rows is None else np.searchsorted(self.rows, self.starts)).tolist()
         dead: dict[str, list[RefusedRow]] = {name: [] for name in names}
@@ -98,7 +99,7 @@ class PushedColumns:
 
     @classmethod
     def of(cls, frame: pl.DataFrame) -> PushedColumns:
-        """Return the columns of a table, without a copy."""
+        """Split a frame into its columns, without a copy."""
         integers, others = {}, {}
         for series in frame.get_columns():
             if series.dtype == pl.Int64 and not series.null_count():
@@ -108,20 +109,19 @@ class PushedColumns:
         return cls(frame.columns, integers, others, frame.height)
 
     def between(self, start: int, stop: int) -> PushedColumns:
-        """Return the columns of a slice of rows of a whole table."""
+        """Return the columns of the rows from `start` to `stop`. Call it only for a whole table."""
         integers = {name: values[start:stop] for name, values in self.integers.items()}
         others = {name: series[start:stop] for name, series in self.others.items()}
         return PushedColumns(self.names, integers, others, stop - start, start)
 
     def joined(self, name: str, values: Ints) -> PushedColumns:
-        """Return the columns with another one."""
+        """Add an integer column and return the new columns."""
         return replace(self, integers={**self.integers, name: values})
 
     def __contains__(self, name: str) -> bool:
         return name in self.integers or name in self.others
 
     def series(self, name: str) -> pl.Series:
-        """Return a column by its name."""
         return pl.Series(self.integers[name]) if name in self.integers else self.others[name]
 
 
@@ -130,9 +130,9 @@ def admit(
 ) -> Admitted:
     """Convert a pushed table to occurrences. In integer columns, -2**63 means a missing value.
 
-    `first`: the position of its first row in the input, or the positions of all rows. An `@order` in the table
-    overrides the order of positions. `named`: use the position as each row's handle in lineage. `handed`: the table is
-    from another stage. It may then have a column with the number of equal rows before each row.
+    - `first`: the input position of the first row, or the positions of all rows. An `@order` column overrides them.
+    - `named`: use each row's position as its handle in lineage.
+    - `handed`: the table is from another stage. It may have a column that counts the equal rows before each row.
 
     Raises CepError if a column is missing. Rows that do not fit the schema are refused.
     """
@@ -173,7 +173,8 @@ def admit(
 
 
 def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int, named: bool) -> Admitted:
-    """Convert events to occurrences, like `admit`. Each event comes with its position in the pushed sequence."""
+    """Convert events to occurrences, as `admit` does. `events`: each event, after its position in the pushed
+    sequence."""
     width = len(schema.attributes)
     table = np.zeros((FIRST + width, len(events)), np.int64)
     faults: list[tuple[Mask, str, str]] = []
@@ -213,7 +214,8 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
 
 
 def _fitting(column: Sequence[object], attribute: Attribute, pool: Pool) -> Ints | None:
-    """Return the stored values of a column if all of them clearly fit the type; None if each value must be checked."""
+    """Convert a column to table values. Return None if some value may not fit the type, so that each must be
+    checked."""
     values: Any = column
     held = attribute.type
     if not _KINDS[held].issuperset(map(type, column)):
@@ -244,11 +246,14 @@ _KINDS: dict[str, set[type]] = {
     "iri": {Iri},
     "any": {int, float, str, bool, Iri},
 }
-"""The Python types whose values fit a type without further checks."""
+"""For each attribute type, the Python types whose values always fit."""
 
 
 def _plain(table: Table, point: bool) -> bool:
-    """Return True if all times are valid: within range, and no end before its start (for a `point`, equal to it)."""
+    """Return True if all intervals are valid: times are in range, and no interval ends before its start.
+
+    `point`: every interval must also end at its start.
+    """
     start, end = table[START], table[END]
     if not len(start):
         return True
@@ -282,7 +287,10 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]], fi
 
 
 def _mistyped(wrong: Mask, column: Sequence[object] | pl.Series, attribute: Attribute) -> list[tuple[Mask, str, str]]:
-    """Return the faults of values of another type, with separate reasons for numbers that exceed 64 bits."""
+    """Describe values of the wrong type: a mask of rows, a code and a text for each reason.
+
+    Numbers that exceed 64 bits have a reason of their own.
+    """
     large, least = np.zeros(len(wrong), np.bool_), np.zeros(len(wrong), np.bool_)
     large[wrong] = [_large(column[int(i)]) for i in np.flatnonzero(wrong)]
     least[large] = [column[int(i)] == MISSING for i in np.flatnonzero(large)]
@@ -331,7 +339,7 @@ def _bound(value: int | float | None, type: str) -> str:
 
 
 def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
-    """Return the name of a required column. Raises CepError if the table does not have it."""
+    """Return the frame's name for a required column. Raises CepError if the table does not have the column."""
     if name not in columns:
         names = ", ".join(columns.names) or "none"
         hint = (
@@ -354,7 +362,7 @@ def _order(columns: PushedColumns, schema: Schema) -> NDArray[np.int64]:
 
 
 def _integers(columns: PushedColumns, name: str) -> tuple[NDArray[np.int64], Mask | None]:
-    """Return a column of times as integers, and a mask of the missing ones (None: none are missing)."""
+    """Return a time column as integers, and a mask of its missing values. The mask is None if no value is missing."""
     if name in columns.integers:
         return columns.integers[name], None
     series = columns.others[name]
@@ -370,7 +378,7 @@ def _integers(columns: PushedColumns, name: str) -> tuple[NDArray[np.int64], Mas
 
 
 def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Numbers, Mask | None]:
-    """Return the stored values of a column, and a mask of the values of another type (None: there are none)."""
+    """Convert a column to table values. Also return a mask of the values of a wrong type, or None if there are none."""
     n = len(series)
     wrong: Mask | None = None
     type = attribute.type
@@ -423,7 +431,7 @@ def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Number
 
 
 def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Numbers, Mask]:
-    """Return Python values as stored values, and a mask of the values of another type."""
+    """Convert Python values to table values. Also return a mask of the values of a wrong type."""
     wrong = np.array([value is not None and not fits(value, type) for value in column], np.bool_)
     good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
     if type == "float":
@@ -434,7 +442,7 @@ def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Num
 
 
 def fits(value: object, type: str) -> bool:
-    """Return True if a Python value belongs to a type."""
+    """Return True if a Python value has the attribute type `type`."""
     match type:
         case "any":
             return isinstance(value, int | float | str)
@@ -470,10 +478,10 @@ PASSED, FINAL = "the watermark has passed it", "results for that time are final"
 
 
 def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Ints]:
-    """Return by how many microseconds each row is late (0 or less: not late), for those tables that may have late rows.
+    """Return the lateness of rows in microseconds (0 or less: not late), for each table that may have late rows.
 
-    A row is late if it ends at or before the watermark that was valid before the push. With `in_turn`, each row of the
-    push advances the watermark for the rows after it.
+    A row is late if it ends at or before the watermark that was valid before the push. `in_turn`: also advance the
+    watermark at each row of the push, before the next row is judged.
     """
     if not in_turn or lateness is None:
         return {
@@ -496,9 +504,11 @@ def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_t
 
 
 def late_reason(by: int, final: bool, key: str | None = None) -> str:
-    """Return the reason why a late row is refused. `final`: the results that it would change are final.
+    """Describe why a late row is refused.
 
-    `key`: the attribute by which lateness is judged. A delay above one millisecond is given in whole milliseconds.
+    - `by`: the lateness in microseconds. Above one millisecond the text has whole milliseconds.
+    - `final`: True if the row would change results that are final.
+    - `key`: the attribute that has a clock of its own for each value, or None.
     """
     reason = FINAL if final else PASSED
     own = "" if key is None else f", or later records with the same `{key}` have arrived"
