@@ -1,4 +1,4 @@
-"""The whole state of an engine: saving, restoring, checking it, and carrying it over from another program."""
+"""The whole state of an engine: saving it, restoring it, checking it, and carrying it over from another program."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ def save(
     events: Mapping[str, str] | None,
     whole: bool = False,
 ) -> bytes:
-    """Return a snapshot.
+    """Return a snapshot of an engine.
 
-    `goals`: the names of the machine's goals. `knowledge`: the name of the knowledge. `program`: the name of the
-    program. `events`: with lineage, the fingerprints of events; None for a stage, whose lineage no other program can
-    carry over. `whole`: include the state of the goals. Under revision, this is the state at the time up to which
-    results are final; later rows are saved as waiting rows.
+    - `goals`: the names of the machine's goals.
+    - `knowledge`: the name of the background knowledge.
+    - `program`: the name of the program.
+    - `events`: the fingerprint of each event, so that other programs can carry over the lineage. None for a stage,
+      whose lineage no other program can carry over.
+    - `whole`: also include everything that the history keeps. Under revision, save the state at the time up to which
+      results are final; later rows are saved as waiting rows.
     """
     final = whole and parts.revision is not None and not parts.revision.window.final
     header, batches = _saved(parts, goals, knowledge, final)
@@ -62,8 +65,10 @@ def save(
 def save_in_segments(
     parts: EngineParts, goals: Sequence[str], knowledge: str | None, program: str, book: SegmentBook
 ) -> SegmentedState:
-    """Return a snapshot in segments. Values and, under revision, rows of the window are in segments. There is no
-    lineage."""
+    """Return a snapshot in segments, without lineage.
+
+    Under revision, the segments hold the pool's values and the rows of the revision window. Otherwise there are none.
+    """
     assert parts.history is None, "what is kept in segments has no lineage"
     header, batches = _saved(parts, goals, knowledge)
     header["values"] = 0
@@ -85,9 +90,9 @@ def save_in_segments(
 def _saved(
     parts: EngineParts, goals: Sequence[str], knowledge: str | None, final: bool = False
 ) -> tuple[dict[str, object], list[pa.RecordBatch]]:
-    """Return the header of a snapshot, and batches of waiting rows, states of goals and changes of the knowledge.
+    """Return the header of a snapshot, and batches of waiting rows, goal states and changes of the knowledge.
 
-    `final`: return the state at the time up to which results are final, instead of the current state.
+    `final`: use the state at the time up to which results are final, instead of the current state.
     """
     buffer, schemas = parts.buffer, parts.plan.schemas
     revised: Collection[str] = () if parts.revision is None else parts.revision.waiting
@@ -130,7 +135,10 @@ def _block(pool: Pool, first: int, last: int) -> pa.RecordBatch:
 
 
 def read_snapshot(parts: EngineParts, blob: bytes, program: str) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """Read a snapshot of this program. Raises CepError if it is damaged, or from another program."""
+    """Split a snapshot of this program into its header and its batches.
+
+    Raises CepError if the snapshot is damaged, is from another program, or was made with other options.
+    """
     header, batches = snapshot.load(blob, program)
     if header["explain"] != (parts.history is not None):
         raise _other_explain()
@@ -151,9 +159,9 @@ def take_on(
     batches: list[pa.RecordBatch],
     segments: Sequence[pa.RecordBatch] | None = None,
 ) -> bool:
-    """Restore a snapshot. Return True if the pool codes in it are also valid in this engine.
+    """Restore a snapshot. Return True if the pool codes in the snapshot are also valid in this engine.
 
-    `segments`: the segments of the window, if they are not in the snapshot.
+    `segments`: the segments of the revision window, if the snapshot does not contain them.
     """
     codes = _codes(parts, header, batches)
     batches = batches[header["values"] :]
@@ -190,7 +198,12 @@ def take_on_segments(
     fetch: Fetch,
     book: SegmentBook,
 ) -> None:
-    """Restore a snapshot in segments."""
+    """Restore a snapshot whose values and revision window are in segments.
+
+    - `names`: the names of the segments.
+    - `fetch`: reads a segment by name.
+    - `book`: remembers which segments exist, so that a later snapshot can use them again.
+    """
     demand(len(names) == header["segments"])
     count, segments = header["values in segments"], [snapshot.streamed(fetch(name)) for name in names]
     values, window = segments[:count], segments[count:]
@@ -206,11 +219,10 @@ def take_on_segments(
 
 
 def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> Translation | None:
-    """Load the values of a snapshot. Return the translation of its pool codes to codes of this engine; None: they are
-    the same.
+    """Load the values of a snapshot into the pool. Return the translation of its pool codes to codes of this engine.
 
-    They are the same in the first engine of a compiled program. A later engine has added its constants to the pool in
-    another order.
+    Return None if the codes are the same, as in the first engine of a compiled program. A later engine has added its
+    constants to the pool in another order.
     """
     if not header["values"]:
         return None
@@ -251,7 +263,8 @@ def carry(
 ) -> frozenset[str]:
     """Restore the state of another program. Return the names of the goals that keep their state.
 
-    The other goals start from `warm`. `events`: the fingerprints of events.
+    `events`: the fingerprint of each event. `warm`: a snapshot of the new program, from which the other goals start.
+    None: they start empty.
     """
     schemas, header = parts.plan.schemas, state.header
     if header["explain"] != (parts.history is not None):
@@ -280,7 +293,7 @@ def carry(
 
 
 def _recoding(parts: EngineParts, codes: Translation) -> Callable[[Mapping[str, Table]], None]:
-    """Return a function that translates pool codes of a snapshot, in tables by event."""
+    """Return a function that replaces pool codes in tables by event. `codes`: the translation of the codes."""
     return lambda tables: recode(tables, codes, coded(parts.plan.schemas))
 
 
@@ -290,7 +303,7 @@ def _other_explain() -> CepError:
 
 
 def _moved(parts: EngineParts, state: SnapshotParts) -> Translation:
-    """Add the values of another snapshot to the pool. Return the translation of its codes."""
+    """Add the values of another program's snapshot to the pool. Return the translation of its pool codes."""
     return translation(
         pl.Series([], dtype=pl.Int64).to_numpy() if state.values is None else parts.pool.load(state.values)
     )

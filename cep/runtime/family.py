@@ -1,4 +1,4 @@
-"""Families of parts: rules of the same shape over different events run as one, whatever their number.
+"""Families: rules of the same shape over different events run as one part, however many rules they are.
 
 A component is a set of goals that read each other, from the input events on. Components are members of one family if
 they differ only in names and in constants. Each goal of a family processes the rows of all members
@@ -29,20 +29,23 @@ LEAST = 64
 
 
 MEMBER = "@member"
-"""The attribute of a family's rows with the number of their member."""
+"""The attribute of a family's rows that holds the number of the row's member."""
 
 
 Inlet: TypeAlias = "tuple[Schema, int]"
-"""The entrance of an event's rows to a family: the schema of a table for the rows of all members, and the event's
-member."""
+"""The way by which an event's rows enter a family: the schema of a table that holds the rows of all members, and the
+number of the event's member."""
 
 
 @dataclass(slots=True)
 class Slot:
-    """A goal of a family.
+    """A goal of a family, which does the work of one goal of each member.
 
-    - `singles`: the goals of the members. `reads`: the slots that it reads. `inlet`: the inlet of input events.
-    - `out`: its rows leave the family. `totals`: the number of rows of each member since they were last taken.
+    - `singles`: the replaced goals, one per member.
+    - `reads`: the numbers of the slots whose output this slot reads.
+    - `inlet`: the schema of the family's input table, if the slot reads input events.
+    - `out`: True if parts outside the family, or the output, need the slot's rows.
+    - `totals`: the number of rows of each member since `count` was last called.
     """
 
     singles: Sequence[SingleGoal]
@@ -54,15 +57,15 @@ class Slot:
 
     @property
     def goals(self) -> list[InFamily]:
-        """The goals of the members."""
+        """The replaced goals, one per member."""
         return [cast(InFamily, single.goal) for single in self.singles]
 
 
 class Family(GoalByGoal):
-    """Components of one shape, as one part.
+    """Components of the same shape, as one part of the machine.
 
-    Their state is in the goals of the family. When somebody asks for the state of a member, its own goal gets a copy
-    (`spread`). It may then be changed (`touched`).
+    The goals of the family hold the state of all members. `spread` copies each member's share to the member's own
+    goals, for a caller that needs it. If the caller may have changed that state, it calls `touched`.
     """
 
     def __init__(self, slots: Sequence[Slot]) -> None:
@@ -71,7 +74,7 @@ class Family(GoalByGoal):
         self.events = {
             slot.inlet.name: [str(single.event) for single in slot.singles] for slot in slots if slot.inlet is not None
         }
-        """The events of each inlet, by member."""
+        """The input events of each inlet, ordered by member."""
         self.inlets: dict[str, Inlet] = {
             str(single.event): (slot.inlet, number)
             for slot in slots
@@ -92,7 +95,7 @@ class Family(GoalByGoal):
         return None
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """See `MachinePart`. Their states are valid after `spread`, until the next run."""
+        """See `MachinePart`. The goals' states are valid between `spread` and the next run."""
         return [(single.unit, single.goal) for single in self.singles]
 
     def run(
@@ -102,7 +105,7 @@ class Family(GoalByGoal):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """See `MachinePart`. The numbers of rows are in `totals` of the slots."""
+        """See `MachinePart`. The numbers of rows are counted in the `totals` of the slots instead of `row_counts`."""
         if self._apart:
             self._gather()
         self._copied = False
@@ -125,7 +128,7 @@ class Family(GoalByGoal):
         return True
 
     def _own(self, slot: Slot, inputs: Mapping[str, Table]) -> Table:
-        """Return the input of events: tables of several members, and tables of one."""
+        """Return the input events of a slot. A table of the input holds the rows of all members, or of one event."""
         if slot.inlet is None:
             return empty(slot.singles[0].width + 1)
         tables = []
@@ -145,7 +148,7 @@ class Family(GoalByGoal):
         return sum(goal.size[0] for goal in goals), sum(goal.size[1] for goal in goals)
 
     def spread(self) -> None:
-        """Give each member a copy of its state."""
+        """Copy each member's state to the member's own goals."""
         if self._copied or self._apart:
             return
         for slot in self.slots:
@@ -153,7 +156,7 @@ class Family(GoalByGoal):
         self._copied = True
 
     def touched(self) -> None:
-        """Record that a caller may have changed the states of the members since `spread`."""
+        """Record that the caller may have changed states that `spread` copied."""
         self._apart = self._apart or self._copied
 
     def _gather(self) -> None:
@@ -162,7 +165,8 @@ class Family(GoalByGoal):
         self._apart = False
 
     def count(self, row_counts: dict[PlanUnit, int], spent: dict[PlanUnit, int]) -> None:
-        """Add the numbers of rows, and divide the time of the family in the same proportion."""
+        """Add the members' numbers of rows to `row_counts`. Divide the family's time in `spent` in the same
+        proportion."""
         time, total = spent[self.unit], sum(int(slot.totals.sum()) for slot in self.slots)
         if not total:
             return
@@ -174,21 +178,22 @@ class Family(GoalByGoal):
 
 
 def _share_merged(slot: Slot, before: Table, after: Table) -> None:
-    """Count the merged records at the events of the members."""
+    """Add the numbers of merged records to the members' event goals. `before`, `after`: the rows before and after
+    merging."""
     fewer = np.bincount(before[-1], minlength=len(slot.totals)) - np.bincount(after[-1], minlength=len(slot.totals))
     for member in np.flatnonzero(fewer).tolist():
         cast(EventGoal, slot.singles[member].goal).merged += int(fewer[member])
 
 
 def with_member(table: Table, member: int) -> Table:
-    """Return the rows of a member as rows of its family."""
+    """Return a member's rows as rows of its family, with the member's number in the last row of the matrix."""
     wider = np.empty((len(table) + 1, rows(table)), np.int64)
     wider[:-1], wider[-1] = table, member
     return wider
 
 
 def by_member(table: Table) -> list[tuple[int, Table]]:
-    """Return the rows of each member that has any, as its own rows."""
+    """Split a family's rows into the rows of each member. Members without rows are omitted."""
     if rows(table) < 2:
         return [(int(table[-1, 0]), table[:-1])] if rows(table) else []
     order = np.argsort(table[-1].astype(np.uint16) if table[-1].max() < 1 << 16 else table[-1], kind="stable")
@@ -198,12 +203,15 @@ def by_member(table: Table) -> list[tuple[int, Table]]:
 
 
 def with_families(parts: Sequence[MachinePart], plan: Plan, heads: Mapping[str, Sequence[int]]) -> list[MachinePart]:
-    """Return the parts of a machine, with families in the place of their members. `heads`: those of each event."""
+    """Replace members of families among the parts of a machine by their families.
+
+    `heads`: for each event, the numbers of the rules that derive it.
+    """
     shapes: dict[int, Hashable] = {}
     places: dict[PlanUnit, int] = {}
-    """The parts that can be members, by unit."""
+    """For each unit, the number of its part, if the part can be a member."""
     components: dict[int, list[int]] = {}
-    """The component of each part that can be a member."""
+    """For each part that can be a member, the part numbers of its component."""
     for number, part in enumerate(parts):
         if isinstance(part, SingleGoal) and all(unit in places for unit in part.reads):
             form = _shape(part, plan, heads)
@@ -230,7 +238,7 @@ def with_families(parts: Sequence[MachinePart], plan: Plan, heads: Mapping[str, 
 
 
 def _connect(components: dict[int, list[int]], number: int, reads: Sequence[int]) -> None:
-    """Add a part to the components of the parts that it reads, which become one."""
+    """Merge the components of the parts `reads` into one, and add the part `number`, which reads them."""
     component = components[number] = [number]
     for other in reads:
         joining = components[other]
@@ -242,7 +250,7 @@ def _connect(components: dict[int, list[int]], number: int, reads: Sequence[int]
 
 
 def _shape(part: SingleGoal, plan: Plan, heads: Mapping[str, Sequence[int]]) -> Hashable:
-    """Return what parts of a family have in common, or None if the part runs alone."""
+    """Return a description of a part that is equal for all parts that may run as one. None: the part runs alone."""
     if part.event is None:
         if not isinstance(part.unit, int) or not part.reads:
             return None

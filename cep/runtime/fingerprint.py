@@ -1,4 +1,4 @@
-"""Fingerprints: names of goals and events that are equal in all programs in which they have the same meaning."""
+"""Fingerprints: names of goals and events. Two programs use the same name for goals and events of the same meaning."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from cep.runtime.machine import Machine
 
 
 class Fingerprints:
-    """The fingerprints of a whole program (not a stage), from its plan, its facts and the name of its `knowledge`.
+    """The fingerprints of a whole program, not of a stage. They depend on its plan, its facts and the name of its
+    `knowledge`.
 
-    Each is computed once, when first needed.
+    Each one is computed once, when it is first needed.
     """
 
     def __init__(self, plan: Plan, facts: Mapping[str, pl.DataFrame], knowledge: str | None) -> None:
@@ -25,10 +26,10 @@ class Fingerprints:
         self._events: dict[bool, dict[str, str]] = {}
 
     def units(self, plan: Plan, machine: Machine) -> dict[PlanUnit, str]:
-        """Return the fingerprints of a plan's goals and events. Goals with equal names have equal states after equal
+        """Return the fingerprints of goals and events. Goals with equal fingerprints have equal states after equal
         input.
 
-        `plan`: the plan of the program or of a stage, which the machine runs.
+        `plan`: the plan that the machine runs, which belongs to the program or to a stage.
         """
         if not self._units:
             names = self._found(self._knowledge)
@@ -39,8 +40,10 @@ class Fingerprints:
         return self._units
 
     def events(self, known: bool) -> dict[str, str]:
-        """Return the fingerprints of derived events. `known`: include the knowledge, for events whose rules query
-        it."""
+        """Return the fingerprints of derived events.
+
+        `known`: let the fingerprint of an event depend on the knowledge if rules of the event query it.
+        """
         if known not in self._events:
             fingerprints = self._found(self._knowledge if known else None)
             derived = self.plan.derived

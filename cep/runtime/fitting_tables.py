@@ -1,6 +1,6 @@
 """Admission of whole tables, if checks of their columns show that every row fits and no row is late.
 
-Tables for other processes can then be sent without a look at their rows; those processes check the rows. Other tables
+Such tables can be sent to other processes without checking row by row; those processes check the rows. All other tables
 must be checked row by row (`cep.runtime.admission`).
 """
 
@@ -19,16 +19,16 @@ from cep.runtime.parts import EngineParts
 
 Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Ends = tuple[int, int]
-"""The least and the greatest end in a table."""
+"""The least and the greatest end of a table's rows."""
 
 
 def fitting_tables(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame], in_turn: bool = False
 ) -> tuple[Frames, dict[str, Ends]] | None:
-    """Return each table with `@order` and the columns that an engine needs, and the range of its ends.
+    """Reduce each table to `@order` and the columns that an engine needs. Also return the range of each table's ends.
 
-    Return None if a row may not fit or may be late. With `in_turn`, earlier rows of the batch can make a row late. If
-    start and end share their memory, the table has one column `time` instead.
+    Return None if a row may not fit or may be late. `in_turn`: also judge the lateness of a row by the earlier rows of
+    the batch. If the start and end columns share their memory, the result has one column `time` instead.
     """
     if parts.buffer.clocks is not None:
         return None

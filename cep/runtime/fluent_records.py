@@ -1,5 +1,7 @@
-"""Conversion of a fluent's records to occurrences. A record counts by its start, or by its end if it closes another
-one."""
+"""Conversion of a fluent's records to occurrences.
+
+A record takes effect at its start. A record that closes an open record takes effect at its end.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,10 @@ _BOTH = BOUNDS.index("[]")
 def as_records(
     batch: Mapping[str, pl.DataFrame] | Iterable[Event], names: Mapping[str, str]
 ) -> dict[str, pl.DataFrame] | list[Event]:
-    """Convert the pieces of fluents in a batch to records.
+    """Convert intervals of fluents in a batch to records. `names`: for each fluent, the name of its table of records.
 
-    A table of pieces has `start` and `end` (null: the fluent still holds), and optionally `bounds`. A table that a
-    reader made already consists of records.
+    A table of intervals has `start` and `end` (null: the fluent still holds), and optionally `bounds`. A table that
+    comes from a reader of this project already consists of records.
     """
     if isinstance(batch, Mapping):
         return {names.get(name, name): _recorded(frame) if name in names else frame for name, frame in batch.items()}
@@ -59,8 +61,8 @@ def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
-    """Return a mask of the `late` records that close an open record. Change them in place, so that they count by their
-    end."""
+    """Return a mask of the `late` records that close an open record. Change these records in `table` to take effect at
+    their end."""
     end, start = table[OWN_END], table[-1]
     some: Bools = late & (end != MISSING) & (start == MISSING)
     if not some.any():
@@ -79,7 +81,10 @@ def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
 
 
 def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
-    """Return the open records that were taken so far: their arguments, one column per record, and their starts."""
+    """Return the open records of a fluent that the engine knows.
+
+    Each pair has the records' arguments, one column per record, and the records' starts.
+    """
     open_intervals = []
     for table in parts.buffer.waiting.get(name, ()):
         still = (table[OWN_END] == MISSING) & (rows(table) > 0)

@@ -1,4 +1,5 @@
-"""History: the records and occurrences behind other occurrences, for `because`, `constituents` and `cep.explain`."""
+"""History: the records and occurrences from which others were derived, for `because`, `constituents` and
+`cep.explain`."""
 
 from __future__ import annotations
 
@@ -22,13 +23,14 @@ from cep.plan.plan import Plan
 from cep.runtime.decode import DerivedTables, values
 
 BECAUSE, CONSTITUENTS = "because", "constituents"
-"""The columns that describe the origin of occurrences."""
+"""The output columns that describe the origin of occurrences."""
 Piece = tuple[int, int, int, str]
 """A record or an occurrence: its end, start, order, and text."""
 WrittenText: TypeAlias = "Callable[[str, int, int, Sequence[Value], int], str]"
-"""A function that formats an event from its name, start, end, arguments, and the number of equal events before it."""
+"""A function that formats an event. Its arguments are the event's name, start, end, arguments, and the number of equal
+events before it."""
 MOST = 1 << 16
-"""The number of occurrences to collect before the first search for unneeded ones."""
+"""The number of stored occurrences and edges that first triggers a search for unneeded ones."""
 
 
 class OccurrenceHistory:
@@ -37,9 +39,9 @@ class OccurrenceHistory:
     - `sources`: the records of the input, by event, in runs sorted by handle.
     - `derived`: the derived occurrences, in the same form.
     - `transitions`: the transitions of simple fluents, by table.
-    - `lineage`: the edges between them.
-    - `remember`: keep everything that ended in the last `remember` microseconds. Without it, only the history of
-      waiting rows is kept.
+    - `lineage`: the edges from occurrences to the records and occurrences that they were derived from.
+    - `remember`: keep everything that ended in the last `remember` microseconds. None: keep only the history of waiting
+      rows.
     - `wanted_columns`: the columns of origin that the output has.
     """
 
@@ -53,24 +55,25 @@ class OccurrenceHistory:
         self._look_at = MOST
 
     def add_records(self, released: Mapping[str, Table]) -> None:
-        """Add records that are released to the goals."""
+        """Add records that the reorder buffer has released."""
         for name, table in released.items():
             sorted_runs.put(self.sources.setdefault(name, []), table, IDENTITY)
 
     def add_derived(self, derived_tables: DerivedTables) -> None:
-        """Add occurrences that the goals derived."""
+        """Add derived occurrences, if they are remembered or the output has the column `constituents`."""
         if self.remember is not None or CONSTITUENTS in self.wanted_columns:
             for name, tables in derived_tables.items():
                 sorted_runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
 
     def add_transitions(self, transition_tables: DerivedTables) -> None:
-        """Add the transitions of simple fluents."""
         for name, tables in transition_tables.items():
             sorted_runs.put(self.transitions.setdefault(name, []), concat(tables), IDENTITY)
 
     def withdraw(self, records: Ints, derived: Ints) -> None:
-        """Drop the records and occurrences with these sorted handles. The occurrences behind them stay until
-        `forget`."""
+        """Drop records and derived occurrences by handle. The history behind them stays until `forget`.
+
+        `records`, `derived`: the handles, sorted.
+        """
         for names, by_event in ((records, self.sources), (derived, self.derived), (derived, self.transitions)):
             for event, tables in by_event.items() if len(names) else ():
                 gone = [sorted_runs.holds(names, table[IDENTITY]) for table in tables]
@@ -89,14 +92,13 @@ class OccurrenceHistory:
         return lineage_columns
 
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:
-        """Return for each occurrence the input records behind it, as JSON: type, start and end in microseconds,
-        arguments."""
+        """Return the input records behind each occurrence, as JSON: type, start and end in microseconds, arguments."""
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
         records = self.records(np.unique(inputs), schemas, pool)
         return pl.Series(BECAUSE, [f"[{text}]" for text in _listed(rows(table), roots, inputs, records)], pl.String)
 
     def records(self, names: Ints, schemas: Mapping[str, Schema], pool: Pool) -> dict[int, Piece]:
-        """Return the input records with these handles, in the format of `because`."""
+        """Return input records by handle, in the format of `because`. `names`: the handles."""
 
         def written(name: str, start: int, end: int, arguments: Sequence[Value], _: int) -> str:
             fluent, attributes = schemas[name].fluent, [attribute.name for attribute in schemas[name].attributes]
@@ -111,7 +113,7 @@ class OccurrenceHistory:
         return self._written(self.sources, names, schemas, pool, written)
 
     def constituents(self, event: str, table: Table, plan: Plan, pool: Pool) -> pl.Series:
-        """Return for each occurrence the numbers of its rules, and its direct constituents, as JSON.
+        """Return the rules and the direct constituents of each occurrence, as JSON.
 
         The format is [rules, [[is an input record, event, [start, end, arguments], number of equal ones before it],
         ...]].
@@ -123,11 +125,11 @@ class OccurrenceHistory:
     def made_of(
         self, event: str, table: Table, plan: Plan, pool: Pool, handed: Collection[str] = ()
     ) -> tuple[list[list[int]], Ints, Ints, dict[int, Piece]]:
-        """Return the direct constituents of occurrences.
+        """Return the direct constituents of the occurrences in `table`.
 
-        The result has three parts: the rules of each occurrence; pairs (place of an occurrence, handle of a
-        constituent) as two arrays; and the constituents as texts, by handle. `handed`: the events that other stages
-        derived.
+        The result has four parts: the rules of each occurrence; two arrays of equal length with the index of an
+        occurrence and the handle of one of its constituents; and the text of each constituent, by handle. `handed`: the
+        events that other stages derived.
         """
         names = table[IDENTITY]
         roots, parts = self._parts(names)
@@ -151,9 +153,9 @@ class OccurrenceHistory:
         return rules, roots, parts, texts
 
     def _parts(self, names: Ints) -> tuple[Ints, Ints]:
-        """Return distinct pairs (index into `names`, handle of a direct constituent).
+        """Return distinct pairs of an index into `names` and the handle of a direct constituent, as two arrays.
 
-        A record of the input is its own constituent. A constituent that is no longer kept is replaced by its own
+        An input record is its own constituent. A constituent that is no longer stored is replaced by its own
         constituents.
         """
         inputs = np.flatnonzero((names < DERIVED) & (names != 0))
@@ -179,7 +181,7 @@ class OccurrenceHistory:
         pool: Pool,
         written: WrittenText,
     ) -> dict[int, Piece]:
-        """Return the occurrences with these handles: end, start, order and text."""
+        """Return the end, start, order and text of stored occurrences, by handle. `names`: the wanted handles."""
         pieces: dict[int, Piece] = {}
         for event, tables in tables_by_event.items():
             attributes = schemas[event].attributes
@@ -194,19 +196,19 @@ class OccurrenceHistory:
         return pieces
 
     def tables(self) -> Iterable[tuple[str, Sequence[Table]]]:
-        """Return all kept tables, by event."""
+        """Return all stored tables, by event."""
         return (*self.sources.items(), *self.derived.items(), *self.transitions.items())
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the kept tables and edges."""
+        """The bytes of the stored tables and edges."""
         return sum(table.nbytes for _, tables in self.tables() for table in tables) + 16 * self.lineage.size
 
     def forget(self, waiting: Callable[[], Sequence[Ints]], now: int) -> None:
-        """Drop all records and occurrences on which no handle in `waiting` depends.
+        """Drop all records and occurrences that are not behind any handle in `waiting`.
 
-        Do nothing unless the history has doubled since it was last reduced. With `remember`, occurrences that ended at
-        or after `now` minus `remember` are kept, too.
+        Do nothing unless the history has doubled since this method last dropped something. If `remember` is set, also
+        keep occurrences that ended in the `remember` microseconds before `now`.
         """
         size = sum(rows(table) for _, tables in self.tables() for table in tables)
         if self.lineage.size + size <= self._look_at:
@@ -225,13 +227,14 @@ class OccurrenceHistory:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def keep_only(self, needed: Ints) -> None:
-        """Drop further data that a subclass keeps about handles other than these. This class keeps none."""
+        """Drop data about all handles except `needed`. For subclasses that store more; this class has nothing to
+        drop."""
 
     def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
         """Return the history behind the handles in `waiting`, as batches for a snapshot.
 
-        These are the records, the edges and, if `constituents` are output, the occurrences. `whole`: include all that
-        is kept.
+        The batches contain records and edges, and also occurrences if the output has the column `constituents`.
+        `whole`: include the whole history.
         """
         besides = [table[IDENTITY] for _, tables in self.tables() for table in tables] if whole else []
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting, *besides]))
@@ -246,7 +249,7 @@ class OccurrenceHistory:
         return [to_arrow(records), self.lineage.snapshot(needed)]
 
     def take_on(self, batches: list[pa.RecordBatch]) -> None:
-        """Restore the history from the last batches of a snapshot, and remove them from the list."""
+        """Restore the history from the last batches of a snapshot. Remove these batches from the list."""
         lineage, records = batches.pop(), batches.pop()
         self.lineage.restore(lineage)
         self.sources, self.derived, self.transitions = {}, {}, {}
@@ -264,8 +267,8 @@ class OccurrenceHistory:
         self.lineage.restore(other.lineage.snapshot())
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
-        """Raise CepError unless the restored history fits these events and has all records behind the handles in
-        `waiting`."""
+        """Check a restored history. Raises CepError if it does not fit these events, or lacks a record behind a handle
+        in `waiting`."""
         for name, tables in self.tables():
             demand(name in schemas)
             demand(all(len(table) == FIRST + len(schemas[name].attributes) for table in tables))
@@ -279,7 +282,10 @@ _RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # in a snapshot, a prefix of event n
 
 
 def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) -> list[str]:
-    """Return the joined texts of each root's occurrences, in order of arrival."""
+    """For each of `count` occurrences, join the texts of its constituents in order of arrival.
+
+    `roots`: for each constituent, the index of the occurrence. `names`: the handle of the constituent.
+    """
     pieces: list[list[Piece]] = [[] for _ in range(count)]
     for root, name in zip(roots.tolist(), names.tolist(), strict=True):
         pieces[root].append(texts[name])
@@ -287,7 +293,7 @@ def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) ->
 
 
 def _those(table: Table, names: Ints) -> Table:
-    """Return the rows with these sorted handles."""
+    """Return the rows of a table whose handles are in the sorted array `names`."""
     return table.compress(sorted_runs.holds(names, table[IDENTITY]), axis=1)
 
 
@@ -296,11 +302,11 @@ class StageHistory(OccurrenceHistory):
 
     - `handed`: the events that other stages derived.
     - `hidden`: tables of fluents that do not count as occurrences.
-    - `rules`: the numbers of the stage's rules in the whole program.
+    - `rules`: for each rule of the stage, its number in the whole program.
 
-    A piece is the list [end, start, order, text] of a record or an occurrence. The column `because` holds a list of
-    pieces, and `constituents` a list of rules and a list of pieces. `told` converts them to the format of the program's
-    engine.
+    A piece is the list [end, start, order, text], which describes a record or an occurrence. The column `because` holds
+    a list of pieces. The column `constituents` holds a list of rules and a list of pieces. `told` and
+    `told_constituents` convert these columns to the format of the program's engine.
     """
 
     def __init__(
@@ -315,8 +321,10 @@ class StageHistory(OccurrenceHistory):
         super().add_derived({name: tables for name, tables in derived_tables.items() if name not in self.hidden})
 
     def hand(self, event: str, first: int, table: pl.DataFrame) -> None:
-        """Add rows from another stage, with handles from `first` on. The table may have columns with their origins, and
-        with numbers of equal rows."""
+        """Add rows from another stage. `first`: the handle of the first row.
+
+        The table may have columns with the rows' origins, and a column that counts the equal rows before each row.
+        """
         if NUMBER in table.columns:
             self.lineage.number(np.arange(first, first + table.height), table[NUMBER].to_numpy())
         if BECAUSE in table.columns:
@@ -373,7 +381,8 @@ def _held(batch: pa.RecordBatch) -> dict[int, str]:
 
 
 def with_rules(made_of: Sequence[str]) -> str:
-    """Return the `constituents` of the first derivation of an occurrence, with the rules of all its derivations."""
+    """Combine the `constituents` of all derivations of an occurrence: the constituents of the first one, the rules of
+    all."""
     if len(made_of) == 1:
         return made_of[0]
     constituents = [json.loads(text) for text in made_of]
@@ -381,12 +390,12 @@ def with_rules(made_of: Sequence[str]) -> str:
 
 
 def told(because: str) -> str:
-    """Convert a stage's `because` to the format of an engine of the whole program."""
+    """Convert a stage's `because` text to the format of an engine that runs the whole program."""
     return f"[{', '.join(text for *_, text in json.loads(because))}]"
 
 
 def told_constituents(made_of: str) -> str:
-    """Convert a stage's `constituents` to the format of an engine of the whole program."""
+    """Convert a stage's `constituents` text to the format of an engine that runs the whole program."""
     rules, pieces = json.loads(made_of)
     return f"[{rules}, [{', '.join(text for *_, text in pieces)}]]"
 

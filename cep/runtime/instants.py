@@ -1,12 +1,12 @@
 """Cycles of rows that run instant by instant. Rows that are fed back with a delay arrive at the next instant.
 
-If no cycle closes within one instant and each goal can undo a step, several instants are guessed at once. All goals
-first run through them as if no goal of the cycle had any output there. Then they run again with the output of the
-previous pass, until it no longer changes.
+Several instants can be guessed at once, if no cycle closes within one instant and each goal can undo a step. First, all
+goals run through these instants as if no goal of the cycle had any output in them. Then the goals run again, each time
+with the output of the previous pass, until it no longer changes.
 
-Because dependencies only go from one instant to a later one, there is one solution, and each pass makes at least one
-more instant right. So there are at most as many passes as instants. Usually their number is the length of the longest
-chain of effects. If there are too many, the attempt is undone and repeated with fewer instants.
+There is exactly one solution, because dependencies only lead from an instant to a later one. Each pass makes at least
+one more instant right, so there are at most as many passes as instants. Usually their number is the length of the
+longest chain of effects. If there are too many passes, the attempt is undone and repeated with fewer instants.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cep.runtime.machine_part import GivenTables, SingleGoal
 class RowRounds:
     """Goals that form a cycle within one instant. They may derive at most `limit` occurrences per instant.
 
-    `later`: pairs of a unit and one of its inputs. Rows reach this input only after the instant.
+    `later`: pairs of a unit and the number of one of its inputs. Rows reach this input only after the instant.
     """
 
     def __init__(
@@ -113,37 +113,37 @@ def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
 
 
 def _identity(goal: Goal, table: Table) -> Table:
-    """Return the words that identify an occurrence, one row for each: its interval, number and arguments."""
+    """Return the words that identify each occurrence, one row per occurrence: its interval, number and arguments."""
     table = cast(EventGoal, goal).numbered(table)
     return np.concatenate([table[:ORDER], table[ORDER + 1 :]]).T.copy()
 
 
 LEAST, FEW, MOST = 8, 4, 16
-"""LEAST is the smallest number of instants to guess at once. If an attempt needs at most FEW passes, the next attempt
-takes more instants. An attempt with MOST passes is undone.
+"""The limits of guessing instants. LEAST is the smallest number of instants to guess at once. If an attempt needs at
+most FEW passes, the next attempt guesses more instants. An attempt that reaches MOST passes is undone.
 
 MOST exceeds the number of passes that LEAST instants need, unless deadlines add instants.
 """
 TENTH = 10
-"""The divisor in the limit of deadlines: after `limit` / TENTH deadlines in a row without input, a recursion is
-endless.
+"""The divisor in the limit of deadlines. A recursion counts as endless after more than `limit` / TENTH deadlines in a
+row without input.
 
-Deadlines that were already open before the first of them are allowed in addition. Without this limit, a rule that
-restarts its own timer would never end.
+The deadlines that were open before the first of them are allowed in addition. Without this limit, a rule that restarts
+its own timer would never end.
 """
 
 
 class Instants(Cycle):
-    """The goals of one cycle of rows. They may derive at most `limit` occurrences per instant."""
+    """The goals of one cycle that derives rows. They may derive at most `limit` occurrences per instant."""
 
     def __init__(
         self, goals: CycleGoals, widths: Mapping[PlanUnit, int], limit: int, rules: Sequence[str], guesses: bool
     ) -> None:
-        """Set up the cycle. `guesses`: guess several instants at once."""
+        """Set up the cycle. `guesses`: True if several instants may be guessed at once."""
         super().__init__(goals, widths)
         self.limit, self.rules, self.guesses = limit, rules, guesses
         self.most = 8 * LEAST
-        """The maximum number of instants in the next attempt."""
+        """The maximum number of instants that the next attempt guesses."""
 
     def go(self, frontier: Frontier) -> None:
         """Run up to the frontier, several instants at once or instant by instant."""
@@ -190,7 +190,10 @@ class Instants(Cycle):
             goal.evict(frontier)
 
     def _guessed(self, come: Mapping[PlanUnit, Table], frontier: Frontier) -> bool:
-        """Run several instants speculatively. Return False, with all goals unchanged, if it takes too many passes."""
+        """Run several instants speculatively. If that takes too many passes, undo it and return False.
+
+        `come`: the input of these instants from outside the cycle.
+        """
         outer = {unit: contiguous(table) for unit, table in come.items()}
         inputs = {event: outer.pop(event, self.nothing[event]) for event in self.own}
         guessed = GivenTables(self.nothing)
@@ -220,8 +223,11 @@ class Instants(Cycle):
         seen: dict[PlanUnit, tuple[list[Table], Checkpoint]],
         frontier: Frontier,
     ) -> bool:
-        """Run each goal whose inputs differ from those of its last run, which are in `seen`. Return True if any output
-        changed."""
+        """Run each goal whose inputs have changed since its last run. Return True if the output of any goal changed.
+
+        - `inputs`: the input events. `guessed`: the current output of each unit.
+        - `seen`: for each unit, the inputs of its last run, and the checkpoint before that run.
+        """
         changed = False
         for single in self.singles:
             goal, tables = single.goal, single.taken(inputs, guessed)

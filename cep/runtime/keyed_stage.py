@@ -1,7 +1,7 @@
-"""The partitioning key of a stage: its columns in each goal, and the selection of rows by key.
+"""The partitioning key of a stage: the columns that hold it in each goal, and the selection of rows by key.
 
-A stage that runs in buckets (`cep.plan.partition`) distributes rows by some of their arguments. Their values are the
-key.
+A stage that runs in buckets (`cep.plan.partition`) distributes rows by the values of some of their arguments. These
+values are the key.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from cep.runtime.buckets import hashes, row_hashes
 from cep.runtime.decode import decoded_series
 
 Key = tuple[Value, ...]
-"""The values of the arguments by which rows are distributed, in the order of `Stage.inputs`."""
+"""A partitioning key: the values of the arguments by which rows are distributed, in the order of `Stage.inputs`."""
 
 
 class HashedKeys(ABC):
-    """Keys that are selected by their hash (`cep.runtime.buckets.hashes`)."""
+    """A selection of keys by their hash (`cep.runtime.buckets.hashes`)."""
 
     __slots__ = ()
 
     @abstractmethod
     def chosen(self, hashed: NDArray[np.uint64]) -> Bools:
-        """Return a mask of the hashes of selected keys."""
+        """Return a mask: True for each hash of a selected key."""
 
     def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
-        """Return a mask of the selected keys among those in these columns."""
+        """Return a mask of the rows whose key is selected. `columns`, `types`: the key columns and their types."""
         return self.chosen(hashes(columns, types))
 
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
-        """Return a mask of the selected rows, for rows that are distributed by the hash of the whole row."""
+        """Return a mask of the selected rows of a table whose rows are distributed by the hash of the whole row."""
         return self.chosen(row_hashes(table, schema, "whole"))
 
 
@@ -60,14 +60,15 @@ KeySelection = Collection[Key] | HashedKeys
 
 @dataclass(frozen=True, slots=True)
 class KeySide:
-    """The columns of a goal's input that hold the key, and their types. None: all keys share the input."""
+    """The columns of a goal's input that hold the key, and their types. `columns` is None if all keys share the
+    input."""
 
     columns: tuple[int, ...] | None
     types: tuple[str, ...] = ()
 
 
 class KeyedStage:
-    """The key columns in one stage of a plan. Without a number, the program must have a single stage.
+    """The key columns in one stage of a plan. If `number` is None, the program must have a single stage.
 
     Raises CepError if the stage is not partitioned by one key.
     """
@@ -86,7 +87,7 @@ class KeyedStage:
 
     @classmethod
     def of(cls, plan: Plan, number: int | None) -> KeyedStage:
-        """Return the keyed stage, computed once for all engines of a plan."""
+        """Return the keyed stage of a plan. It is computed once for all engines of the plan."""
         if number not in plan.keyed:
             plan.keyed[number] = cls(plan, number)
         keyed: KeyedStage = plan.keyed[number]
@@ -94,7 +95,7 @@ class KeyedStage:
 
     @cached_property
     def _ways(self) -> list[Copartitioned]:
-        """The positions of the key in the plan, one entry per column of the key."""
+        """For each column of the key, the columns that hold its value in the inputs and goals of the stage."""
         routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
         everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
         ways = []
@@ -104,10 +105,11 @@ class KeyedStage:
         return ways
 
     def sides(self, unit: PlanUnit) -> tuple[KeySide, ...]:
-        """Return the key columns of a goal's inputs; none if the goal has no state. Raises CepError if its state has no
-        key.
+        """Return the key columns of each input that a goal stores. The result is empty if the goal has no state.
 
-        `unit`: the goal's number in the whole plan, or the event of a recursion.
+        `unit`: the number of the goal in the whole plan, or the name of the event if a recursion has the state.
+
+        Raises CepError if the state has no key.
         """
         if isinstance(unit, str):
             schema = self.plan.schemas[unit]
@@ -131,21 +133,23 @@ class KeyedStage:
         return tuple(key_sides)
 
     def coming(self, unit: PlanUnit) -> KeySide:
-        """Return the key columns of a unit's output. Raises CepError if the output has no key."""
+        """Return the key columns of the rows that a unit outputs. Raises CepError if these rows have no key."""
         if not isinstance(unit, str):
             places = [way.nodes[unit] for way in self._ways if unit in way.nodes]
             return self._side(places, self.dependencies.plan.types(unit), unit)
         return self.given(unit) if any(unit in way.places for way in self._ways) else self.dealt(unit)
 
     def dealt(self, event: str) -> KeySide:
-        """Return the key columns of an event's records. Raises CepError if they are not distributed by key."""
+        """Return the key columns of an event's input records. Raises CepError if the records are not distributed by
+        key."""
         side = self.taken(event) if event in self.stage.inputs else None
         if side is None:
             raise self._without_key(event)
         return side
 
     def taken(self, event: str) -> KeySide | None:
-        """Return the key columns of a stage's input; None if its rows are distributed by the hash of the whole row."""
+        """Return the key columns of an input of the stage, or None if its rows are distributed by the hash of the whole
+        row."""
         route = self.stage.inputs[event]
         if route == "whole":
             return None
@@ -154,7 +158,8 @@ class KeyedStage:
         return KeySide(route, tuple(self.plan.schemas[event].attributes[column].type for column in route))
 
     def given(self, event: str) -> KeySide:
-        """Return the key columns of a stage's output. Raises CepError if the output has no key."""
+        """Return the key columns of an event that the stage outputs. Raises CepError if the event's rows have no
+        key."""
         types = [attribute.type for attribute in self.plan.schemas[event].attributes]
         return self._side([way.places[event] for way in self._ways if event in way.places], types, event)
 
@@ -171,8 +176,10 @@ class KeyedStage:
         return KeySide(tuple(columns), tuple(types[column] for column in columns))
 
     def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> KeySide:
-        """Return the key columns of the absent (negated) side of a pair. They are positions in the join key of the
-        pair."""
+        """Return the key columns of the negated input of a goal that joins pairs, as positions in the goal's join key.
+
+        `absent`: the node of the negated input. `ways`: for each column of the key, the columns that hold its value.
+        """
         if ways and ways[0].nodes[absent] is EVERYWHERE:
             return KeySide(None)
         properties, own, theirs = (
@@ -204,12 +211,13 @@ class KeyedStage:
         return [f"`{rule.label}`" if rule.label else self.plan.source.line_name(rule.span.line) for rule in rules]
 
     def selection(self, sides: Sequence[KeySide], keys: KeySelection, pool: Pool) -> StateKeys:
-        """Return a selection of keys in the form that a goal's state accepts."""
+        """Return a selection of keys in the form that a goal's state accepts. `sides`: the key columns of the goal's
+        inputs."""
         return StateKeys(tuple(side.columns for side in sides), tuple(_test(side.types, keys, pool) for side in sides))
 
 
 def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Ints], Bools]:
-    """Return a function that computes a mask of the rows with a selected key. Keys of another length are ignored."""
+    """Return a function from rows of key columns to a mask of the selected rows. Keys of another length are ignored."""
     if isinstance(keys, HashedKeys):
         return lambda table: keys.holds(
             [decoded_series(table[:, i], type, pool) for i, type in enumerate(types)], types
@@ -222,7 +230,7 @@ def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Int
 
 
 def encoded_key(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
-    """Return a key as stored values of these types; None if a value does not fit its type."""
+    """Convert a key to table values of these types. Return None if a value does not fit its type."""
     words = []
     for value, type in zip(key, types, strict=True):
         if value is None:

@@ -28,9 +28,12 @@ from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowle
 
 @dataclass(frozen=True, slots=True)
 class PreparedChange:
-    """A change, and the knowledge from its time on: tables by predicate, predicates of the source, and areas.
+    """A change of the knowledge, and the knowledge that is valid from its time on.
 
-    `edits`: for further tables, the rows that the change removes and those that it adds.
+    - `tables`: the whole tables that the change replaces, by predicate.
+    - `offers`: the predicates that the knowledge source offers.
+    - `areas`: the shapes of places.
+    - `edits`: for each table that the change only edits, the removed rows and the added rows.
     """
 
     time: int
@@ -43,9 +46,9 @@ class PreparedChange:
 
 @dataclass(slots=True)
 class PastChange:
-    """A change whose time has passed. The first one of a history combines all changes up to its time.
+    """A change of the knowledge whose time has passed. The first one in a history combines all changes up to its time.
 
-    `whole`: the knowledge from its time on, once it has been queried.
+    `whole`: the knowledge from its time on. None if it is not stored.
     """
 
     time: int
@@ -62,13 +65,13 @@ class TimedTable:
     until: Ints
 
     def at(self, time: int) -> CountedColumns:
-        """Return the rows that hold at a time."""
+        """Return the rows that are valid at `time`, and their number."""
         valid_rows = np.flatnonzero((self.since <= time) & (time < self.until))
         return tuple(column[valid_rows] for column in self.columns), len(valid_rows)
 
 
 class KnowledgeTables:
-    """The tables after the last change. If possible, the next change only edits them by its difference.
+    """The knowledge tables after the last change. If possible, the next change only edits them.
 
     The column types of tables never change after the program is read. After the first change, the rows of static rules
     are ordered by value, so that their order does not depend on how changes were grouped.
@@ -81,7 +84,7 @@ class KnowledgeTables:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the last state, because the next change does not build on it."""
+        """Forget the tables after the last change, because the next change does not build on them."""
         self._follows = False
         self._maintained: Maintained | None = None
         self._whole: dict[str, tuple[Answers, CountedColumns]] = {}  # the tables that were last queried anew
@@ -89,8 +92,10 @@ class KnowledgeTables:
         self._areas: Areas | None = None
 
     def moment(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
-        """Return the tables after a change that the background has just applied. Raises CepError if a new answer does
-        not fit its table."""
+        """Return the tables after a change that `background` has just applied.
+
+        Raises CepError if a new answer does not fit the column types of its table.
+        """
         areas, follows = background.areas(), self._follows
         if not follows or areas != self._areas:
             self._offers, self._areas = background.relations(self.pool), areas
@@ -105,12 +110,12 @@ class KnowledgeTables:
         return PreparedChange(time, change, tables, self._offers, areas, edits)
 
     def whole(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
-        """Return all tables for another state of the knowledge."""
+        """Query all tables from `background`, whatever the last change was."""
         tables = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
         return tables.moment(time, change, background)
 
     def codes(self) -> list[Ints]:
-        """Return the pool codes in the tables that are kept here."""
+        """Return the pool codes in the tables that this object stores."""
         if self._maintained is None:
             return []
         tables = (*self._maintained.tables.values(), *self._maintained.derived.values())
@@ -166,7 +171,8 @@ class KnowledgeTables:
         return whole, edits
 
     def _difference(self, name: str, background: KnowledgeSource) -> Edit | None:
-        """Return the rows that a change removes from a table and adds to it. None: the table must be queried anew."""
+        """Return the rows that a change removes from a table and adds to it, or None if the table must be queried
+        anew."""
         difference = background.difference(self.rules.asked[name], self.pool)
         if difference is None:
             return None
@@ -182,7 +188,7 @@ class KnowledgeTables:
         return fitted[0], fitted[1]
 
     def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, CountedColumns]:
-        """Query all answers of a graph pattern or a triple pattern, and return them as rows of its table."""
+        """Query all answers for a table. Return them as the source does, and as rows of the table."""
         pattern, stored = self.rules.asked[name], self.known.tables[name]
         answered = pattern_answers(background, pattern, self.pool, self.rules.source)
         columns = tuple(
@@ -238,18 +244,18 @@ def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | Non
 _FIRST = -(2**62)
 
 STATES = 4
-"""The number of earlier states of the knowledge that are kept after a query."""
+"""The number of earlier states of the knowledge that are kept after they were queried."""
 TABLES = 64
-"""The number of recent changes whose tables are kept after a query."""
+"""The number of recent changes whose tables are kept."""
 
 
 @dataclass(slots=True)
 class KnowledgePast:
     """The knowledge at earlier times.
 
-    - `facts`: the tables passed from outside. No table changes its column types after the program is read.
+    - `facts`: the tables that the caller passed. The column types of tables never change after the program is read.
     - `past`: the changes up to now, if they are remembered. The first one is the sum of all earlier ones.
-    - `late`: how far behind the watermark goals query the knowledge, in microseconds. None: no goal does.
+    - `late`: how far behind the watermark goals query the knowledge, in microseconds. None: no goal queries it.
     """
 
     rules: Rules
@@ -292,16 +298,16 @@ class KnowledgePast:
         return self.at(self.place(time)) if self.late else nullcontext()
 
     def place(self, time: int) -> int:
-        """Return the index in `past` of the change in force at a time, or 0 for times before all changes."""
+        """Return the index in `past` of the change that is in force at a time. Before all changes, return 0."""
         return max(0, bisect_right(self.past, time, key=lambda prepared: prepared.time) - 1)
 
     def background(self, place: int) -> KnowledgeSource:
-        """Return the knowledge after the change at an index of `past`."""
+        """Return a knowledge source with the changes of `past` up to the index `place`."""
         return self._then(place)[0]
 
     @contextmanager
     def at(self, place: int) -> Iterator[None]:
-        """Use the knowledge after the change at an index of `past` within the block. No goal may step in the block."""
+        """Use the knowledge after the change `past[place]` within the block. No goal may step in the block."""
         if place == (len(self.past) - 1 if self._shown is None else self._shown):
             yield
             return
@@ -316,7 +322,7 @@ class KnowledgePast:
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Restore the tables after the block."""
+        """Restore the current tables after the block, which may replace them."""
         offers = {name: offer.relation for name, offer in self.known.offers.items()}
         tables = {name: self._stored(name).rows() for name in self._names}
         areas = self.pool.areas
@@ -329,7 +335,7 @@ class KnowledgePast:
 
     @property
     def _names(self) -> list[str]:
-        """The tables that a change may affect."""
+        """The names of the tables that a change may affect."""
         heads = dict.fromkeys(rule.name for rule in self.rules.statics)
         return [*self.rules.asked, *(n for n in heads if isinstance(self.statics.relations[n], MaterializedRelation))]
 
@@ -357,7 +363,8 @@ class KnowledgePast:
         self.keep_from(time, self.kept_since)
 
     def keep_from(self, now: int, since: int | None) -> None:
-        """Forget the knowledge before `since`, except for the period that must be remembered."""
+        """Forget the knowledge before `since`, except for the period that must be remembered. `now`: the current
+        time."""
         self.kept_since = since
         until = now - self._remember
         until = until if since is None else min(until, since - (self.late or 0))
@@ -373,8 +380,11 @@ class KnowledgePast:
 
     @contextmanager
     def going_by(self, past: list[PastChange]) -> Iterator[None]:
-        """Use another history of the knowledge within the block, where `show` selects a time. Do not add a change
-        within the block."""
+        """Use `past` as the history of the knowledge within the block. In the block, `show` selects a point of this
+        history.
+
+        No change may be added within the block.
+        """
         before = self.past, self._times, self._seen, self._shown
         with self.put_back():
             self.past, self._times, self._seen, self._shown = past, [], {}, -1
@@ -384,7 +394,7 @@ class KnowledgePast:
                 self.past, self._times, self._seen, self._shown = before
 
     def show(self, place: int) -> None:
-        """Use the knowledge after the change at an index of `past`. Only call it within a block of `going_by`."""
+        """Use the knowledge after the change `past[place]`. Call it only within a block of `going_by`."""
         moment = self.past[place]
         assert moment.whole is not None, "it was prepared"
         self._times = sorted({prepared.time for prepared in self.past[1 : place + 1]})
@@ -393,8 +403,10 @@ class KnowledgePast:
             self._shown = place
 
     def prepare(self, past: Sequence[PastChange], first: int, last: int) -> None:
-        """Prepare the tables after the changes at the indexes `first` to `last`. Raises CepError if one of them is not
-        possible."""
+        """Prepare the tables after each change of a history from index `first` to index `last`.
+
+        Raises CepError if a change cannot be applied.
+        """
         background: KnowledgeSource | None = None
         for place in range(first, last + 1):
             moment = past[place]
@@ -432,19 +444,20 @@ class KnowledgePast:
 
 
 COMPACT = 64
-"""The number of changes that are kept separately before some of them are merged."""
+"""The number of applied changes that are kept separately before some of them are merged."""
 
 
 @dataclass(slots=True)
 class KnowledgeChanges(KnowledgePast):
-    """The changes of the knowledge of one engine, both applied and pending ones.
+    """All changes of one engine's knowledge: the applied ones, and the pending ones, whose time has not come.
 
-    - `news`: the changes since a follower last took them. None: there is no follower.
-    - `anew`: True if a change arrived late since then, so that the follower must start again from all of `applied`.
-    - `over`: tables whose rows have validity times across all pending changes, which then hold no tables themselves.
-      None: one query cannot compute such tables, or goals query earlier knowledge (`late`).
-    - `given_by`: the history on which the results so far are based, if changes have arrived late since. None: `past`.
-    - `come_late`: the changes that arrived late since then.
+    - `news`: the applied changes that a follower has not fetched yet. None: there is no follower.
+    - `anew`: True if a change arrived late, so that the follower must start again from all of `applied`.
+    - `over`: tables whose rows have validity times, computed by one query over all pending changes. The pending changes
+      then hold no tables themselves. None: one query cannot compute such tables, or goals query earlier knowledge.
+    - `given_by`: the history on which the results so far are based, if changes have arrived late since then. None: this
+      history is `past`.
+    - `come_late`: the changes that arrived late and are not in `given_by`.
     """
 
     pending: list[PreparedChange] = field(default_factory=list)
@@ -462,8 +475,8 @@ class KnowledgeChanges(KnowledgePast):
     # --- new changes ---
 
     def add(self, time: int, change: bytes) -> None:
-        """Add a change that takes effect at `time`. Raises CepError if it cannot be applied. Nothing has changed
-        then."""
+        """Add a change that takes effect at `time`. Raises CepError if it cannot be applied; the knowledge is then
+        unchanged."""
         if self.over is not None:
             return self.add_all([(time, change)])
         place = bisect_right(self.pending, time, key=lambda moment: moment.time)
@@ -482,8 +495,10 @@ class KnowledgeChanges(KnowledgePast):
         background.forget()
 
     def add_all(self, changes: Sequence[tuple[int, bytes]]) -> None:
-        """Add changes that take effect at their times. Raises CepError if one cannot be applied. Nothing has changed
-        then."""
+        """Add changes and the times at which they take effect.
+
+        Raises CepError if one of them cannot be applied. The knowledge is then unchanged.
+        """
         known = [(moment.time, moment.change) for moment in self.pending]
         every = sorted([*known, *changes], key=lambda timed_change: timed_change[0])
         if len(every) > 1 and self._add_over(every):
@@ -501,7 +516,10 @@ class KnowledgeChanges(KnowledgePast):
             raise
 
     def _add_over(self, changes: Sequence[tuple[int, bytes]]) -> bool:
-        """Query the tables over all pending changes at once. Return False if that is not possible."""
+        """Fill `over` by one query over all pending changes. Return False if that is not possible.
+
+        `changes`: the pending changes and their times, ascending.
+        """
         self._tries += 1
         if (
             self.late is not None or self.rules.statics or self._tries & (self._tries - 1)
@@ -529,7 +547,7 @@ class KnowledgeChanges(KnowledgePast):
         return True
 
     def _now(self) -> KnowledgeSource:
-        """Return a source with all changes up to now, for queries over the pending changes."""
+        """Return a knowledge source that has applied all changes up to now."""
         if not self.pending and self._ahead is not None:
             return self._ahead
         changes = self.applied if self._before is None else self._since
@@ -546,8 +564,8 @@ class KnowledgeChanges(KnowledgePast):
 
     @contextmanager
     def as_they_come(self) -> Iterator[None]:
-        """Within the block, let queries of the tables in `over` use the rows that are valid at the end of each
-        occurrence."""
+        """Set the times of rows in the tables of `over`. In the block, a query for an occurrence uses the rows that are
+        valid at the occurrence's end."""
         assert self.over is not None, "tables have times"
         for name, timed_table in self.over.items():
             self.known.tables[name].replace_timed(timed_table.columns, timed_table.since, timed_table.until)
@@ -574,7 +592,8 @@ class KnowledgeChanges(KnowledgePast):
             self.over, self._before, self._since = None, None, []
 
     def _compact(self) -> None:
-        """Merge recent changes with each other, so that each change is merged only a few times in total."""
+        """Merge recent changes in `applied`. The sizes of the merged changes ensure that each change is merged only a
+        few times."""
         if len(self.applied) <= COMPACT:
             return
         place, after = len(self.applied) - 1, len(self.applied[-1])
@@ -587,8 +606,10 @@ class KnowledgeChanges(KnowledgePast):
     # --- late changes ---
 
     def add_late(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
-        """Add changes, some of which take effect in the past. Raises CepError if one cannot be applied. Nothing has
-        changed then."""
+        """Add changes, some of which take effect at or before `watermark`.
+
+        Raises CepError if one of them cannot be applied. The knowledge is then unchanged.
+        """
         past, late = list(self.past), [change for change in changes if change[0] <= watermark]
         first = len(past)
         for time, change in late:
@@ -605,8 +626,10 @@ class KnowledgeChanges(KnowledgePast):
         self.anew = self.news is not None
 
     def _put_right(self, past: list[PastChange], pending: Sequence[tuple[int, bytes]]) -> None:
-        """Replace the history and the pending changes. Raises CepError if one cannot be applied. Nothing has changed
-        then."""
+        """Replace the history and the pending changes, because changes arrived late.
+
+        Raises CepError if one of them cannot be applied. The knowledge is then unchanged.
+        """
         before = self.past, self.applied, self.pending, self.over, self._before, self._since, self._times
         last = past[-1].whole
         assert last is not None, "it was prepared"
@@ -631,7 +654,7 @@ class KnowledgeChanges(KnowledgePast):
     # --- state ---
 
     def codes(self) -> list[Ints]:
-        """Return the pool codes in tables that were or will be replaced or edited."""
+        """Return the pool codes in all tables that changes have replaced or edited, or will replace or edit."""
         code_columns: list[Ints] = [column for name in self.touched for column in self._stored(name).codes()]
         code_columns += self._tables.codes()
         for name, timed_table in (self.over or {}).items():
@@ -647,7 +670,8 @@ class KnowledgeChanges(KnowledgePast):
     def snapshot(self) -> pa.RecordBatch:
         """Return all changes as a batch: the applied ones, the pending ones, and those that arrived late.
 
-        The applied changes are merged into one, with the time MISSING. If the past is remembered, its changes follow.
+        The applied changes are merged into one change, whose time is MISSING. If the past is remembered, the changes
+        that it contains follow.
         """
         applied = [(MISSING, self.loaded.net(self.applied))] if self.applied else []
         if self.past and self.applied:
@@ -665,7 +689,7 @@ class KnowledgeChanges(KnowledgePast):
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Restore the changes of a snapshot over the same knowledge."""
+        """Restore the changes in a snapshot. The loaded knowledge must be the same as when the snapshot was made."""
         changes = list(zip(batch["time"].to_pylist(), batch["change"].to_pylist()))
         number = sum(batch["late"].to_pylist()) if "late" in batch.schema.names else 0
         late = changes[len(changes) - number :]
@@ -676,9 +700,9 @@ class KnowledgeChanges(KnowledgePast):
             self.add_late(late, max(time for time, _ in late))
 
     def know(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
-        """Replace all changes by these, the last of which takes effect at `watermark` or before.
+        """Replace all changes by `changes`, which take effect at or before `watermark`.
 
-        Raises CepError if one cannot be applied. The caller must then call this again with other changes.
+        Raises CepError if one of them cannot be applied. The caller must then call `know` again with other changes.
         """
         ordered = sorted(changes, key=lambda timed_change: timed_change[0])
         floor = watermark - max(self.late or 0, self._remember) if self.past else END_OF_TIME
@@ -689,8 +713,10 @@ class KnowledgeChanges(KnowledgePast):
         self._begin_again([*merged, *(timed_change for timed_change in ordered if timed_change[0] > floor)], [])
 
     def _begin_again(self, applied: list[tuple[int, bytes]], pending: Sequence[tuple[int, bytes]]) -> None:
-        """Replace all changes. Those in `applied` take effect now. If the first has the time MISSING, it has always
-        held."""
+        """Replace all changes. The changes in `applied` take effect now, those in `pending` at their times.
+
+        If the first applied change has the time MISSING, it has been valid since the beginning of time.
+        """
         changed = bool(self.touched or self.applied)
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None
         self._times, self.given_by, self.come_late = [], None, []
