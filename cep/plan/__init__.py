@@ -1,1 +1,1 @@
-"""The planner: turn lowered rules into a plan of shared binary nodes, and report all static errors."""
+"""The planner: turn lowered rules into a plan of binary nodes that rules share, and report all static errors."""

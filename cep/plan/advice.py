@@ -17,12 +17,14 @@ _UNKNOWN = re.compile(
     r"`(?P<unbound>[A-Z]\w*)`(?:.* is not bound\b| has no value(?:$|: the body)| is used nowhere else)"
     r"|.*\b(?:number|tick)\b.*, found `(?P<found>[A-Z]\w*)`$"
 )
-"""A pattern for messages about a variable that may be a mistyped parameter. Dialects report numbers this way too."""
+"""A pattern for error messages about a variable that may be a mistyped parameter. Dialects report numbers in this way,
+too."""
 _MEANT = re.compile(r"^did you mean `([^`]+)`\?$")
 
 
 def conversion(argument: Expression, type: str, attribute: Attribute, source: Source) -> str:
-    """Return the hint for a head argument whose `type` does not fit the declared attribute."""
+    """Return the hint for a head argument whose type does not fit the declared attribute. `type`: the argument's
+    type."""
     declare = f"declare it `{attribute.name}: {type}`" if type != "any" else "declare the event it comes from"
     if attribute.type not in CONVERSIONS or type == "bool":
         return declare
@@ -31,8 +33,10 @@ def conversion(argument: Expression, type: str, attribute: Attribute, source: So
 
 
 def arrowed(error: CepError, statics: Sequence[StaticRule], events: Container[str], source: Source) -> CepError:
-    """Return the error of a static rule. If its unknown predicate is an event, the hint shows the arrow of event
-    rules."""
+    """Return the error of a static rule, possibly with a better hint.
+
+    If the rule uses an event as a static predicate, the hint shows the arrow of event rules.
+    """
     for static in statics:
         for condition in each_condition(static.conditions):
             if isinstance(condition, Predicate) and condition.span == error.span and condition.name in events:
@@ -44,7 +48,7 @@ def arrowed(error: CepError, statics: Sequence[StaticRule], events: Container[st
 
 
 def advised(error: CepError, conditions: Sequence[Condition], events: Container[str], source: Source) -> CepError:
-    """Return the error of a condition, with a better hint if the program's events or the source text suggest one."""
+    """Return the error of a condition. It has a better hint if the program's events or its text suggest one."""
     hint = error.hint
     for condition in each_condition(conditions):
         if condition.span != error.span:
@@ -63,7 +67,7 @@ def advised(error: CepError, conditions: Sequence[Condition], events: Container[
 
 
 def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
-    """Return the error, or group of errors. If an unbound variable resembles a parameter, the hint names the
+    """Return an error or group of errors. If an unbound variable resembles a parameter, the hint names the
     parameter."""
     if isinstance(error, CepErrors):
         return CepErrors([parameters_meant(error, parameters) for error in error.errors])
@@ -72,7 +76,7 @@ def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
 
 
 def warned_of_parameters(warnings: Sequence[Warning], parameters: Collection[str]) -> Iterator[Warning]:
-    """Yield warnings. If an unused variable resembles a parameter, the hint names the parameter."""
+    """Yield the same warnings. If an unused variable resembles a parameter, the hint names the parameter."""
     for warning in warnings:
         meant = _parameter_meant(warning, parameters)
         yield replace(warning, hint=meant) if meant else warning

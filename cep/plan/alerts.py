@@ -1,4 +1,4 @@
-"""Alerts in a plan: check the positions and areas of alerts, and remove alerts from a program."""
+"""Alerts in a plan: check their positions and areas, and remove alerts from a program."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _PLACES = {LATITUDE: ("a latitude is a number of degrees", _NUMBERS),
 
 def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[str, Schema],
                source: Source) -> list[CepError]:  # fmt: skip
-    """Return an error for each position or area of an alert whose value has the wrong type or lies outside the valid
-    range."""
+    """Return an error for each alert whose position or area is not valid: it has the wrong type or is out of range."""
     errors = []
     for rule in rules:
         if rule.event not in {alert.table for alert in alerts} or rule.event not in schemas:
@@ -42,7 +41,7 @@ def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[
 def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
     """Explain why a constant is not a valid position or area, and suggest a replacement.
 
-    Returns None if the constant is valid, or if its value is not known before the program runs.
+    Return None if the constant is valid, or if the value is not known before the program runs.
     """
     if not isinstance(value, Constant):
         return None

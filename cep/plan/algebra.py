@@ -1,4 +1,5 @@
-"""Lowered programs: rules whose bodies are patterns with all options as fields, and the knowledge that they query."""
+"""Lowered programs: rules whose bodies are patterns in which every option is a field. A program also lists its queries
+to the knowledge."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from cep.rules.terms import Expression, Graph, StaticRule
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`label: event(arguments) <- body.`"""
+    """A rule `label: event(arguments) <- body.`"""
 
     event: str
     arguments: tuple[Expression, ...]
@@ -28,8 +29,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """A triple pattern `triple(S, P, O)`: constant IRIs in some positions, None in the others. `span`: its first
-    use."""
+    """A query to the knowledge: a triple pattern `triple(S, P, O)`. A position is a constant IRI, or None for a
+    variable.
+
+    `span`: the first use of the pattern in the program.
+    """
 
     fixed: tuple[Iri | None, Iri | None, Iri | None]
     span: Span = field(default=NOWHERE, compare=False)
@@ -39,11 +43,12 @@ class Triples:
 class Rules:
     """A lowered program: event schemas, event rules in program order, and static rules.
 
-    `errors`: the mistakes of rules that were left out; the planner reports them with its own errors. `asked`: the
-    queries to the background knowledge, by predicate name. `alerts`: the declarations of alerts, whose occurrences
-    ordinary rules derive. `declared`: the predicates whose facts are declared. `helpers`: events and fluents that only
-    help to define the program; they are not part of the output. `impossible`: the fluents that must never hold, each
-    with the position of the rule that says so.
+    - `errors`: the mistakes of rules that were left out. The planner reports them with its own errors.
+    - `asked`: the queries to the background knowledge, by predicate name.
+    - `alerts`: the ALERT statements. Ordinary rules derive the occurrences of alerts.
+    - `declared`: the predicates whose facts are declared.
+    - `helpers`: events and fluents that are not part of the output, because they only help to define others.
+    - `impossible`: the fluents that must never hold, each with the position of the rule that says so.
     """
 
     schemas: Mapping[str, Schema]
@@ -60,9 +65,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A rule head over a plan node: it derives `event` from each occurrence of node `child`.
+    """A rule head, which derives an occurrence of `event` from each occurrence of the node `child`.
 
-    `arguments`: for each attribute, an expression over canonical column names.
+    `arguments`: for each attribute of the event, an expression over the canonical column names (`v0`, `v1`, ...) of the
+    node.
     """
 
     event: str

@@ -1,7 +1,7 @@
-"""Split rules into binary nodes that rules share. Each condition goes to the lowest node that can decide it.
+"""Split rules into binary nodes that rules share. Each condition is assigned to the lowest node that can decide it.
 
-The patterns are built from the leaves up, with canonical column names. A node that equals an existing one is not added
-again, so a part that two rules share is planned and run once.
+Nodes are built from the leaves up and have canonical column names. A node that equals an existing one is not added
+again. So a part that two rules share is planned and run once.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Conditions of one WHERE that are linked by variables and must be decided together.
+    """Conditions of one WHERE that share variables and must be decided together.
 
-    `variables`: the variables that the pattern binds. `timed`: the conditions use the times of the pattern. `binds`:
-    the further variables that the conditions bind. `late`: the delay in microseconds of a formula whose conditions
-    query the knowledge.
+    - `variables`: the variables of the conditions that the pattern binds.
+    - `timed`: True if the conditions use the times of the pattern.
+    - `binds`: True if the conditions bind further variables.
+    - `late`: the delay in microseconds of a formula whose conditions query the knowledge, otherwise None.
     """
 
     conditions: tuple[Condition, ...]
@@ -46,8 +47,13 @@ class Component:
 
 @dataclass(slots=True)
 class Binarised:
-    """The nodes, children first. `names`: the variables of each node's columns. `spans`: the position at which each
-    node is first written."""
+    """The shared nodes and the heads of a program.
+
+    - `nodes`: the nodes, children before parents.
+    - `names`: the names of each node's columns, which are the author's variables.
+    - `spans`: for each node, the first position in the program at which it is written.
+    - `users`: for each node, the numbers of the rules that need it.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)
@@ -57,7 +63,7 @@ class Binarised:
 
 
 def binarise(rules: Sequence[Rule]) -> Binarised:
-    """Return the shared nodes and the heads of all rules. The rules must be safe (`cep.plan.safety`)."""
+    """Return the shared nodes and the heads of all rules. The rules must have passed `cep.plan.safety`."""
     builder = Binariser()
     cycles = _cycles(rules)
     for number, rule in enumerate(rules):
@@ -71,7 +77,7 @@ def binarise(rules: Sequence[Rule]) -> Binarised:
 
 
 def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
-    """Return, for every recursive event, all events of its cycle."""
+    """Return, for each recursive event, all events of the cycle that it belongs to."""
     needs: dict[PlanUnit, list[PlanUnit]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))
@@ -92,7 +98,8 @@ class Binariser:
         self.cycle: frozenset[str] = frozenset()
 
     def add(self, node: Node, names: Sequence[str], span: Span) -> int:
-        """Return the number of a node, adding it if no equal node exists. `names`: the variables of its columns."""
+        """Return the number of a node. Add the node if no equal one exists. `names`: the variables of the node's
+        columns."""
         # Rules of a cycle see its events round by round, other rules see complete instants. So they share no nodes.
         place = (node, node.properties().event in self.cycle)
         number = self.known.get(place)
@@ -108,7 +115,10 @@ class Binariser:
 
 
 def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> list[Component]:
-    """Group conditions that share variables which no pattern binds. Groups are in program order."""
+    """Group conditions that share variables which no pattern binds. Groups are in program order.
+
+    `bound`: the variables that patterns bind.
+    """
     names = [set(condition_variables(condition)) for condition in conditions]
     first = list(range(len(conditions)))  # an earlier condition of the same group, or itself
 
@@ -134,7 +144,7 @@ def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> lis
 
 
 def timed(condition: Condition) -> bool:
-    """Return True if a condition uses the times of the pattern that it belongs to."""
+    """Return True if a condition uses the start, end or duration of the pattern that it belongs to."""
     match condition:
         case Comparison(_, left, right):
             return _times(left) or _times(right)
@@ -155,9 +165,13 @@ def _times(expression: Expression) -> bool:
 def canonical(
     conditions: Sequence[Condition], places: dict[str, int], binds: Sequence[str]
 ) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
-    """Rename conditions to canonical names: `v0`... for columns, `w0`... for variables that they bind.
+    """Rename the variables of conditions to canonical names: `v0`... for columns, `w0`... for variables that the
+    conditions bind.
 
-    Returns the conditions and the canonical names of `binds`.
+    - `places`: the column of each variable.
+    - `binds`: the variables that the conditions bind.
+
+    Returns the conditions, and the canonical names of `binds`.
     """
     names = {v: f"v{place}" for v, place in places.items()}
     fresh: dict[str, str] = {}

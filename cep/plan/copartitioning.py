@@ -1,7 +1,8 @@
-"""Decide which bucket each occurrence belongs to when rules run in buckets: one chosen by a key, or every bucket.
+"""Assign occurrences to buckets when rules run in parallel in buckets. A key chooses the bucket of an occurrence, or
+every bucket gets the occurrence.
 
-A goal can run in buckets if all occurrences that it may pair, group or compare share a bucket. For each node this
-module finds the columns that hold the key, or the reason why the goal cannot run in buckets.
+A goal can run in buckets if all occurrences that it may pair, group or compare are in the same bucket. For each node,
+this module finds the columns that contain the key, or the reason why the goal cannot run in buckets.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ from cep.plan.node import Meeting, PartColumn
 from cep.rules.expressions.typed import TICKS, Typed, TypedCall, TypedVariable
 
 KeyColumns = frozenset[int] | None
-"""The columns of a node, or arguments of an event, that hold the key by which an occurrence is assigned to a bucket.
+"""The columns of a node, or arguments of an event, that contain the key. The key assigns an occurrence to a bucket.
 
-All of them have the same value. The set is empty if no column determines the bucket. EVERYWHERE (None) means that the
-occurrence is in every bucket.
+All these columns have the same value. The set is empty if no column determines the bucket. EVERYWHERE (None) means that
+the occurrence is in every bucket.
 """
 EVERYWHERE = None
 
 
 @dataclass(frozen=True, slots=True)
 class SplitFailure:
-    """The reason why a rule cannot run in buckets. `node`: the goal that cannot, or -1 if no single goal is to
-    blame."""
+    """The reason why a rule cannot run in buckets. `node`: the goal that prevents it, or -1 if no single goal does."""
 
     node: int
     reason: str
@@ -34,10 +34,13 @@ class SplitFailure:
 
 @dataclass(frozen=True, slots=True)
 class Copartitioned:
-    """The result of `copartition`: which rules can run together in buckets.
+    """The rules that can run together in buckets, as found by `copartition`.
 
-    `failures`: the reason why each other rule cannot. `places`: the key columns of each derived event. `nodes`: the key
-    columns of each node. `leaves`: the inputs that each derived event depends on.
+    - `rules`: the numbers of these rules.
+    - `failures`: the reason why each of the other rules cannot.
+    - `places`: the key columns of each derived event.
+    - `nodes`: the key columns of each node.
+    - `leaves`: the inputs that each derived event depends on.
     """
 
     rules: tuple[int, ...]
@@ -56,9 +59,10 @@ def copartition(
 ) -> Copartitioned:
     """Find the rules that can run together in buckets.
 
-    `held`: inputs that are partitioned by an argument, each with the argument's position. `everywhere`: inputs that
-    every bucket receives. Each occurrence of any other input goes to one arbitrary bucket. `given_events`: events that
-    are complete beforehand. All other events that these rules read must be derived by these rules alone.
+    - `held`: inputs that are partitioned by an argument, each with the argument's position.
+    - `everywhere`: inputs that every bucket receives. An occurrence of any other input is in one arbitrary bucket.
+    - `given_events`: events that are complete before these rules run. Every other event that a rule reads must be
+      derived by the rules of the result alone.
     """
     return _Copartitioning(dependencies, rules, held, everywhere, given_events).run()
 
@@ -92,9 +96,10 @@ class _Copartitioning:
         return Copartitioned(tuple(sorted(self.rules)), self.failures, self.places, self.leaves, nodes)
 
     def unread(self) -> dict[int, SplitFailure]:
-        """Return the rules that read an event which is neither given nor completely derived by these rules.
+        """Return the rules that read an incomplete event: it is not in `given_events`, and rules outside `self.rules`
+        also derive it.
 
-        This includes the rules of a recursion if one of the recursion's rules is not among these rules.
+        A rule of a recursion is also returned if another rule of the recursion is not in `self.rules`.
         """
         failed: dict[int, SplitFailure] = {}
         remaining = set(self.rules)
@@ -115,10 +120,10 @@ class _Copartitioning:
         return failed
 
     def unmet(self) -> dict[int, SplitFailure]:
-        """Return the rules with a goal whose partners may be in different buckets.
+        """Return the rules that have a goal whose partners may be in different buckets.
 
-        Key columns are computed as a greatest fixpoint. At first every argument of an event counts as a key column.
-        Then an argument is removed if some rule may put another value than the key into it.
+        Key columns are computed as a greatest fixpoint. At first, every argument of an event counts as a key column.
+        Then an argument is removed if some rule may put a value other than the key into it.
         """
         heads, events = self.plan.heads, {rule: self.plan.heads[rule].event for rule in self.rules}
         self.leaves = self.traced()
@@ -153,7 +158,8 @@ class _Copartitioning:
         return failed
 
     def traced(self) -> dict[str, frozenset[str]]:
-        """Return the inputs that each derived event depends on, including the event itself if it is also an input."""
+        """Return the inputs that each derived event depends on. If the event is also an input, they include the
+        event."""
         leaves = {self.plan.heads[rule].event: frozenset[str]() for rule in self.rules}
         for event in leaves:
             leaves[event] = frozenset({event} & self.dependencies.both)
@@ -179,7 +185,7 @@ class _Copartitioning:
         return frozenset({self.held[event]}) if event in self.held else frozenset()
 
     def carried(self, rule: int, place: frozenset[int]) -> frozenset[int]:
-        """Return the positions of the arguments of a rule's head that copy a key column unchanged."""
+        """Return the positions of head arguments that copy a key column unchanged. `place`: the key columns."""
         shown = [_column(argument) for argument in self.plan.arguments[rule]]
         return frozenset(position for position, column in enumerate(shown) if column in place)
 
@@ -220,7 +226,8 @@ class _Copartitioning:
                 return self.grouped(number, places[0])
 
     def paired(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node that pairs its first two parts. A third part, if present, forbids pairs."""
+        """Return the key columns of a node that pairs its first two parts. If there is a third part, it prevents some
+        pairs."""
         left, right = places[0], places[1]
         properties = self.dependencies.properties[number]
         if left is not EVERYWHERE and right is not EVERYWHERE:
@@ -245,7 +252,7 @@ class _Copartitioning:
         return SplitFailure(number, f"the absent part of {self.text(number)} does not share its key")
 
     def shown(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns:
-        """Return the columns of a node that contain the values of a key column of one of its parts."""
+        """Return the columns of a node that contain a key column of one of the node's parts."""
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
         properties = self.dependencies.properties[number]
@@ -256,8 +263,10 @@ class _Copartitioning:
         return frozenset(column for column in columns if column is not None)
 
     def either(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node that passes on the occurrences of all its parts: columns that contain the
-        key of each part."""
+        """Return the key columns of a node whose results are the occurrences of all its parts.
+
+        A column is a key column if it contains a key column of each part.
+        """
         if any(place is EVERYWHERE for place in places):
             return SplitFailure(number, f"the sides of {self.text(number)} are not all divided by key")
         types = self.dependencies.plan.types(number)
@@ -271,8 +280,8 @@ class _Copartitioning:
         )
 
     def against(self, number: int, left: KeyColumns, absent: KeyColumns) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node that passes on occurrences of the first part that have no partner in the
-        second."""
+        """Return the key columns of a node whose results are the occurrences of its first part that have no partner in
+        the second part."""
         if absent is EVERYWHERE:
             return left if self.kept_apart(number) else self.apart(number, (), (left, absent))
         shows = self.dependencies.properties[number].shows
@@ -298,7 +307,7 @@ class _Copartitioning:
         return SplitFailure(number, f"{'the BY of ' if properties.by else ''}{text} leaves out {known}")
 
     def kept_apart(self, number: int) -> bool:
-        """Return True if the node may combine a part that is partitioned by key with one that is in every bucket.
+        """Return True if a node may combine a part that is partitioned by key with a part that is in every bucket.
 
         This requires that some goal joins, compares or groups the partitioned inputs by an argument. Otherwise nothing
         shows which of the two parts is the large one.
@@ -312,7 +321,7 @@ class _Copartitioning:
     def apart(
         self, number: int, pairs: Sequence[tuple[PartColumn, PartColumn]], places: Sequence[KeyColumns]
     ) -> SplitFailure:
-        """Explain why the first two parts of a node do not meet in one bucket."""
+        """Explain why the first two parts of a node may have partners in different buckets."""
         text = self.text(number)
         properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
         if not pairs and (properties.equal or (properties.forbids and properties.meeting is Meeting.AGAINST)):

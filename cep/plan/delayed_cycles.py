@@ -1,8 +1,12 @@
-"""Cut cycles of formulas that contain NOT, AGGREGATE or event rules, so that they can be evaluated in order of time.
+"""Cut cycles of formulas so that they can be evaluated in order of time. These are cycles that contain NOT, AGGREGATE
+or event rules.
 
-Such a cycle is well defined if each way around it goes back in time. A way goes back through the delay of a formula
-(`ONCE[1 s, 1 s] p`), or through a fluent that events begin and end. Such a fluent changes just after the event. Without
-the delayed edges the graph has no cycle, and `cep.runtime.delayed_cycle` runs it piece by piece.
+Such a cycle is well defined if each path around it leads to an earlier time. Two kinds of steps do so:
+
+- A formula with a delay, such as `ONCE[1 s, 1 s] p`.
+- A fluent that events begin and end. It changes just after the event.
+
+Without the delayed edges, the graph has no cycle. `cep.runtime.delayed_cycle` evaluates it piece by piece.
 """
 
 from __future__ import annotations
@@ -19,15 +23,16 @@ from cep.plan.order import Group, PlanUnit, reads
 Needs = Callable[[PlanUnit], Sequence[PlanUnit]]
 
 JUST_AFTER = 1
-"""The delay of fluents that change just after the event that changes them."""
+"""The delay, in half microseconds, of fluents that change just after an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
-    """A cycle that is cut at its delayed units.
+    """A cycle of units (node numbers and event names) that is cut at its delayed units.
 
-    `after`: units that are delayed until just after an event. `back`: units with a longer delay. `parts`: the strongly
-    connected parts of the rest, in running order, each with True if it is a cycle.
+    - `after`: the units whose delay ends just after an event.
+    - `back`: the units that have a longer delay.
+    - `parts`: the strongly connected components of the other units, in running order, each with True if it is a cycle.
     """
 
     after: tuple[PlanUnit, ...]
@@ -36,9 +41,9 @@ class Lagging:
 
 
 def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Lagging | None:
-    """Return how to cut a cycle of units, or None if it needs no cut.
+    """Cut a cycle of units. Return None if it needs no cut.
 
-    No cut is needed for cycles of events, or of formulas that only add results: these are evaluated in rounds.
+    Cycles of events need no cut, nor do cycles of formulas that only add results. These are evaluated in rounds.
     """
 
     asked = {unit: nodes[unit].properties() for unit in units if isinstance(unit, int)}
@@ -57,9 +62,9 @@ def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> L
 
 
 def _parts(units: Iterable[PlanUnit], needs: Needs, without: set[PlanUnit]) -> list[tuple[tuple[PlanUnit, ...], bool]]:
-    """Return the strongly connected parts of the graph without the inputs of the units in `without`.
+    """Return the strongly connected components of the units, each with True if it is a cycle.
 
-    Each part comes with True if it is a cycle.
+    `without`: units whose inputs are ignored.
     """
 
     def asked(unit: PlanUnit) -> Sequence[PlanUnit]:
@@ -69,8 +74,7 @@ def _parts(units: Iterable[PlanUnit], needs: Needs, without: set[PlanUnit]) -> l
 
 
 def wholes(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Iterator[tuple[int, str]]:
-    """Yield the nodes that need the complete contents of another node in the same part, with the name of the
-    operator."""
+    """Yield the nodes of a component that need the complete results of another node in it, each with its operator."""
     inside = set(part)
     for unit in part:
         if isinstance(unit, str):
@@ -85,7 +89,7 @@ def wholes(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Ite
 
 
 def wholes_of_formulas(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Iterator[tuple[int, str]]:
-    """Yield the nodes of `wholes` that are formulas: NOT and AGGREGATE."""
+    """Yield those nodes that `wholes` returns and that are formulas, such as NOT and AGGREGATE."""
     return ((unit, word) for unit, word in wholes(part, nodes, needs) if nodes[unit].properties().kind == "formula")
 
 

@@ -1,4 +1,5 @@
-"""Dependencies between the rules of a plan: the events they read and derive, and the arguments their goals join on."""
+"""Dependencies between the rules of a plan: the events that rules read and derive, and the arguments on which goals
+join."""
 
 from __future__ import annotations
 
@@ -12,16 +13,19 @@ from cep.rules.expressions.typed import TICKS
 from cep.rules.terms import Comparison, Variable
 
 Slot = tuple[str, int]
-"""An argument of an event: the event's name and the position."""
+"""An argument of an event: the event's name, and the position of the argument."""
 
 
 class Dependencies:
-    """The dependencies of a plan's rules. Rules are identified by their number in the program.
+    """The dependencies of a plan's rules. A rule is identified by its number in the program.
 
-    `rank`: a number per rule; a rule comes before the rules that need it. `nodes`: all nodes of each rule, children
-    first. `reads`: the events that each rule reads. `makers`: the rules that derive each event. `both`: derived events
-    that are also inputs. `recursive`: events that depend on themselves. `apart`: events that some goal joins, compares
-    or groups by one of their arguments.
+    - `rank`: a number for each rule. A rule has a smaller number than the rules that need it.
+    - `nodes`: all nodes of each rule, children before parents.
+    - `reads`: the events that each rule reads.
+    - `makers`: the rules that derive each event.
+    - `both`: the derived events that are also inputs.
+    - `recursive`: the events that depend on themselves.
+    - `apart`: the events that some goal joins, compares or groups by one of their arguments.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -45,9 +49,9 @@ class Dependencies:
         return any(self.properties[n].remembers for n in self.nodes[rule])
 
     def units(self, rules: Collection[int], together: Collection[str] = ()) -> list[tuple[int, ...]]:
-        """Group rules that must stay together; a group comes before the groups that need it.
+        """Group rules that must stay together. A group precedes the groups that need it.
 
-        The rules of a recursion stay together, and so do all rules that derive the same event of `together`.
+        The rules of a recursion stay together. For each event in `together`, so do all rules that derive it.
         """
         inside = sorted(rules)
         together = self.recursive.union(together)
@@ -74,10 +78,10 @@ class Dependencies:
         return frozenset(event for cycle in cycles for event in cycle if isinstance(event, str))
 
     def pairs(self, number: int) -> list[tuple[PartColumn, PartColumn]]:
-        """Return the pairs of part columns that have equal values in every result of a node.
+        """Return pairs of columns of a node's parts that have equal values in every result.
 
-        These are the join key, and columns that the WHERE compares with `=`, if the WHERE is checked before partners
-        are chosen.
+        They are the columns of the join key, and columns that the WHERE compares with `=`. The WHERE only counts if it
+        is checked before partners are chosen.
         """
         properties = self.properties[number]
         pairs = [
@@ -101,10 +105,9 @@ class Dependencies:
         return pairs
 
     def forbidden(self, number: int) -> list[tuple[PartColumn, int]]:
-        """Return the columns of the negated part that are compared with a column of the node, each paired with this
-        column.
+        """Return pairs of columns that the node compares: a column of its negated part, and a column of the node.
 
-        Only pairs of comparable types are returned.
+        Only pairs whose types are comparable are returned.
         """
         properties = self.properties[number]
         places = []
@@ -129,7 +132,7 @@ class Dependencies:
         return [slot for part, column in places for slot in self._shown(parts[part], column)]
 
     def _shown(self, number: int, column: int) -> list[Slot]:
-        """Return the arguments of events whose values a column contains."""
+        """Return the arguments of events whose values a column of a node contains."""
         properties, parts = self.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
             return [(properties.event, self.plan.nodes[number].takes()[column])]
@@ -137,7 +140,7 @@ class Dependencies:
 
 
 def alike(left: str, two: str) -> bool:
-    """Return True if equal values of the two types have equal representations. Seconds and times, for example, do
+    """Return True if equal values of two types have equal representations. For seconds and times, for example, they do
     not."""
     return left == two or (left not in TICKS and two not in TICKS)
 

@@ -1,8 +1,13 @@
 """Find cycles that never end at one instant because each round derives new values.
 
-A cycle within an instant continues as long as it derives new occurrences. It ends if the occurrences of each round must
-begin earlier, or if a round uses an occurrence up. It also ends if its values come from outside the cycle, or if a
-condition bounds them. Otherwise it runs until the limit of derivations (decision 2026-11-28, cycles without an end).
+A cycle within an instant continues as long as it derives new occurrences. It ends in these cases:
+
+- The occurrences of each round must begin earlier than those of the previous round.
+- Each round uses up an occurrence.
+- The values come from outside the cycle.
+- A condition bounds the values.
+
+Otherwise the cycle runs until the limit of derivations (decision 2026-11-28, cycles without an end).
 """
 
 from __future__ import annotations
@@ -33,11 +38,11 @@ from cep.rules.terms import (
 )
 
 Slot = tuple[PlanUnit, int | str]
-"""A column of a node, a variable that the node's conditions bind, or an argument of an event."""
+"""A place for a value: a column of a node, a variable that the node's conditions bind, or an argument of an event."""
 
 
 class Step(Enum):
-    """How a value changes between its source and a slot that is computed from it."""
+    """A kind of computation: the relation of a computed value to the value from which it is computed."""
 
     SAME = "the same"
     OTHER = "another that soon repeats"
@@ -54,20 +59,20 @@ Flow = dict[Slot, dict[Slot, Step]]
 """For each slot, the slots from which its values are computed, each with the kind of computation."""
 
 _NEW = frozenset(("+", "-", "*", "**", "concat", "replace", "format", "sin", "tan", "atan"))
-"""Functions that can return a new value in each round."""
+"""Functions whose result can be new in each round."""
 _FEW = frozenset(("mod", "/", "//"))
-"""Functions that soon return an earlier value again if they are applied to their own results."""
+"""Functions that soon repeat an earlier result if they are applied to their own results."""
 _KEEPING = frozenset(("max", "min", "float", "int", "round", "floor", "ceil", "coalesce"))
-"""Functions whose results grow or shrink as their arguments do."""
+"""Functions whose result grows if an argument grows, and shrinks if it shrinks."""
 _WITHOUT_END = frozenset(("+", "-", "*", "**", "/", "//", "neg", "abs", "length", *_KEEPING)) - {"max", "min"}
-"""Functions whose results exceed every bound if their arguments do."""
+"""Functions whose result exceeds every bound if an argument does."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndlessCycle:
     """A cycle within an instant, and the slots that get new values in each round.
 
-    `asks`: conditions that test these values, but perhaps do not bound them.
+    `units`: the nodes and events of the cycle. `asks`: conditions that test the new values, but may not bound them.
     """
 
     units: frozenset[PlanUnit]
@@ -76,18 +81,18 @@ class EndlessCycle:
 
     @property
     def numbers(self) -> list[int]:
-        """Return the nodes of the cycle."""
+        """The numbers of the cycle's nodes."""
         return sorted(unit for unit in self.units if isinstance(unit, int))
 
     def head(self, heads: Sequence[Head]) -> Head:
-        """Return the first head that closes the cycle."""
+        """Return the first head whose event and body both belong to the cycle."""
         return next(head for head in heads if head.event in self.units and head.child in self.units)
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """Return the cycles that, once they begin at an instant, never end there.
+    """Return the cycles that do not end at an instant once they have begun there.
 
-    This includes cycles whose conditions test the growing values but perhaps do not bound them.
+    The result includes cycles whose conditions test the growing values, but may not bound them.
     """
     return [
         growing
@@ -100,7 +105,7 @@ def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head
 
 
 def refused(groups: Sequence[Group], binarised: Binarised, source: Source) -> list[CepError]:
-    """Return an error for each endless cycle through a join that takes the same partner in each round."""
+    """Return an error for each endless cycle through a join that pairs with the same occurrence in each round."""
     errors = []
     for cycle in endless(groups, binarised.nodes, binarised.heads):
         joins = [number for number in cycle.numbers if binarised.nodes[number].properties().kind == "join"]
@@ -138,7 +143,7 @@ def warnings(groups: Sequence[Group], binarised: Binarised, source: Source) -> l
 
 
 def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> Iterator[frozenset[PlanUnit]]:
-    """Yield the cycles of a part that do not end by themselves."""
+    """Yield the cycles of a component that do not end by themselves."""
     inside = frozenset(part)
 
     def needs(unit: PlanUnit) -> list[PlanUnit]:
@@ -150,7 +155,8 @@ def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[He
 
 
 def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list[PlanUnit]:
-    """Return the inputs that a unit reads at its own instant, and whose occurrences it can use again in each round."""
+    """Return the inputs that a unit reads at its own instant without using up occurrences, so that each round can use
+    them again."""
     if isinstance(unit, str):
         return [head.child for head in heads if head.event == unit]
     own = nodes[unit].properties()
@@ -160,7 +166,7 @@ def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list
 
 
 def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> EndlessCycle | None:
-    """Return the cycle if each round derives new values that no condition bounds."""
+    """Return the endless cycle if each round derives new values and no condition bounds them. Otherwise return None."""
     flow: Flow = {}
     for unit in cycle:
         if isinstance(unit, str):
@@ -189,7 +195,7 @@ def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[
 
 
 def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[PlanUnit]) -> None:
-    """Add the sources of a node's columns to `flow`."""
+    """Add the slots from which a node's columns are computed to `flow`."""
     own, parts = nodes[unit].properties(), nodes[unit].parts
     elsewhere = {
         part_column for pair in own.equal for part_column in pair if any(parts[part] not in cycle for part, _ in pair)
@@ -209,14 +215,15 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
 
 
 def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
-    """Record that the values of a slot are computed from these variables of a node."""
+    """Add to `flow` that a slot is computed from variables of a node. `used`: each variable with the kind of
+    computation."""
     for name, step in used.items():
         sources = flow.setdefault(slot, {})
         sources[_slot(unit, name)] = _both(step, sources.get(_slot(unit, name)))
 
 
 def _both(left: Step, other: Step | None) -> Step:
-    """Combine two changes of a value that is computed from another value in two ways."""
+    """Combine the kinds of two computations from the same value. `other`: None if there is only one computation."""
     if other is None or left is other:
         return left
     if left.makes_new or other.makes_new:
@@ -226,12 +233,12 @@ def _both(left: Step, other: Step | None) -> Step:
 
 
 def _slot(unit: int, name: str) -> Slot:
-    """Return the slot of a canonical variable of a node: a column, or a variable that its conditions bind."""
+    """Return the slot of a canonical variable of a node: `v0`... are columns, `w0`... are bound by conditions."""
     return unit, int(name[1:]) if name[0] == "v" else name
 
 
 def _used(expression: Expression) -> dict[str, Step]:
-    """Return the variables that an expression is computed from, each with how the value changes."""
+    """Return the variables from which an expression is computed, each with the kind of computation."""
     match expression:
         case Variable(name):
             return {name: Step.SAME}
@@ -246,7 +253,7 @@ def _used(expression: Expression) -> dict[str, Step]:
 
 
 def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
-    """Return how the result of a call changes if one of its arguments changes by `step`."""
+    """Return the kind of a computation by a function call. `step`: the kind of computation of one argument."""
     if function in ("+", "-") and any(_positive(argument) for argument in arguments[function == "-" :]):
         move = Step.UP if function == "+" else Step.DOWN
         return move if step in (Step.SAME, move) else Step.NEW
@@ -262,7 +269,7 @@ def _positive(expression: Expression) -> bool:
 
 
 def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, Expression]]:
-    """Return, for each variable that an equation binds, the equation and the expression that it equals."""
+    """Return, for each variable that an equation binds, the equation and the expression that equals the variable."""
     definitions: dict[str, tuple[Condition, Expression]] = {}
     for condition in conditions:
         if isinstance(condition, Comparison) and condition.operator == "=":
@@ -274,7 +281,8 @@ def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, 
 
 
 def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
-    """Return the growing slots and all slots computed from them, with the direction of growth: UP, DOWN or NEW."""
+    """Return the growing slots, and all slots that are computed from them. The value is the direction: UP, DOWN or
+    NEW."""
     inside = {step for slot in slots for other, step in flow[slot].items() if other in slots} - {Step.SAME}
     step_of = dict.fromkeys(slots, inside.pop() if len(inside) == 1 else Step.NEW)
     more = True
@@ -289,12 +297,13 @@ def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
 
 
 def _then(way: Step, step: Step) -> Step:
-    """Return the direction of values that are computed by `step` from values of direction `way`."""
+    """Return the direction in which a computed value grows. `way`: the direction of the value from which it is
+    computed."""
     return way if step is Step.SAME or (step.makes_new and step is way) else Step.NEW
 
 
 def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[Condition]:
-    """Return the conditions of a node that test growing values."""
+    """Return the conditions of a node that test growing values. Equations that only define a variable are left out."""
     own = nodes[unit].properties()
     defining = [condition for condition, _ in _definitions(own.conditions).values()]
     asked = (condition for condition in own.conditions if condition not in defining)
@@ -304,7 +313,8 @@ def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[
 
 
 def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool:
-    """Return True if a condition stops a growing value, by a bound in the direction of growth or by a look-up."""
+    """Return True if a condition stops a growing value. It may be a bound in the direction of growth, or a look-up in a
+    static predicate."""
     match condition:
         case Disjunction(alternatives):
             return all(any(_ends(unit, condition, growing) for condition in every) for every in alternatives)
@@ -327,8 +337,8 @@ def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool
 
 
 def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Step | None:
-    """Return the direction in which an expression grows; OTHER if it perhaps does not grow, None if nothing in it
-    grows."""
+    """Return the direction in which an expression grows. OTHER means that it may not grow. None means that it contains
+    no growing value."""
     match expression:
         case Variable(name):
             return growing.get(_slot(unit, name))

@@ -1,7 +1,7 @@
 """Find where a plan must count equal records, and where one of several equal records is enough.
 
-Equal input occurrences are numbered. A rule over one event, and an OR, pass the numbers on. The results of all other
-operators have the first number only, so they form a set.
+Equal input occurrences are numbered. Rules over one event and ORs pass these numbers on to their results. The results
+of all other operators have the first number only, so they are a set.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from cep.plan.plan import Plan
 class EqualRecords:
     """The treatment of equal records in a plan.
 
-    `several`: events that may have equal occurrences. `numbered`: the events among them whose numbers are used.
-    `passing`: heads, by number, that pass the numbers on. `once`: nodes, by number, that need only one of several equal
-    occurrences. Each of these has a flag per part: True if the part may have equal occurrences.
+    - `several`: the events that may have equal occurrences.
+    - `numbered`: the events in `several` whose numbers are used.
+    - `passing`: the indices of heads that pass the numbers on.
+    - `once`: the nodes for which one of several equal occurrences is enough. The value has a flag per part of the node:
+      True if the part may have equal occurrences.
     """
 
     several: frozenset[str]
@@ -30,12 +32,12 @@ class EqualRecords:
 
 
 def is_set(schema: Schema) -> bool:
-    """Return True if the declaration of an event or fluent merges equal occurrences into one."""
+    """Return True if an event or fluent is declared in such a way that equal occurrences are merged."""
     return schema.distinct or schema.key is not None or schema.fluent is not None
 
 
 def equal_records(plan: Plan) -> EqualRecords:
-    """Find where a plan must tell equal records apart. The result is cached in the plan."""
+    """Find where a plan must distinguish equal records. The result is cached in the plan."""
     if not plan.equal:
         plan.equal.append(_equal_records(plan))
     records: EqualRecords = plan.equal[0]
@@ -66,10 +68,10 @@ def _equal_records(plan: Plan) -> EqualRecords:
 
 
 def _once(plan: Plan) -> set[int]:
-    """Return the nodes that may merge equal occurrences. Their results remain the same set, and no other node counts
-    equal results.
+    """Return the nodes that may merge equal occurrences of their parts.
 
-    Heads need no counts: they turn their results into a set anyway.
+    Merging does not change the set of a node's results, but only how often each result occurs. So the nodes that read
+    these results must not count them. Heads do not count, because they turn their results into a set.
     """
     counted: set[int] = set()
     for number in reversed(range(len(plan.nodes))):

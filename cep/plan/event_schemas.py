@@ -1,4 +1,4 @@
-"""The events of a program as users see them: its inputs, its outputs, and the records of fluents."""
+"""The events of a program as users see them: its inputs, its outputs, and records that state when a fluent holds."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from cep.plan.plan import Plan
 
 
 def tables_of(plan: Plan) -> dict[str, str]:
-    """Return the tables of records, by the name of their fluent."""
+    """Return the input tables that contain records of fluents, by the name of the fluent."""
     fluents = {name: plan.schemas[name].fluent for name in plan.inputs}
     return {fluent.name: name for name, fluent in fluents.items() if fluent is not None and fluent.part == RECORDS}
 
 
 def may_close(plan: Plan, name: str) -> bool:
-    """Return True if this table contains records of a fluent, and a record may close an earlier one."""
+    """Return True if a table contains records of a fluent, and if a record may close an earlier record."""
     fluent = plan.schemas[name].fluent
     return fluent is not None and fluent.part == RECORDS and not fluent.final
 
 
 def outside(incoming: Schema) -> Schema:
-    """Return the schema that readers see.
+    """Return the schema of a table as users see it.
 
-    Internally, a record of a fluent is an instant at its start; its end and bounds are attributes.
+    Internally, a record of a fluent is an instant at the record's start. The record's end and bounds are attributes.
     """
     if incoming.fluent is None or incoming.fluent.part != RECORDS:
         return incoming
@@ -35,13 +35,13 @@ def outside(incoming: Schema) -> Schema:
 
 
 def inputs_of(plan: Plan) -> dict[str, Schema]:
-    """Return the input events of a program. Records of a fluent appear as events at their start."""
+    """Return the input events of a program. A record of a fluent appears as an event at the record's start."""
     read = (outside(schema) for name, schema in plan.schemas.items() if name in plan.inputs)
     return {schema.name: schema for schema in read}
 
 
 def helping_tables(plan: Plan) -> frozenset[str]:
-    """Return the derived tables that only help to define the program's meaning."""
+    """Return the derived tables that are not part of the output, because they only help to define other tables."""
     rules = plan.rules
     helping = () if plan.origin is not None else rules.helpers  # other stages read helpers
     fluents = {name: fluent.name for name in plan.derived if (fluent := plan.schemas[name].fluent) is not None}
@@ -53,8 +53,10 @@ def helping_tables(plan: Plan) -> frozenset[str]:
 
 
 def outputs_of(plan: Plan, alerts: Collection[str]) -> dict[str, Schema]:
-    """Return the events and fluents of a program's output, in output order. `alerts`: the tables of alerts, which are
-    excluded."""
+    """Return the events and fluents in a program's output, in output order.
+
+    `alerts`: the tables of alerts, which are excluded.
+    """
     hidden = {*alerts, *(plan.edges if plan.begins else ()), *helping_tables(plan)}
     return dict(_given(plan, name) for name in plan.derived if name not in hidden)
 

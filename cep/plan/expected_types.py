@@ -1,4 +1,4 @@
-"""Infer the types of knowledge columns that have no values from the rules that use them."""
+"""Infer the types of knowledge columns that have no values. The types follow from the rules that use the columns."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ _PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates of the
 
 
 def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[ArgumentPosition, str]:
-    """Infer the types of the argument positions that are None in `types`, because their columns hold no values.
+    """Infer the types of argument positions that are None in `types` because their columns have no values.
 
-    If the column's values reach a declared attribute, possibly through static rules and undeclared events, it has the
-    type of that attribute. It is float if its only use is that a policy ranks by it. Positions without a type, or with
-    several types other than int and float, are left out: they stay `any`.
+    If the values of a column reach a declared attribute, the column has the attribute's type. They may reach it through
+    static rules and undeclared events. If a column is only used in a ranking by a policy, it is a float.
+
+    A position is left out, and so has the type `any`, if it has no type, or several types other than int and float.
     """
     wants = _Wants(rules, types)
     for rule in rules.rules:
@@ -57,7 +58,8 @@ def _one(types: Collection[str]) -> str:
 
 
 class _Wants:
-    """A search that follows required types from variables back to the columns that they get their values from."""
+    """A search that starts from variables whose type is known. It follows each variable back to the columns from which
+    it gets its values."""
 
     def __init__(self, rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> None:
         self.rules = rules
@@ -82,7 +84,7 @@ class _Wants:
         return self.found
 
     def event(self, rule: Rule, argument: Expression, type: str) -> None:
-        """Require a type of an argument or variable of an event rule."""
+        """Record that an argument or variable of an event rule must have a type."""
         self.ask(argument, type, patterns(rule.body), [*each_condition(conditions(rule.body))], frozenset())
 
     def static(self, rule: StaticRule, argument: Expression, type: str) -> None:
@@ -104,9 +106,9 @@ class _Wants:
                 self.ask(other, type, parts, conditions, passed | {name})
 
     def sources(self, name: str, type: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> None:
-        """Find the places where a variable gets its values, and record the required type there.
+        """Find the places from which a variable gets its values, and record the type for them.
 
-        If a place already has another type, nothing is recorded.
+        A place that already has another type is left as it is.
         """
         places = [
             (True, properties.event, i)
@@ -137,7 +139,7 @@ class _Wants:
 
 
 def _operands(expression: Expression, type: str) -> Iterator[str]:
-    """Yield the variables that must have the type if the expression must have it."""
+    """Yield the variables that must have a type so that an expression has it."""
     match expression:
         case Variable(name) if name != "_":
             yield name
@@ -152,7 +154,7 @@ def _operands(expression: Expression, type: str) -> Iterator[str]:
 
 
 def _made_of(name: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> Iterator[Expression]:
-    """Yield the expressions that a variable equals or aggregates."""
+    """Yield the expressions that a variable equals, or that it aggregates."""
     for condition in conditions:
         if isinstance(condition, Comparison) and condition.operator == "=":
             for side, other in ((condition.left, condition.right), (condition.right, condition.left)):

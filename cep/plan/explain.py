@@ -1,4 +1,5 @@
-"""The output of `cep plan`: goals as rule text in running order, each with its join key and what it remembers."""
+"""The output of `cep plan`: goals as rule text in running order. For each goal, it shows the join key and what the goal
+remembers."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ def explain(
     answers: Mapping[str, RelationInfo] | None = None,
     written: int | None = None,
 ) -> str:
-    """Return the output of `cep plan`: goals and rules in the order in which they run, `width` characters wide.
+    """Return the output of `cep plan`: goals and rules in running order, `width` characters wide.
 
-    `compiled`: the recursive events that run as one compiled pass, or None if that is not known. `answers`: the answers
-    to the queries of the background knowledge, keyed like `plan.rules.asked`. `written`: the number of rules in the
-    program, if a solver runs some of them.
+    - `compiled`: the recursive events that run as one compiled pass, or None if this is not known.
+    - `answers`: for each key of `plan.rules.asked`, the answers to this query of the background knowledge.
+    - `written`: the number of rules in the program, if a solver runs some of them.
     """
     return _Listing(plan, compiled, width, answers or {}, written).text()
 
@@ -115,7 +116,8 @@ class _Listing:
             self.item("", f"(declared, so also read: {listed(both)})", 0)
 
     def made_of_changes(self, event: str) -> bool:
-        """Return True for the tables of a fluent's intervals and edges, which generated rules compute."""
+        """Return True if a table contains a fluent's intervals, or its beginnings and ends. Generated rules compute
+        it."""
         fluent = self.plan.schemas[event].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 
@@ -160,7 +162,10 @@ class _Listing:
             self.item("sends", f"{alert.severity} alerts, {', '.join(times)}, {keys}; by `cep serve`")
 
     def inhibitor(self, name: str) -> str:
-        """Return the condition that suppresses an alert: another alert fires, or a fluent holds (a hidden alert)."""
+        """Describe the condition that suppresses an alert: another alert fires, or a fluent holds.
+
+        `name`: the alert that inhibits. If it is hidden, it stands for a fluent.
+        """
         for head in self.plan.heads:
             alert = self.alerts.get(head.event)
             if alert is not None and alert.name == name and alert.hidden:
@@ -198,8 +203,11 @@ class _Listing:
             title = ""
 
     def knowledge(self) -> None:
-        """List the queries to the knowledge, each with its number of answers, its columns, and how it follows
-        changes."""
+        """List the queries to the knowledge.
+
+        Each is shown with its number of answers, its columns, and how its answers are updated when the knowledge
+        changes.
+        """
         title = "knowledge"
         for name, asked in self.plan.rules.asked.items():
             text = on_one_line(asked.text, longest=LONGEST) if isinstance(asked, Graph) else name
@@ -214,7 +222,8 @@ class _Listing:
                 self.item("", f"{columns}; {way}", 2)
 
     def stages(self) -> None:
-        """List the stages of the program: what runs in buckets by which key, what runs in one place, and why."""
+        """List the stages of the program. A stage runs in buckets by a key or in one place; the reason for the latter
+        is shown."""
         stages = partition(self.plan)
         self.lines += [""] if stages else []
         for stage in stages:
@@ -237,7 +246,7 @@ class _Listing:
                 self.item("", f"{'also ' if stage.reasons else ''}{named}", 2)
 
     def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
-        """Describe an input of a stage: its source, and how its rows are assigned to buckets."""
+        """Describe an input of a stage: where it comes from, and how its rows are assigned to buckets."""
         makers = [str(other.number) for other in stages[: stage.number - 1] if event in other.outputs]
         name = shown_name(self.plan.schemas[event])
         text = f"{name} of stage{'s' if len(makers) > 1 else ''} {listed(makers)}" if makers else name
@@ -260,7 +269,7 @@ class _Listing:
         self.asks(self.plan.nodes[number])
 
     def asks(self, node: Node) -> None:
-        """List the static predicates in a goal's conditions."""
+        """List the static predicates that the conditions of a goal use."""
         asked = [c for c in each_condition(node.properties().conditions) if isinstance(c, Predicate)]
         asked = [c for c in asked if c.name in self.stored or c.name not in TESTS]
         if asked:
@@ -271,7 +280,8 @@ class _Listing:
     # --- lines ---
 
     def put(self, mark: str, text: str, indent: int, note: str = "") -> None:
-        """Add a mark and rule text, wrapped and indented, with a note to the right of the last line.
+        """Add rule text, wrapped and indented. `mark`: text to the left of the first line. `note`: text to the right of
+        the last line.
 
         Arguments that an alert does not mention are written `_`.
         """
@@ -288,7 +298,7 @@ class _Listing:
         self.noted(lines, note)
 
     def noted(self, lines: list[str], note: str) -> None:
-        """Add lines with a note to the right of the last one, or on a further line if it does not fit."""
+        """Add lines. `note`: text to the right of the last line, or on an extra line if it does not fit."""
         note = f"  # {note}" if note else ""
         if note and len(lines[-1]) + len(note) > self.width:
             lines.append("")
@@ -298,7 +308,7 @@ class _Listing:
 
 
 def _declared(schema: Schema) -> str:
-    """Return the declaration of an event, as written or as inferred."""
+    """Return the declaration of an event as the author wrote it, or as it was inferred."""
     attributes = [
         replace(attribute, optional=attribute.optional and schema.declared) for attribute in schema.attributes
     ]
@@ -315,7 +325,7 @@ def _declared(schema: Schema) -> str:
 
 
 def _open(asked: Triples) -> list[str]:
-    """Return the names of the positions of a triple pattern that have no constant."""
+    """Return the names of the positions of a triple pattern that contain variables."""
     return [name for name, term in zip(("subject", "predicate", "object"), asked.fixed) if term is None]
 
 
@@ -328,10 +338,10 @@ _CLAUSE = re.compile(rf" (?=(?:{'|'.join((*OPERATORS, *POSTFIXES))})[ \0\[])")
 
 
 def _wrapped(text: str, width: int, first: int, rest: int) -> list[str]:
-    """Wrap text to lines of `width`, the first indented by `first` and all others by `rest`.
+    """Wrap text to lines of `width` characters. `first`, `rest`: the indents of the first line and of all others.
 
-    Rules break before a clause if possible, all text between words. Strings and durations are never broken, even if
-    they are wider.
+    Rules break before a clause if possible. All text breaks between words. Strings and durations are never broken, even
+    if they are wider than a line.
     """
     whole = _WHOLE.sub(lambda match: match[0].replace(" ", "\0"), text)
     lines = [""]

@@ -1,4 +1,4 @@
-"""Formulas that define fluents, `head WHILE formula`: the base class of their operators, and functions over trees.
+"""Formulas that define fluents, `head WHILE formula`: the base class of their operators, and functions over formulas.
 
 A formula is a tree with the structure that the author wrote. Each operator has its own subclass in `cep/operators/`,
 next to the pattern that it is lowered to (`cep.plan.pattern`). The language works on formulas through these methods and
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 Names = frozenset[str]
 
 WHOLE, OR, AND, BETWEEN, UNARY = range(5)
-"""Precedence of formulas. WHOLE is the weakest: the operator takes everything to its left. UNARY binds the tightest."""
+"""Precedence of formulas, from weakest to strongest. WHOLE: the operator takes everything to its left."""
 
 
 class FluentLateness(Protocol):
-    """The delays with which fluents and formulas become known. A formula computes its own delay from the delays of its
+    """The delays after which fluents and formulas are known. A formula computes its own delay from the delays of its
     parts."""
 
     @property
     def declared(self) -> Container[str]:
-        """Return the names of fluents; all other names are events."""
+        """The names of fluents. All other names are events."""
 
     def late(self, name: str) -> int:
         """Return the delay in microseconds after which a fluent is known."""
@@ -49,21 +49,30 @@ class Lowering(Protocol):
         """Report a mistake."""
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
-        """Lower a part to a pattern that binds the part's variables in `keep`. `outside`: the names used around it."""
+        """Lower a part of the formula to a pattern.
+
+        `keep`: the variables that the pattern binds, as far as the part does. `outside`: the names that are used around
+        the part.
+        """
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
-        """Return the parts. In a recursion, the parts that are not on the cycle are combined into one by `make`."""
+        """Return the parts of a formula. In a recursion, combine all parts that are not on the cycle into one.
+
+        `make`: a function that combines parts.
+        """
 
     def projected(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
-        """Return the pattern of a formula with only the variables of `keep`."""
+        """Return a formula's pattern, reduced to the variables in `keep`."""
 
     def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
-        """Return a pattern over these variables only. It holds while the given pattern holds for some values of the
-        others."""
+        """Return a pattern that has only the variables `names`. It holds whenever `pattern` holds for some values of
+        the other variables.
+
+        `late`: the delay in microseconds after which the pattern is known.
+        """
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
-        """Return the pattern of a formula with one bound added to each of its intervals: the beginning or the end, as
-        `edge` says."""
+        """Return a formula's pattern with one bound added to each interval. `edge`: the beginning or the end."""
 
     def edges(self, name: str) -> str | None:
         """Return the table of a fluent's beginnings and ends, or None if the name is an event."""
@@ -72,7 +81,7 @@ class Lowering(Protocol):
         """Return the conditions of a WHERE in the form in which they are evaluated."""
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
-        """Return True if conditions query the knowledge."""
+        """Return True if at least one condition queries the knowledge."""
 
 
 class Formula(ABC):
@@ -87,7 +96,7 @@ class Formula(ABC):
 
     @abstractmethod
     def over(self, parts: tuple[Formula, ...]) -> Formula:
-        """Return the same operator over other formulas."""
+        """Return a formula that has the same operator and these parts."""
 
     def written(self) -> list[str]:
         """Return the variables that this operator itself mentions, with repetitions."""
@@ -106,62 +115,71 @@ class Formula(ABC):
         return max(map(lateness.late_of, self.inside()))
 
     def why_late(self) -> str | None:
-        """Explain why the formula is known later than its parts, and what to write instead. None if it is not later."""
+        """Explain why the formula is known later than its parts, and what to write instead. Return None if it is not
+        later."""
         return None
 
     def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
-        """Return why a cycle cannot pass through this formula, where, and what to write instead.
+        """Explain why a cycle cannot pass through this formula.
 
-        `through`: a test that returns True if a part is on the cycle.
+        Each item has the reason, the position, and what to write instead. `through`: a function that returns True if a
+        part is on the cycle.
         """
         return []
 
     def spread(self) -> Formula:
-        """Return an equivalent formula whose parts bind their own variables, instead of relying on another part
+        """Return an equivalent formula in which each part binds its own variables and relies on no other part
         (`And.spread`)."""
         inside = tuple(part.spread() for part in self.inside())
         return self.over(inside) if inside else self
 
     def loose(self) -> Names:
-        """Return the variables that the formula uses but does not bind; the formula around it must bind them."""
+        """Return the variables that the formula uses but does not bind. The formula around it must bind them."""
         return frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """Split a formula with loose variables: the part that binds them, and the part that holds for any of their
-        values."""
+        """Split a formula that has loose variables. Return the part that binds them, and the part that holds for any of
+        their values, or None."""
         raise AssertionError("it has no loose variables")
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """Return an equivalent formula that refers to formulas on a cycle (`through`) only by operators that shift
-        time, or itself if none exists."""
+        """Return an equivalent formula that refers to formulas on a cycle only through operators that shift time.
+
+        Return the formula itself if there is none. `through`: a function that returns True if a formula is on the
+        cycle.
+        """
         return self
 
     def ahead(self) -> str | None:
-        """Return the operator's word if it looks ahead in time, else None."""
+        """Return the operator's word if it looks ahead in time, otherwise None."""
         return None
 
     def back(self) -> str | None:
-        """Return the operator's word if it looks back in time, else None."""
+        """Return the operator's word if it looks back in time, otherwise None."""
         return None
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
-        """Return the parts that the formula must know completely at a time, each with the reason and the position."""
+        """Return the parts whose results the formula needs completely at a time, each with the reason and the
+        position."""
         return []
 
     def looks_back(self) -> int:
-        """Return the least number of microseconds by which the formula looks back on its parts; 0 if it may use the
-        present."""
+        """Return the least time in microseconds by which the formula looks back on its parts. 0: it may use their
+        present value."""
         return 0
 
     def long(self) -> tuple[Formula, int] | None:
-        """Return the formula and the least length in microseconds if this operator selects maximal intervals by length,
-        else None."""
+        """Return the formula and the least length in microseconds, if this operator selects maximal intervals by
+        length. Otherwise return None."""
         return None
 
     @abstractmethod
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        """Lower the formula to a pattern that binds the formula's variables in `keep`. `outside`: the names used around
-        it."""
+        """Lower the formula to a pattern.
+
+        `keep`: the variables that the pattern binds, as far as the formula does. `outside`: the names that are used
+        around the formula.
+        """
 
 
 class OverOne(Formula):
@@ -204,7 +222,8 @@ def formulas(formula: Formula) -> list[Formula]:
 
 
 def asked_now(formula: Formula) -> list[Formula]:
-    """Return a formula and all formulas inside it on whose value at the same time its own value may depend."""
+    """Return a formula, and the formulas inside it on whose value at a time its own value at the same time may
+    depend."""
     inside = () if formula.looks_back() else formula.inside()
     return [formula, *(asked for part in inside for asked in asked_now(part))]
 
@@ -215,7 +234,7 @@ def formula_variables(formula: Formula) -> list[str]:
 
 
 def asked(conditions: Sequence[Condition]) -> Names:
-    """Return the variables of conditions."""
+    """Return the names of the variables that conditions use."""
     return frozenset(name for condition in conditions for name in condition_variables(condition) if name != "_")
 
 
@@ -225,6 +244,6 @@ def print_formula(formula: Formula) -> str:
 
 
 def placed(formula: Formula, place: int) -> str:
-    """Return the text of a formula, in parentheses if its precedence is lower than `place` requires."""
+    """Return the text of a formula, in parentheses if its precedence is lower than `place`."""
     text, holds = formula.text()
     return text if holds >= place else f"({text})"

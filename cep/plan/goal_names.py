@@ -1,4 +1,4 @@
-"""Names of goals in `cep plan`: `g1`, `g2`, ..., unless the goal is the body of a single rule."""
+"""Names of goals in `cep plan`: `g1`, `g2`, ... A goal that is the body of a single rule has no name."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from cep.plan.plan import Plan
 
 
 def is_written(plan: Plan, number: int) -> bool:
-    """Return True if an author wrote the rule, False if it was generated to compute when a fluent holds."""
+    """Return True if an author wrote the rule. Other rules are generated to compute when a fluent holds."""
     fluent = plan.schemas[plan.heads[number].event].fluent
     return plan.rules.rules[number].span != NOWHERE and (fluent is None or fluent.part not in (HOLDS, EDGES))
 
 
 def says_records(rule: Rule) -> bool:
-    """Return True if a rule only states that a fluent holds in the intervals of its records."""
+    """Return True if a rule only says that a fluent holds in the intervals of its input records."""
     asked = list(events(rule.body))
     return rule.span == NOWHERE and len(asked) == 1 and asked[0].endswith(RECORDED)
 
 
 def labels(plan: Plan) -> dict[int, str]:
-    """Return the labels of the nodes that `cep plan` shows separately, in the order in which they run.
+    """Return the labels of the nodes that `cep plan` shows separately, in running order.
 
-    A node that only one rule reads is shown as that rule's body. Scans are not shown.
+    A node that only one rule reads is shown as the body of this rule. Scans are not shown.
     """
     readers = Counter(child for node in plan.nodes for child in node.parts)
     head_counts = Counter(head.child for head in plan.heads)
@@ -44,12 +44,12 @@ def labels(plan: Plan) -> dict[int, str]:
 
 
 def units(group: Group) -> list[PlanUnit]:
-    """Return the units of a group in the order in which they run."""
+    """Return the units of a group (nodes and events) in the order in which they run."""
     return [unit for units, _ in group.slices for unit in units] if group.recursive else list(group.units)
 
 
 def rules(plan: Plan, numbers: Iterable[int]) -> str:
-    """Name rules by label or line, leaving out generated rules."""
+    """Return a text that names rules by label or line. Generated rules are left out."""
     written = [plan.rules.rules[number] for number in numbers if is_written(plan, number)]
     names = [rule.label for rule in written if rule.label is not None]
     unnamed = list(dict.fromkeys(rule.span.line for rule in written if rule.label is None))

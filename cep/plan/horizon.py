@@ -1,4 +1,4 @@
-"""Horizons: what each goal must remember and for how long, with a warning for each goal that never forgets."""
+"""Horizons: what each goal must remember and for how long. A goal that never forgets causes a warning."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The events after which a goal forgets an occurrence; the first of them counts. A field that is None or False does
-    not apply.
+    """The times at which a goal forgets an occurrence. The first of them counts. A field that is None or False does not
+    apply.
 
-    - `lasting`: microseconds after its start; for UNLESS and windows, after its end
-    - `reach`: microseconds after its end
-    - `instant`: immediately after its own instant
+    - `lasting`: microseconds after the occurrence's start; for UNLESS and windows, after its end
+    - `reach`: microseconds after the occurrence's end
+    - `instant`: immediately after the occurrence's instant
     - `superseded`: when a newer occurrence with the same key arrives
-    - `paired`: when it is paired
-    - `events`: when that many newer occurrences of its group have arrived, however long that takes. The state is then
-      bounded by the number of groups and not by time, so `memory` of the node returns None.
+    - `paired`: when the occurrence is paired
+    - `events`: when this number of newer occurrences of the same group has arrived, however long that takes. The state
+      is then bounded by the number of groups and not by time, so `Node.memory` returns None.
     """
 
     lasting: int | None = None
@@ -40,12 +40,12 @@ class Horizon:
 
     @property
     def forgets(self) -> bool:
-        """Return True if everything is eventually forgotten. (Occurrences that wait for a partner may wait forever.)"""
+        """Return True if the goal eventually forgets everything, except occurrences that wait for a partner."""
         bounded = self.lasting is not None or self.reach is not None or self.events is not None
         return bounded or self.instant or self.superseded
 
     def text(self, key: str) -> str:
-        """Describe in words when it forgets. `key`: the variables that the goal joins on."""
+        """Describe in words when the goal forgets an occurrence. `key`: the variables on which the goal joins."""
         if self.instant:
             return "at once after its instant"
         ways = [f"after {say_duration(ticks)}" for ticks in (self.lasting, self.reach) if ticks is not None]
@@ -63,8 +63,8 @@ def points(
 ) -> tuple[bool, ...]:
     """Return, for each node, True if all its occurrences are instants.
 
-    Inputs are instants if they are declared with TIME. Time points are instants. Results are instants if they come from
-    instants only.
+    Input events are instants if they are declared with TIME. Time points are instants. Results are instants if they are
+    derived from instants only.
     """
     events = {name: schema.point if name in inputs else True for name, schema in schemas.items()}
     instants = [True] * len(nodes)
@@ -84,13 +84,13 @@ def points(
 
 
 def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
-    """Return the horizon of a goal, or None if it remembers nothing. `points`: for each node, True if it has only
-    instants."""
+    """Return the horizon of a goal, or None if the goal remembers nothing. `points`: the result of the function
+    `points`."""
     return node.horizon([points[part] for part in node.parts])
 
 
 def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> list[CepError]:
-    """Return an error for each node whose parts must not be instants but are, or must be instants but are not."""
+    """Return an error for each node whose parts are instants but must not be, or are not instants but must be."""
     errors = []
     for number, node in enumerate(binarised.nodes):
         wrong = node.refused([points[part] for part in node.parts])
@@ -137,7 +137,8 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
 
 
 def _window(binarised: Binarised, number: int) -> int | None:
-    """Return the length in microseconds of the windows that derive an event, or None if they have no fixed length."""
+    """Return the length in microseconds of the windows that derive a node's event, or None if they have no fixed
+    length."""
     event = event_of(binarised.nodes, number)
     lengths = [_length(binarised.nodes, head.child) for head in binarised.heads if head.event == event]
     return max((length for length in lengths if length is not None), default=None)
@@ -151,7 +152,8 @@ def _length(nodes: Sequence[Node], number: int) -> int | None:
 
 
 def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:
-    """Explain that a goal never occurs because one of its parts is an instant. Also return what to write instead."""
+    """Explain why a goal never occurs if one of its parts is an instant, and what to write instead. Return None if it
+    can occur."""
     wrong = node.impossible([points[part] for part in node.parts])
     if wrong is None:
         return None
@@ -162,7 +164,7 @@ def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tu
 
 
 def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
-    """Describe the occurrences that wait on a side, by name if they are events."""
+    """Describe the occurrences that wait on one side of a goal. If they are events, name the event."""
     event = event_of(nodes, number)
     if event is None:
         return f"everything on its {side}"
@@ -171,7 +173,7 @@ def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
 
 
 def event_of(nodes: Sequence[Node], number: int) -> str | None:
-    """Return the event that a node reads, unchanged or filtered, or None."""
+    """Return the event that a node reads without changing it, or None. The node may filter the event's occurrences."""
     node = nodes[number]
     while node.properties().selects:
         node = nodes[node.parts[0]]

@@ -1,7 +1,8 @@
-"""Fingerprints of the parts of a plan. Equal parts of two programs have equal fingerprints, so their state can be kept.
+"""Fingerprints of the parts of a plan. If two programs have equal parts, these parts have equal fingerprints, and their
+state can be kept.
 
-Two parts mean the same if everything below them does. This includes patterns, constants, types, policies, WITHIN,
-conditions and the predicates they use, and the rules and declarations of events.
+Two parts are equal if everything below them is. This includes patterns, constants, types, policies, WITHIN, conditions
+and the predicates that they use, and the rules and declarations of events.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ OF_AREAS = "inside"
 
 
 def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
-    """Return a fingerprint of 16 hexadecimal digits for every unit of a plan. `asked`: the fingerprints of predicates
-    (`meanings`)."""
+    """Return a fingerprint of 16 hexadecimal digits for each node and event of a plan.
+
+    `asked`: the fingerprints of predicates, as `meanings` returns them.
+    """
     hashes: dict[PlanUnit, str] = {}
     for group in plan.groups:
         inside = set(group.units) if group.recursive else set[PlanUnit]()
@@ -36,7 +39,7 @@ def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
 def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> dict[str, str]:
     """Return a fingerprint for each predicate that conditions may use.
 
-    `facts`: the fingerprints of the tables. `knowledge`: one fingerprint for all the knowledge.
+    `facts`: the fingerprint of each table of facts. `knowledge`: a single fingerprint of all the knowledge.
     """
     own: dict[str, list[str]] = {name: [table] for name, table in facts.items()}
     for rule in rules.statics:
@@ -55,9 +58,9 @@ def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> d
 
 
 def spelt(value: Any) -> str:
-    """Return a value of the syntax or the plan as text, without the fields that its equality ignores.
+    """Return an object of the syntax or the plan as text. Fields that its equality ignores are left out.
 
-    A renamed class keeps its old name in the attribute `spelt_as`, because stored states are found by it.
+    If a class is renamed, its attribute `spelt_as` keeps the old name, because stored states are found by this name.
     """
     if is_dataclass(value) and not isinstance(value, type):
         inner = [
@@ -74,7 +77,12 @@ def spelt(value: Any) -> str:
 def _rooted(
     plan: Plan, root: PlanUnit, inside: Set[PlanUnit], known: Mapping[PlanUnit, str], asked: Mapping[str, str]
 ) -> str:
-    """Describe a unit and the other units of its cycle, numbered in the order in which they are reached."""
+    """Describe a node or event, and the other nodes and events of its cycle, as text.
+
+    - `root`: the node or event. It has number 0; the others are numbered in the order in which they are reached.
+    - `inside`: the nodes and events of the cycle.
+    - `known`: the fingerprints of nodes and events outside the cycle.
+    """
     numbers: dict[PlanUnit, int] = {root: 0}
     waiting = [root]
 
@@ -110,12 +118,12 @@ def _described(plan: Plan, unit: PlanUnit, name: Callable[[PlanUnit], str], aske
 
 
 def _asked(value: Any, asked: Mapping[str, str]) -> list[str]:
-    """Return the fingerprints of the predicates that conditions in a value use."""
+    """Return the fingerprints of the predicates that the conditions in an object use."""
     return sorted({asked[""] if name == OF_AREAS else asked.get(name, asked[""]) for name in _names(value)})
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Yield the names of all predicates in a value, and `inside` if it is called."""
+    """Yield the names of all predicates in an object. Yield OF_AREAS if the object calls this function."""
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, Call | TypedCall) and value.function == OF_AREAS:

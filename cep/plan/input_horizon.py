@@ -1,4 +1,4 @@
-"""The amount of past input that a program needs to derive the same results as from all of its input."""
+"""The amount of past input from which a program derives the same results as from all of its input."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from cep.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class InputHorizon:
-    """How far back, in microseconds, input can affect later results. `bounded`: False if some rules may need all input;
-    `length` then covers only the other rules."""
+    """The greatest age of input that can affect later results.
+
+    `length`: this age in microseconds. `bounded`: False if some rules may need all input. `length` then covers only the
+    other rules.
+    """
 
     length: int
     bounded: bool
 
     @classmethod
     def of(cls, plan: Plan) -> InputHorizon:
-        """Return the longest horizon of a program's rules. Horizons of rules that build on each other add up."""
+        """Return the longest horizon of a program's rules. If a rule reads the results of another, their horizons add
+        up."""
         horizons = _horizons(plan).values()
         return cls(
             max((horizon.length for horizon in horizons), default=0), all(horizon.bounded for horizon in horizons)
@@ -51,7 +55,7 @@ def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
 
 
 def _length(plan: Plan, unit: int) -> tuple[int, bool]:
-    """Return how long a node keeps its input, and False if results may also depend on older input."""
+    """Return the time for which a node keeps its input. Also return False if results may depend on older input."""
     node = plan.nodes[unit]
     if not node.properties().remembers:
         return 0, True
