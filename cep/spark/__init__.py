@@ -1,4 +1,4 @@
-"""The same engine on a Spark cluster: the only place that knows pyspark."""
+"""semcep on a Spark cluster. Only this package imports pyspark."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

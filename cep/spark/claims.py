@@ -1,8 +1,8 @@
-"""Assignment of work to tasks: a worker takes the work for which it has kept the engines.
+"""Assignment of work to Spark tasks: a worker prefers work whose engines it still has in memory.
 
-Spark runs a task in any free worker, so work is not tied to tasks. Each task input has a file in a shared folder; the
-file contains the input's place in the job. A task claims an input by renaming its file, preferably an input whose
-engines its worker has kept. A repeated task finds its earlier claim.
+Spark runs a task in any free worker, so a task's work is not fixed in advance. For each task input, the driver writes a
+file into a shared folder; the file contains the position of the input in the job. A task claims an input by renaming
+its file. It prefers an input whose engines its worker has kept. A repeated task finds the file of its earlier claim.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from cep.spark.handed_blocks import lost_file
 from cep.spark.tasks import TaskInput
 
 Keeps = Callable[[int, int], int | None]
-"""A function that returns the version of the engine that this worker keeps for a stage and a bucket, or None."""
+"""A function of a stage and a bucket. It returns the version of the engine that this worker keeps for them, or None."""
 
 Wants = tuple[int, tuple[tuple[int, int], ...]]
-"""The stage of a task input, and the buckets with the versions of their states."""
+"""The stage of a task input, and pairs of a bucket and the version of its state."""
 
 
 class Claims:
-    """The task inputs of a job: files in a `folder`, and the engine states that each of them `wants`."""
+    """The task inputs of a job, as files in `folder`. `wants`: the stage and engine states that each input needs."""
 
     def __init__(self, folder: str, job: str, wants: Sequence[Wants]) -> None:
         self.folder, self.job, self.wants = folder, job, wants
 
     @classmethod
     def put(cls, folder: str, inputs: Sequence[TaskInput]) -> Claims:
-        """Write the files of a job. CepError: they cannot be written."""
+        """Write one file for each task input of a job. Raises CepError if a file cannot be written."""
         job = uuid4().hex
         with writing_to("--checkpoint", Path(folder)):
             for place in range(len(inputs)):
@@ -40,9 +40,9 @@ class Claims:
         return cls(folder, job, wants)
 
     def claim(self, task: int, keeps: Keeps) -> int | None:
-        """Claim a task input for the task of this number, and return the input's place in the job.
+        """Claim a task input for the task with this number. Return the input's position in the job.
 
-        None: all inputs are claimed. CepError: the file of an earlier claim is damaged.
+        Returns None if all inputs are claimed. Raises CepError if the file of an earlier claim is damaged.
         """
         mine = Path(self.folder, f"{self.job}.{task}")
         with suppress(FileNotFoundError):

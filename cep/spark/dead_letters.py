@@ -1,5 +1,7 @@
-"""Dead letters of distributed tasks: one file per work item, written as a whole. If an item is repeated, its file is
-the same."""
+"""Dead letters of distributed tasks: one file for each work item, which appears only when complete.
+
+If a work item is repeated, it writes the same file again.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ from cep.spark.disk import sync, writing_to
 OPTION = "--dead-letter"
 
 LINE_BITS = 36
-"""The number of low bits of an `@order` that hold the line (for Parquet the row, from 1). The other bits hold the file
-number."""
+"""The number of low bits of an `@order` that contain the line number, or for Parquet the row number from 1. The other
+bits contain the file number."""
 
 _OF_INTERVAL = {RECORD_END: "end", RECORD_BOUNDS: "bounds"}
-"""The columns of a fluent's record, with their names in an interval."""
+"""Columns in the record of a fluent, with the names that an interval uses for them."""
 
 _STAGE = re.compile(r"stage-(\d+-\d{4})-(\d{8})(?:-(\d+))?\.jsonl")
 
@@ -50,10 +52,12 @@ def file_of(order: int) -> int:
 
 @contextmanager
 def dead_letter_file(begin: str | None, name: str) -> Iterator[Write]:
-    """Open the file for the dead letters of a work item. It gets its final name when the block ends without an error.
+    """Open the file for the dead letters of a work item. The file gets its final name when the block ends without an
+    error.
 
-    Without dead letters there is no file, and a file of an earlier try is removed. `begin`: the prefix of the paths of
-    such files, such as `/dead/f00ba7-`; None: drop dead letters. CepError: the file cannot be written.
+    If the block writes no dead letters, no file is created, and the file of an earlier attempt is removed. `begin`: the
+    prefix of the paths of dead-letter files, such as `/dead/f00ba7-`. If it is None, dead letters are dropped. Raises
+    CepError if the file cannot be written.
     """
     if begin is None:
         yield lambda dead_letters: None
@@ -91,19 +95,20 @@ def write_dead_letters(begin: str | None, name: str, dead_letters: Iterable[Dead
 
 
 def stage_letters(stage: int, bucket: int, version: int, generation: int) -> str:
-    """Return the name of the file for rows that a bucket refuses in a step from this version of its state.
+    """Return the file name for the dead letters of one step of a bucket.
 
-    `generation`: the number of the checkpoint's generation.
+    `version`: the version of the bucket's state before the step. `generation`: the number of the checkpoint's
+    generation.
     """
     name = f"stage-{stage}-{bucket:04}-{version:08}"
     return name if generation == 1 else f"{name}-{generation}"
 
 
 def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -> None:
-    """Remove the files of uncommitted steps of a generation that has ended.
+    """Remove the dead letters of steps that a generation of the checkpoint did not commit before it ended.
 
-    `versions`: the last versions of the buckets (such as `1-0003`). The next generation reads the same input again, and
-    writes files with other names. Do not call this while a query runs.
+    `versions`: the last committed version of each bucket's state, by names such as `1-0003`. The next generation reads
+    the same input again, and writes files with other names. Do not call this while a query runs.
     """
     place, mark = Path(begin).parent, Path(f"{begin}.").name[:-1]
     for file in place.glob(f"{glob.escape(mark)}stage-*.jsonl") if place.is_dir() else ():
@@ -113,10 +118,10 @@ def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -
 
 
 def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: str) -> list[str]:
-    """Convert rows to records, one line of JSON each, in their order. Stages need this because they lack the original
-    text.
+    """Convert rows to records: one line of JSON for each row, in the order of the rows. A stage needs this because it
+    does not have the original text.
 
-    `declared`: the schema of the records. `times`: the format of times.
+    `schema`: the schema of the rows. `declared`: the schema of the input records. `times`: the format of times.
     """
     if not table.height:
         return []
@@ -132,7 +137,7 @@ def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: s
 
 
 def _as_declared(record: dict[str, Any], declared: Schema) -> dict[str, Any]:
-    """Return an occurrence as a record, with the names and paths of its declaration."""
+    """Convert a written occurrence to an input record, with the names and paths of the event's declaration."""
     declared_record = {"type": record["type"]}
     if declared.time is not None:
         declared_record[declared.time] = record["start"]

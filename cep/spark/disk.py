@@ -1,10 +1,10 @@
-"""Files of a checkpoint and of a sink: their fixed names, atomic writes, and the lock.
+"""File names of checkpoints and sinks, atomic writes, and the lock of a checkpoint.
 
 A file exists completely or not at all, even after a power failure: its content is on disk before it gets its name. Most
-directory entries are not synced: a file is written before the files that refer to it, and a journaling file system
-keeps this order. An entry is synced if anything outside this file system depends on it.
+directory entries are not synced. A file is written before the files that refer to it, and a journaling file system
+keeps this order. A directory entry is synced only if something outside this file system depends on it.
 
-A checkpoint is locked by one run at a time, because a second run would remove the unfinished work of the first.
+Only one run at a time can lock a checkpoint, because a second run would remove the unfinished work of the first.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FILES = "files.jsonl"
 """The numbered list of the files that were read (`cep.spark.source.file_list`)."""
 
 CHANGES = "changes.jsonl"
-"""All changes of the knowledge that were read (`cep.spark.source.knowledge_changes`)."""
+"""All changes of the knowledge that the query has read (`cep.spark.source.knowledge_changes`)."""
 
 INPUTS = "input-"
-"""The prefix of the folder of a live input, before its number. The folder holds received messages, or the start
-position."""
+"""The prefix of the name of a live input's folder; the input's number follows. The folder contains received messages,
+or the start position."""
 
 LOCK, TURN = "lock", "turn"
-"""The lock files of the run that owns the checkpoint (`locked`)."""
+"""The lock files of a checkpoint (`locked`). A run holds `lock` as long as it owns the checkpoint."""
 
 SPARK = "spark"
 """The folder of Spark's own files (`cep.spark.spark_files`)."""
@@ -58,17 +58,17 @@ STOP = "stop"
 """The file that makes the sources of a checkpoint return no more input (`cep.spark.driver.query`)."""
 
 SPARK_LOG = "spark.log"
-"""The log of Spark's processes. Its full predecessor is `spark.log.1`."""
+"""The log of Spark's processes. When the file is full, it is renamed to `spark.log.1`."""
 
 SINK_LOG = "_spark_metadata"
-"""The folder, in the folder of a sink, that lists its committed files (`cep.spark.sink.commit_log`)."""
+"""The folder inside a sink's folder that lists the committed files (`cep.spark.sink.commit_log`)."""
 
 PROBES = (".room-", "..room-")
-"""The prefixes of files that only test whether a folder is writable. The second is the prefix while such a file is
-being written."""
+"""The prefixes of files that only test if a folder is writable. The second prefix marks a file that is not complete
+yet."""
 
 BACK = "restore the whole folders of --output and --checkpoint from a copy, or start anew with others"
-"""The hint for files that are damaged, missing, or from another time than the other files."""
+"""The hint for a file that is damaged or missing, or older or newer than the files that refer to it."""
 
 _PROBE = bytes(1 << 12)
 _ONE_RUN = "only one run at a time can use a checkpoint"
@@ -95,9 +95,10 @@ def sync(file: BinaryIO) -> None:
 
 
 def remove_hidden(folder: Path, prefix: str = "") -> None:
-    """Remove unfinished files of writers that were killed. `prefix`: remove only files whose names begin with it.
+    """Remove the unfinished files of writers that were killed.
 
-    Do not call this while anyone writes such files.
+    `prefix`: remove only files whose final names begin with this text. Do not call this while any process writes such
+    files.
     """
     if folder.is_dir():
         for name in os.listdir(folder):
@@ -106,7 +107,7 @@ def remove_hidden(folder: Path, prefix: str = "") -> None:
 
 
 def check_writable(option: str, folder: Path) -> None:
-    """Make sure that a folder exists and is writable; raise CepError otherwise."""
+    """Create a folder if necessary, and test that it is writable. Raises CepError if it is not."""
     with writing_to(option, folder, begins=True):
         folder.mkdir(parents=True, exist_ok=True)
         inner = folder / SINK_LOG if (folder / SINK_LOG).is_dir() else folder
@@ -120,9 +121,10 @@ def check_writable(option: str, folder: Path) -> None:
 
 @contextmanager
 def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None]:
-    """Convert errors in the block, which writes into an option's folder, to a CepError. `begins`: no query runs yet.
+    """Convert an OSError of the block to a CepError. The block writes into `folder`, which the user chose with
+    `option`.
 
-    If the disk is full, the message says that the same command can continue later.
+    `begins`: True if no query runs yet. If the disk is full, the message says that the same command can continue later.
     """
     try:
         yield
@@ -136,14 +138,14 @@ def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None
 
 
 def damaged_file(path: Path, option: str = "--checkpoint", what: str = "is damaged") -> CepError:
-    """Return the error for a file whose content has changed."""
+    """Return the error for a file whose content is not what was written."""
     return CepError(f"{option}: {path} {what}", hint=BACK, code="checkpoint")
 
 
 def locked(folder: Path, timeout: float = 0.0) -> BinaryIO:
-    """Lock an existing folder until the returned file is closed or the process ends.
+    """Lock an existing folder. The lock lasts until the returned file is closed or the process ends.
 
-    CepError: another process has locked it, and does not release it within `timeout` seconds.
+    Raises CepError if another process holds the lock and does not release it within `timeout` seconds.
     """
     file = _locked_file(folder, LOCK, timeout)
     try:
@@ -159,7 +161,10 @@ def locked(folder: Path, timeout: float = 0.0) -> BinaryIO:
 
 @contextmanager
 def exclusive(folder: Path, name: str) -> Iterator[None]:
-    """Keep other runs from taking over the folder during the block. CepError: the run `name` no longer holds it."""
+    """Keep other runs from taking over the folder during the block.
+
+    `name`: the name of this run. Raises CepError if another run has already taken over the folder.
+    """
     with _locked_file(folder, TURN, _TURN_TIMEOUT):
         if holder(folder) != name:
             raise CepError(f"--checkpoint: another run has taken over {folder}", hint=_ONE_RUN, code="checkpoint")
@@ -181,9 +186,9 @@ def _locked_file(folder: Path, name: str, timeout: float) -> BinaryIO:
 
 
 def holder(folder: Path) -> str:
-    """Return the name of the run that holds the folder or held it last.
+    """Return the name of the run that holds the folder's lock or held it last.
 
-    Processes of a killed run may live on for a moment. This name tells them that they must stop.
+    After a run is killed, some of its processes may live on for a moment. They stop when they see another name here.
     """
     try:
         return (folder / LOCK).read_text()

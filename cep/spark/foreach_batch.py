@@ -1,7 +1,7 @@
-"""Calls of a user's function with each micro-batch, as DataFrames of its committed files.
+"""Calls of a user's function for each micro-batch. The function receives the committed files as DataFrames.
 
-The function is called once the micro-batch is committed, and the files stay until the next commit. If the run is killed
-or the function raises an error, the next call has the same number and the same rows.
+The function is called after the micro-batch is committed, and the files stay until the next commit. If the run is
+killed or the function raises an error, the next call has the same number and the same rows.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ if TYPE_CHECKING:
     from cep.spark.state.migration import Generation
 
 Each = Callable[[Events, int], object]
-"""A function that takes the output of a micro-batch and its number."""
+"""A function that receives the output of a micro-batch and the number of the micro-batch."""
 
 
 class Receiver(Protocol):
-    """Receives committed micro-batches. The last micro-batch is repeated if it may not have been completed."""
+    """Receives committed micro-batches. It may receive the last one again after a restart, if its processing was
+    interrupted."""
 
     def begins(self, batch: int) -> None:
-        """Prepare for a micro-batch, which may be a repetition."""
+        """Prepare for a micro-batch, possibly one that was tried before."""
 
     def give(self, spark: SparkSession, batch: int) -> None:
         """Process a committed micro-batch. Any exception ends the query."""
 
 
 class GivenBatches:
-    """Passes micro-batches to a function. `sink`: the location of their files. `dead`: the path prefix of dead
-    letters."""
+    """Passes micro-batches to the user's function `callback`.
+
+    `sink`: the folder of the output files. `dead`: the path prefix of dead-letter files, or None if there are none.
+    """
 
     def __init__(
         self, callback: Each, sink: FileSinkOptions, notes: BatchNotes, dead: str | None, generation: Generation
@@ -56,13 +59,16 @@ class GivenBatches:
         self._layout = ParquetLayout(self._schemas)
 
     def begins(self, batch: int) -> None:
-        """Remove the dead letters of an earlier try of the micro-batch, because its tasks may differ this time."""
+        """Remove the dead letters of an earlier attempt at this micro-batch, because the new attempt may write other
+        files."""
         for path in self._read_letters(self._sink.first + batch):
             path.unlink(missing_ok=True)
 
     def give(self, spark: SparkSession, batch: int) -> None:
-        """Pass on a committed micro-batch, and remove the files of the previous one. Exceptions of the function are
-        raised."""
+        """Call the function for a committed micro-batch. Remove the files of earlier micro-batches first.
+
+        Exceptions of the function are raised.
+        """
         folder, number = Path(self._sink.folder), self._sink.first + batch
         log = CommitLog(folder)
         for before in (number - 1, number - 2):
@@ -93,7 +99,7 @@ class GivenBatches:
         return rows.select(*(F.col(f"`{called.get(name, name)}`").alias(name) for name in names))
 
     def _letters(self, batch: int) -> Iterator[Path]:
-        """Yield the possible files of a micro-batch's dead letters."""
+        """Yield the paths at which dead letters of a micro-batch may exist."""
         yield from self._read_letters(self._sink.first + batch)
         if self._dead is None:
             return

@@ -1,8 +1,8 @@
-"""The last intervals of fluents that a migration changes or removes. They end at the time at which the new program
-takes over.
+"""The last intervals of fluents that a migration changes or removes.
 
-The states of the former program contain the open intervals. The intervals are written with the first micro-batch of the
-new program, and committed with it. If the run is killed before the commit, the next run writes them again.
+These intervals end at the time at which the new program takes over. The states of the former program contain the open
+intervals. They are written and committed with the first micro-batch of the new program. If the run is killed before
+this commit, the next run writes them again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _State = tuple[int, int, int]
 class FormerFluents:
     """The `fluents` that end when a new program takes over.
 
-    `work`: the work of the former program's query. `start`: the point at which the former program ends.
+    `work`: the work of the former program's query. `start`: the point at which the new program starts.
     """
 
     work: QueryWork
@@ -45,10 +45,10 @@ class FormerFluents:
     fluents: frozenset[str]
 
     def write(self, context: SparkContext, sink: FileSinkOptions) -> Sequence[OutputFile]:
-        """Write the intervals that are still open. Return the files to commit with the first micro-batch of `sink`.
+        """Write the intervals that are still open. Return the files that the first micro-batch of `sink` must commit.
 
-        If the former program wrote to another folder, the intervals are written and committed there. CepError: a state
-        is missing or damaged, or a file cannot be written. Spark's errors are raised.
+        If the former program wrote to another folder, the intervals are written and committed in that folder. Raises
+        CepError if a state is missing or damaged, or if a file cannot be written. Spark's errors are raised.
         """
         blocks = [WorldRows.of(block) for block in rows_of(self._collected(context))]
         rows = sorted(blocks, key=lambda row_block: (row_block.event, row_block.place, row_block.bucket))
@@ -62,7 +62,7 @@ class FormerFluents:
         return ()
 
     def _collected(self, context: SparkContext) -> Sequence[HandedBlock]:
-        """Return the rows of all buckets whose stage derives such fluents."""
+        """Return the open intervals of all buckets whose stage derives such a fluent."""
         stages = self.work.stages[0].program.stages
         names = {name: tuple(map(int, name.split("-"))) for name in self.start.versions}
         derive = {stage.number for stage in stages if self._tables.intersection(stage.outputs)}
@@ -75,7 +75,7 @@ class FormerFluents:
 
     @property
     def _tables(self) -> frozenset[str]:
-        """Return the tables in which the fluents are derived."""
+        """The names of the internal tables that contain the fluents."""
         program = self.work.stages[0].program
         return frozenset(table for table, name in program.written.items() if name in self.fluents)
 
@@ -83,7 +83,7 @@ class FormerFluents:
 def _ended(
     sent: Broadcast[PackedWork], fluents: frozenset[str], until: int, states: Iterable[_State]
 ) -> Iterator[HandedBlock]:
-    """Yield the open intervals of some buckets in their written form, each ending at `until` (microseconds)."""
+    """Yield the open intervals of some buckets as output rows. Each interval ends at `until` (microseconds)."""
     work, outbox = sent.value.work(), Outbox(None, 0)
     for number, bucket, version in states:
         stage = work.stages[number - 1]
@@ -96,8 +96,10 @@ def _ended(
 
 
 def _closed(program: ShippedProgram, name: str, table: pl.DataFrame, until: int) -> tuple[str, pl.DataFrame]:
-    """Return the name and the rows of a table whose open intervals end at `until`. If the program writes changes, the
-    rows are the ends of these intervals."""
+    """End the open intervals of a fluent at `until`. Return the name of the output table and its rows.
+
+    If the program writes changes, the rows are the ends of these intervals.
+    """
     if program.changes:
         return program.edges(name, table, until, ENDS_AT)
     begun = table.filter((pl.col("start") < until).fill_null(value=True))

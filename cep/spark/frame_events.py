@@ -16,10 +16,11 @@ LETTERS = "event string, code string, reason string, record string"
 
 
 class Events(dict[str, "DataFrame"]):
-    """Derived events: a DataFrame for each, with `start` and `end` (timestamps) and one column per attribute.
+    """Derived events: one DataFrame for each event type. Its columns are `start` and `end` (timestamps) and the
+    attributes.
 
-    `dead` has the rows that are not valid events: `event`, `code` (a short name of the reason), `reason`, and the
-    `record` as JSON.
+    `dead` contains the rows that are not valid events. Its columns are `event`, `code` (a short name of the reason),
+    `reason`, and `record` (the row as JSON).
     """
 
     def __init__(self, events: Mapping[str, DataFrame], dead: DataFrame, shared: DataFrame | None = None) -> None:
@@ -27,14 +28,14 @@ class Events(dict[str, "DataFrame"]):
         self.dead, self._shared = dead, shared
 
     def cache(self) -> Events:
-        """Keep the shared intermediate result once it is computed. Otherwise each DataFrame that is used runs the rules
-        again."""
+        """Cache the intermediate result that all DataFrames share. Otherwise Spark runs the rules again for each
+        DataFrame."""
         if self._shared is not None:
             self._shared.persist()
         return self
 
     def unpersist(self) -> None:
-        """Release the shared intermediate result."""
+        """Release the cached intermediate result."""
         if self._shared is not None:
             self._shared.unpersist()
 

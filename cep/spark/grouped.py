@@ -1,7 +1,7 @@
-"""A program as one Spark plan over static DataFrames. Rows become blocks, which are grouped by bucket. Each stage steps
-its buckets.
+"""A program as one Spark plan over static DataFrames.
 
-Nothing runs before a result is used. All operations exist in Spark Connect.
+Rows become blocks, which Spark groups by bucket. Each stage of the program then runs once for each bucket. Nothing runs
+before a result is used. All operations exist in Spark Connect.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from cep.spark.source.data_frames import Provided, RecordBatches, RowReader
 
 BLOCKS = "stage int, bucket int, event string, place bigint, source string, rows binary"
-"""The columns of blocks within a plan."""
+"""The columns of a DataFrame of blocks."""
 
 TIMED = "time"
-"""A column with the latest time in a block, which Spark's watermark follows."""
+"""The column that contains the latest time in a block. Spark's watermark follows this column."""
 
 _ROW = 1 << 23
-"""The approximate size in bytes of the blocks in one batch for Spark."""
+"""The size in bytes at which a record batch of blocks is complete."""
 
 _END = END // 1000  # milliseconds
 
 _known: dict[bytes, ShippedProgram] = {}
-"""The last program of this worker, by its hash."""
+"""The program that this worker used last, by its hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedProgram:
-    """A pickled program, which a worker unpickles once."""
+    """A pickled program. Each worker unpickles it only once."""
 
     name: bytes
     data: bytes
@@ -63,14 +63,14 @@ class PackedProgram:
 
     @property
     def program(self) -> ShippedProgram:
-        """The program, unpickled in a worker."""
+        """The program, which is unpickled on the first use in a worker."""
         if self.name not in _known:
             _known.clear()
             _known[self.name] = pickle.loads(self.data)
         return _known[self.name]
 
     def stage(self, number: int) -> StageWork:
-        """Return the work of a stage, without stored states."""
+        """Return the work of a stage that has no stored states."""
         program = self.program
         wanted = tuple(program.outputs)
         return StageWork(program, number, self.name.hex(), wanted, "", BucketStates("", number), None)
@@ -79,10 +79,9 @@ class PackedProgram:
 def derived(
     spark: SparkSession, program: ShippedProgram, frames: Sequence[Provided]
 ) -> tuple[dict[str, DataFrame], DataFrame, DataFrame]:
-    """Return the results of a program over static DataFrames: frames by event, dead letters, and the blocks of all
-    results.
+    """Return the results of a program over static DataFrames.
 
-    The frames are computed from the blocks.
+    The results are a DataFrame for each derived event, the dead letters, and the blocks from which both are computed.
     """
     packed = PackedProgram.of(program)
     blocks = dealt(spark, program, frames)
@@ -93,7 +92,7 @@ def derived(
 
 
 def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provided]) -> DataFrame:
-    """Return the rows of DataFrames as blocks, with blocks that wake up buckets that must run without input."""
+    """Convert the rows of DataFrames to blocks. Add wake-up blocks for buckets that must run without input."""
     wake_rows = [
         (wake_up.stage, wake_up.bucket, wake_up.event, wake_up.place, wake_up.source, wake_up.rows)
         for wake_up in wake_ups(program)
@@ -105,7 +104,8 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provide
 
 
 def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
-    """Return the function that converts rows to blocks in a worker. `timed`: with the column `TIMED`."""
+    """Return the function that converts rows to blocks in a worker. `timed`: True if its results have the column
+    `TIMED`."""
     bare = pickle.dumps(program.bare())
 
     def dealt(batches: RecordBatches) -> RecordBatches:
@@ -116,7 +116,7 @@ def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Ca
 
 
 def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFrame], DataFrame]:
-    """Split blocks into the derived events, by name, and the dead letters."""
+    """Split a DataFrame of blocks into one DataFrame for each derived event, and one for the dead letters."""
     frames = {}
     for event, schema in program.outputs.items():
         mine = blocks.where((blocks.stage == WORLD) & (blocks.event == event))
@@ -128,18 +128,20 @@ def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFr
 
 
 def columns_of(schema: Schema) -> StructType:
-    """Return the columns of a derived event. They are the same as in the Parquet files of a run."""
+    """Return the columns of a derived event's DataFrame. They are the same as in the Parquet output of a run."""
     return from_arrow_schema(ParquetLayout({schema.name: schema}).schema, prefer_timestamp_ntz=True)
 
 
 def _stepping(packed: PackedProgram, number: int) -> Callable[[pa.Table], pa.Table]:
-    """Return the function of a stage. It cannot be a `partial`, because Spark reads its number of arguments and its
-    annotations."""
+    """Return the function that Spark calls for each bucket of a stage.
+
+    The result is not a `partial`, because Spark inspects the function's arguments and annotations.
+    """
     return lambda table: _stepped(packed, number, table)
 
 
 def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
-    """Run a bucket of a stage on its blocks. Return its results, and the blocks for other stages."""
+    """Run one bucket of a stage over all its input. Return its results, and the blocks of other stages unchanged."""
     import pyarrow as pa
 
     freeze_garbage()
@@ -157,9 +159,9 @@ def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
 def step(
     task: StageTask, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
 ) -> Iterator[ShuffleBlock]:
-    """Step the engine of a bucket with these rows up to a watermark (milliseconds).
+    """Advance the engine of a bucket to a watermark (milliseconds), with `rows` as its input.
 
-    Yield its results as blocks for later stages and for output, and its dead letters.
+    Yield blocks that contain its results for later stages and for output, and its dead letters.
     """
     tables, dead = task.taken(engine, bucket, version, rows, watermark)
     yield from from_stage(task.program, task.stage, bucket, tables)
@@ -169,13 +171,16 @@ def step(
 
 
 def letter_blocks(bucket: int, lines: Iterable[bytes]) -> Iterator[ShuffleBlock]:
-    """Yield dead letters as one block."""
+    """Yield one block that contains all dead letters, or nothing if there are none."""
     if text := b"".join(lines):
         yield ShuffleBlock(DEAD, bucket, "", 0, None, text, 0)
 
 
 def as_batches(blocks: Iterable[ShuffleBlock], timed: bool = False) -> RecordBatches:
-    """Yield blocks as batches for Spark: at least one batch, and no reports. `timed`: with the column `TIMED`."""
+    """Convert blocks to record batches for Spark, at least one. Blocks of reports are omitted.
+
+    `timed`: True if the batches have the column `TIMED`.
+    """
     held: list[ShuffleBlock] = []
     size = 0
     for block in blocks:
@@ -207,7 +212,7 @@ def _batch(blocks: Sequence[ShuffleBlock], timed: bool) -> pa.RecordBatch:
 
 
 def blocks_of(rows: pa.Table | pa.RecordBatch) -> list[ShuffleBlock]:
-    """Convert rows of a plan to blocks."""
+    """Convert rows of a plan back to blocks."""
     columns = (rows[name].to_pylist() for name in ("stage", "bucket", "event", "place", "source", "rows"))
     rest = zip(*columns, strict=True)
     return [
@@ -216,7 +221,8 @@ def blocks_of(rows: pa.Table | pa.RecordBatch) -> list[ShuffleBlock]:
 
 
 def _tables(event: str, schema: Schema, merged: bool, batches: RecordBatches) -> RecordBatches:
-    """Yield the derived events in blocks. If several buckets may derive identical events, merge these within a task."""
+    """Yield the rows of a derived event from its blocks. `merged`: True if several buckets may derive the same
+    occurrence. Then identical rows of the task become one row."""
     from cep.spark.sink.event_files import merged_tables
 
     layout = ParquetLayout({event: schema})
@@ -227,7 +233,7 @@ def _tables(event: str, schema: Schema, merged: bool, batches: RecordBatches) ->
 
 
 def letters(batches: RecordBatches) -> RecordBatches:
-    """Yield the dead letters in blocks as rows."""
+    """Convert blocks of dead letters to rows."""
     import json
 
     import pyarrow as pa

@@ -1,7 +1,7 @@
-"""Blocks in transit between tasks, stored by column.
+"""Blocks on their way between tasks, stored by column.
 
-The driver distributes all blocks of a micro-batch (files times buckets) by sorting numbers. A block becomes an object
-only when its rows are read.
+The driver distributes all blocks of a micro-batch by sorting arrays of numbers. There can be one block for each file
+and bucket. A block becomes an object only when its rows are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NONE: Ints = np.empty((9, 0), np.int64)
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A range of bytes in a file, and its checksum."""
+    """A range of bytes in a file. `sum`: the checksum of these bytes."""
 
     path: str
     offset: int
@@ -36,7 +36,7 @@ class FilePart:
     sum: int
 
     def read(self) -> bytes:
-        """Read the bytes. CepError: they differ from what was written."""
+        """Read the bytes. Raises CepError if they differ from what was written."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)
@@ -50,7 +50,8 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class HandedBlock:
-    """A block in transit (`cep.spark.shuffle_blocks.ShuffleBlock`)."""
+    """A block on its way between tasks (`cep.spark.shuffle_blocks.ShuffleBlock`). Its rows are in memory or in a
+    file."""
 
     stage: int
     bucket: int
@@ -60,13 +61,13 @@ class HandedBlock:
     rows: bytes | FilePart
 
     def block(self) -> ShuffleBlock:
-        """Return the block with its rows. CepError: they are lost."""
+        """Read the rows, and return the block. Raises CepError if the rows are lost."""
         rows = self.rows if isinstance(self.rows, bytes) else self.rows.read()
         return ShuffleBlock(self.stage, self.bucket, self.event, self.place, self.source, rows, 0)
 
 
 def lost_file(path: str) -> CepError:
-    """Return the error for a file in transit that is missing or damaged."""
+    """Return the error for a missing or damaged file of blocks."""
     return CepError(
         f"--checkpoint: {path}, which one task wrote for another, is missing or damaged",
         hint="the same command repeats the micro-batch; on a cluster all workers need access to the folder",
@@ -75,10 +76,12 @@ def lost_file(path: str) -> CepError:
 
 
 class HandedBlocks(Sequence[HandedBlock]):
-    """A sequence of blocks.
+    """A sequence of blocks, stored by column.
 
-    `numbers` holds one row per column of the blocks. Events and sources are indexes into `texts`. The location of the
-    rows is an index into `holders`, which are bytes or paths of files.
+    - `numbers`: a matrix with one column per block. Its rows are the fields of blocks.
+    - `texts`: the names of events and sources. `numbers` contains indexes into this sequence.
+    - `holders`: the places of the blocks' rows, as bytes or as paths of files. `numbers` contains indexes into this
+      sequence.
     """
 
     __slots__ = ("_holders", "_numbers", "_texts")
@@ -90,7 +93,7 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     @classmethod
     def of(cls, blocks: Iterable[HandedBlock]) -> HandedBlocks:
-        """Convert blocks to this form."""
+        """Store blocks by column."""
         texts, files, number_rows = dict[str | None, int](), dict[str, int](), list[tuple[int, ...]]()
         holders = list[bytes | str]()
         for block in blocks:
@@ -123,23 +126,23 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     @property
     def stages(self) -> Ints:
-        """The stage of each block."""
+        """The stage number of each block."""
         stage_numbers: Ints = self._numbers[_STAGE]
         return stage_numbers
 
     @property
     def buckets(self) -> Ints:
-        """The bucket of each block."""
+        """The bucket number of each block."""
         bucket_numbers: Ints = self._numbers[_BUCKET]
         return bucket_numbers
 
     def of_events(self, names: Collection[str]) -> HandedBlocks:
-        """Return the blocks of these events."""
+        """Return the blocks that contain rows of these event types."""
         wanted = np.array([text in names for text in self._texts], bool)
         return self._taken(np.flatnonzero(wanted[self._numbers[_EVENT]])) if len(self) else self
 
     def by(self, numbers: Ints) -> dict[int, HandedBlocks]:
-        """Group the blocks by a number per block. They keep their order."""
+        """Group the blocks by `numbers`, which has one number for each block. Blocks of a group keep their order."""
         order = stable_order(numbers)
         distinct, starts = np.unique(numbers[order], return_index=True)
         return {number: self._taken(mine) for number, mine in zip(distinct.tolist(), np.split(order, starts[1:]))}
@@ -169,24 +172,25 @@ class HandedBlocks(Sequence[HandedBlock]):
         return HandedBlock(stage, bucket, name or "", place, self._texts[source], rows)
 
     def __reduce__(self) -> tuple[Callable[..., HandedBlocks], tuple[Any, ...]]:
-        """Pickle the blocks without data that they do not use."""
+        """Pickle only the texts and the data that these blocks use."""
         numbers = self._numbers.copy()
         texts, holders = _used(numbers, _TEXTS, self._texts), _used(numbers, [_HOLDER], self._holders)
         return HandedBlocks, (numbers, texts, holders)
 
 
 def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Held, ...]:
-    """Renumber these rows of `numbers` in place. Return the used elements of `held`, which the new numbers index."""
+    """Drop the elements of `held` that no number in the given `rows` of `numbers` refers to. Return the other elements,
+    and renumber these rows in place."""
     used, places = np.unique(numbers[rows], return_inverse=True)
     numbers[rows] = places.reshape(len(rows), -1)
     return tuple(held[place] for place in used.tolist())
 
 
 def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
-    """Unpickle and join the blocks in rows from Spark."""
+    """Unpickle sequences of blocks and concatenate them. `rows`: the values of Spark rows."""
     return HandedBlocks.joined(pickle.loads(row) for row in rows)
 
 
 def rows_of(blocks: Iterable[HandedBlock]) -> list[ShuffleBlock]:
-    """Return blocks with their rows. CepError: a block is lost."""
+    """Read the rows of blocks. Raises CepError if the rows of a block are lost."""
     return [block.block() for block in blocks]

@@ -1,10 +1,11 @@
-"""Transport of blocks from one job of a micro-batch to the next: small ones through the driver, larger ones in files.
+"""Transport of blocks from one Spark job of a micro-batch to the next: small amounts go through the driver, others in
+files.
 
 The files are in a folder of the checkpoint that all workers share. They are only read within the micro-batch, so they
 are not synced to disk, and a repeated micro-batch writes them again.
 
-If workers share no folder, all blocks go through Spark's shuffle (`cep.spark.shuffled_batch`). The task of a source
-then returns one row per `ROW` bytes.
+If workers share no folder, all blocks go through Spark's shuffle (`cep.spark.shuffled_batch`). A reading task then
+returns several Spark rows of about `ROW` bytes each.
 """
 
 from __future__ import annotations
@@ -27,30 +28,33 @@ if TYPE_CHECKING:  # processes that only plan load no polars and no numpy
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 FEW = 1 << 16
-"""The maximum number of bytes that a task may send through the driver."""
+"""The maximum number of bytes that one task may send through the driver."""
 
 ALL = 1 << 28
-"""The maximum number of bytes that all tasks of a source may send per micro-batch. Spark fails at a gigabyte."""
+"""The maximum number of bytes that all reading tasks of a micro-batch may send through the driver. Spark fails at a
+gigabyte."""
 
 ROW = 1 << 23
-"""The approximate size of a row in bytes, if no folder is shared."""
+"""The approximate size in bytes of a Spark row of blocks, if workers share no folder."""
 
 COLUMNS = "blocks binary, time timestamp"
-"""The columns of a source: the blocks of a task, and the `time` that the watermark follows."""
+"""The columns of a source's rows: the pickled blocks of a task, and the `time` that Spark's watermark follows."""
 
 
 def share(tasks: int) -> int:
-    """Return the number of bytes that each task of a source may send through the driver."""
+    """Return the number of bytes that each of `tasks` reading tasks may send through the driver."""
     return min(FEW, ALL // max(tasks, 1))
 
 
 def as_row(
     read: Callable[[str | None], Iterable[ShuffleBlock]], dead_letters: str | None, folder: str | None, few: int = FEW
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the blocks of a source's task as rows for Spark.
+    """Yield the blocks of a reading task as Spark rows.
 
-    `read` makes the blocks and, with the path prefix `dead_letters`, files of dead letters. If the blocks exceed `few`
-    bytes, they go to a file in `folder`. Without a folder they are sent as several rows, with the dead letters.
+    - `read`: the function that yields the blocks. It writes dead letters to files whose paths begin with its argument.
+    - `dead_letters`: the path prefix of these files, or None to drop dead letters.
+    - `folder`: the shared folder for blocks of more than `few` bytes in total. None: workers share no folder. Then the
+      result is several rows, and contains the dead letters.
     """
     from cep.spark.outbox import Outbox
     from cep.spark.shuffle_blocks import TIME
@@ -76,10 +80,11 @@ def _row(outbox: Outbox, latest: int) -> pa.RecordBatch:
 def with_dead_letters(
     read: Callable[[str | None], Iterable[ShuffleBlock]], begin: str | None
 ) -> Iterator[ShuffleBlock]:
-    """Yield the blocks that a source reads and, as blocks, the dead letters that it writes to files.
+    """Yield the blocks of a reading task, followed by its dead letters as blocks.
 
-    This is for machines whose files nobody else can read. `begin`: the path prefix of these files; None: drop dead
-    letters.
+    This is for a machine whose files no other machine can read. `read`: the function that yields the blocks, and writes
+    dead letters to files whose paths begin with its argument. `begin`: the path prefix that these files are to have. If
+    it is None, dead letters are dropped.
     """
     from cep.spark.shuffle_blocks import DEAD, ShuffleBlock
 
@@ -95,14 +100,14 @@ def with_dead_letters(
 
 
 def begin(folder: Path) -> None:
-    """Create the folder, or empty it. Do not call this while a query runs."""
+    """Create the folder for files of blocks, or empty it. Do not call this while a query runs."""
     shutil.rmtree(folder, ignore_errors=True)
     with writing_to("--checkpoint", folder.parent):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def clear(folder: Path) -> None:
-    """Remove all files of a finished micro-batch. Do not call this while its tasks run."""
+    """Remove all files of blocks when a micro-batch is finished. Do not call this while its tasks run."""
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):
             (folder / name).unlink()

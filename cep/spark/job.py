@@ -1,4 +1,5 @@
-"""A program as a streaming query. Tasks read the stream, and each micro-batch runs as plain Spark jobs."""
+"""A program as a streaming query. Tasks of a data source read the input, and each micro-batch runs as plain Spark
+jobs."""
 
 from __future__ import annotations
 
@@ -38,29 +39,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The description of a query. Durations are in microseconds.
+    """A description of a query. Durations are in microseconds.
 
     - `lateness`: how far out of order records may arrive. None: no record is late before the end of the input.
-    - `limit`: the maximum number of files in a micro-batch. `most`: the approximate number of messages of each live
-      input in a micro-batch.
-    - `closing`: the input ends with its files. `input_format`: the format of files. `format`: the format of output,
-      jsonl or parquet.
-    - `dead_letters`: a folder. The names of its files begin with `mark`.
+    - `limit`: the maximum number of files in a micro-batch.
+    - `most`: the approximate number of messages that a micro-batch reads from each live input.
+    - `closing`: True if the input ends when all files are read.
+    - `input_format`: the format of input files. `format`: the format of output, jsonl or parquet.
+    - `dead_letters`: the folder of dead-letter files. `mark`: the prefix of their names.
     - `every`: the time between two searches for more input.
     - `idle`: the time without input after which the watermark advances by the clock.
-    - `ahead`: how far records may be ahead of the clock.
+    - `ahead`: how far the time of a record may be ahead of the clock.
     - `keep`: the span of event time for which output files are kept.
     - `updates`: the sources of changes of the knowledge.
     - `generation`: the generation of the checkpoint.
     - `times`: the format of times (`cep.connectors.records.times`).
-    - `stretch`: the span of time of the output that is written.
-    - `frames`: DataFrames to read, and what workers need to know of each.
-    - `callback`: a function that is called with the output of each micro-batch. `forwarding`: sends the output to a
-      broker.
+    - `stretch`: the range of times for which output is written.
+    - `frames`: the DataFrames to read, and how workers read the rows of each.
+    - `callback`: a user's function that is called with the output of each micro-batch.
+    - `forwarding`: sends the output to a broker.
     - `mirror`: keeps the folders in an object store. None: they stay in local or shared folders.
-    - `run`: the name by which workers know their engines.
+    - `run`: the name of this run, by which workers recognize their engines.
     - `earlier`: input from earlier files for new rules. None: there is none.
-    - `former`: the query before a migration. None: none of its fluents end.
+    - `former`: the query before a migration. None: no fluent of an earlier program ends.
     """
 
     program: ShippedProgram
@@ -99,7 +100,7 @@ class Job:
 
     @property
     def rule(self) -> KeyRule | None:
-        """The rule by which lateness is judged by key; None: it is not judged by key."""
+        """The rule by which each key has its own lateness. None: all records share one clock."""
         if self.program.lateness_by is None:
             return None
         running, behind = self.program.options.running, self.lateness or 0
@@ -108,7 +109,8 @@ class Job:
 
     @property
     def warmed(self) -> WarmStates | None:
-        """The states from which new rules start, if the first micro-batch is still to come. None: they start empty."""
+        """The states from which new rules start. None: they start empty, or the first micro-batch is already
+        committed."""
         folder = Path(self.checkpoint)
         if self.earlier is None or self.generation.begun(folder):
             return None
@@ -116,26 +118,27 @@ class Job:
 
     @property
     def dead(self) -> str | None:
-        """The path prefix of files of dead letters."""
+        """The path prefix of dead-letter files. None: dead letters are dropped."""
         return None if self.dead_letters is None else os.path.join(self.dead_letters, self.mark)
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The query before a migration, and its `fluents` that end when the new program takes over."""
+    """The query before a migration. `fluents`: its fluents that end when the new program takes over."""
 
     job: Job
     fluents: frozenset[str]
 
     def ending(self, generation: Generation) -> FormerFluents:
-        """Return the fluents that end at the start of the new program's generation."""
+        """Return the fluents that end at the start of the new program's `generation`."""
         assert generation.start is not None, "it follows a query"
         states = self.job.generation.states(Path(self.job.checkpoint))
         return FormerFluents(_work(self.job, states, None, None), generation.start, self.fluents)
 
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
-    """Start the query. It processes the existing input or, with `follow`, runs until it is stopped."""
+    """Start the query. It ends when it has processed the existing input. `follow`: True if it runs until it is
+    stopped."""
     closing, folder = job.closing and not follow, Path(job.checkpoint)
     handed = None if job.apart else str(folder / HANDED)
     if handed is not None:

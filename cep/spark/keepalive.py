@@ -1,8 +1,8 @@
-"""Periodic empty tasks that keep workers alive while there is no input.
+"""Empty tasks that keep Spark's Python workers alive while there is no input.
 
 Spark ends the Python processes of an executor if none of them has had a task for a minute. Their engines are then lost,
-and the next micro-batch would have to load them again. So a query gives each core an empty task, several times a
-minute. With dynamic allocation (`spark.dynamicAllocation.enabled`) this would keep all executors, so it is not done.
+and the next micro-batch must load them again. So a query runs an empty task on each core several times a minute. With
+dynamic allocation (`spark.dynamicAllocation.enabled`), this is not done, because it would keep all executors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 EVERY = 20
-"""The seconds between two such tasks."""
+"""The number of seconds between two rounds of empty tasks."""
 
 ALLOCATION = "spark.dynamicAllocation.enabled"
 
 
 def keep_awake(context: SparkContext, query: StreamingQuery, touch: Callable[[], None]) -> None:
-    """Call `touch` regularly in a thread of its own, as long as a query runs."""
+    """Call `touch` regularly in a new thread while a query runs."""
     if context.getConf().get(ALLOCATION, "false") != "true":
         Thread(target=_while_it_runs, args=(context, query, touch), name="awake", daemon=True).start()
 

@@ -1,8 +1,9 @@
-"""Lateness by each key's own latest time (`--lateness-by`), judged in the driver once per micro-batch.
+"""Lateness by key (`--lateness-by`): the driver compares each record with the latest time of its own key.
 
-A reading task sends the key, end and order of each record. The driver judges the records in that order, by the clocks
-after the previous micro-batch. It tells the buckets which keys have late records, and stores the clocks beside its
-note. So the result depends neither on the number of buckets nor on repeated micro-batches.
+A reading task sends the key, end and order of each record to the driver. Once per micro-batch, the driver judges the
+records in that order. It uses the clocks of the keys after the previous micro-batch. It tells the buckets which keys
+have late records, and stores the new clocks beside the note of the micro-batch. So the result depends neither on the
+number of buckets nor on repeated micro-batches.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _WORD, _END, _ORDER = "word", "end", "order"
 
 
 def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place: int) -> Iterator[ShuffleBlock]:
-    """Yield the keys and ends of valid records, as a block for the driver."""
+    """Yield blocks for the driver that contain the key, end and order of each valid record.
+
+    `place`: the number of the file or of the position in the input.
+    """
     clocks, pool = program.clocks(0), Pool()
     for event, table in tables.items():
         goes = table[CHANGE] == -1 if CHANGE in table.columns else pl.repeat(False, table.height, eager=True)
@@ -48,8 +52,9 @@ def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place
 class KeyRule:
     """The parameters of lateness by key, in microseconds.
 
-    `lateness`: how far a record may be behind the latest time of its key. `behind`: the distance from the keys' time to
-    the watermark. `window`: the distance from the watermark to the time up to which results are final.
+    - `lateness`: how far a record may be behind the latest time of its key.
+    - `behind`: how far the watermark stays behind the time of all keys' clocks.
+    - `window`: how far final results stay behind the watermark.
     """
 
     program: ShippedProgram
@@ -58,9 +63,10 @@ class KeyRule:
     window: int
 
     def judge(self, arrived: Iterable[HandedBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
-        """Judge the records of a micro-batch by the clocks before it. CepError: a block is lost.
+        """Find the late records of a micro-batch. Raises CepError if a block is lost.
 
-        `passed`: records that end at this time or before are late in any case.
+        `clocks`: the keys' clocks before the micro-batch. `passed`: records that end at this time or earlier are late
+        in any case.
         """
         known = self.program.clocks(self.lateness)
         if clocks is not None:
@@ -85,11 +91,11 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True)
 class KeyVerdict:
-    """The result of judging a micro-batch.
+    """The result of judging the records of a micro-batch.
 
-    `until`: for each key with late records, by the hash of the key, the time up to which its records are late
-    (microseconds). `clocks`: the clocks afterwards. `reached`: the watermark that follows from these clocks
-    (milliseconds; 0: none).
+    - `until`: by the hash of each key that has late records, the time (microseconds) up to which its records are late.
+    - `clocks`: the keys' clocks after the micro-batch.
+    - `reached`: the watermark that follows from these clocks, in milliseconds. 0: there is none.
     """
 
     until: Mapping[int, int]
@@ -97,13 +103,13 @@ class KeyVerdict:
     reached: int
 
     def block(self, stage: int, bucket: int) -> HandedBlock:
-        """Return the verdict as a block for a bucket."""
+        """Return a block that tells a bucket which keys have late records."""
         rows = json.dumps([*self.until.items()], separators=(",", ":")).encode()
         return HandedBlock(stage, bucket, LATE, 0, None, rows)
 
 
 class LateKeys:
-    """The keys with late records, read from the blocks of a bucket."""
+    """The keys that have late records, read from the blocks of a bucket."""
 
     def __init__(self, program: ShippedProgram, rows: Iterable[ShuffleBlock]) -> None:
         late_words = sorted((word, until) for row in rows if row.event == LATE for word, until in json.loads(row.rows))
@@ -112,7 +118,7 @@ class LateKeys:
         self._until = np.array([until for _, until in late_words], np.int64)
 
     def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
-        """Return, for each row of an event, the time up to which rows of its key are late. It is at least `stable`."""
+        """Return for each row of `table` the time up to which records of its key are late, at least `stable`."""
         ends = np.full(table.height, stable)
         if self._clocks is not None:
             words = self._clocks.words(event, {event: table}, np.arange(table.height))

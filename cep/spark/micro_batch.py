@@ -1,8 +1,8 @@
-"""A micro-batch as plain Spark jobs: one reads the stream and distributes its rows, then one per stage steps the
+"""A micro-batch as plain Spark jobs: one reads the stream and distributes its rows, then one job per stage runs the
 buckets.
 
 The last job also writes the output, unless rows of several buckets must be merged first. A micro-batch starts from the
-state in the note of the previous one. A micro-batch that is already committed in the sink is not run again.
+states that the note of the previous one names. A micro-batch that the sink has already committed is not run again.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ if TYPE_CHECKING:
     from cep.spark.mirror import Mirror
 
 TRIES = 3
-"""The maximum number of jobs for tasks that were lost."""
+"""The maximum number of jobs until all tasks of a job have returned their results."""
 
 IDLE = 15.0
-"""The seconds after a micro-batch during which no empty tasks are needed, if tasks have workers of their own."""
+"""The number of seconds after a micro-batch before empty tasks are needed, if each task has its own worker."""
 
 QUERY = "sql.streaming.queryId"
-"""The local property of a thread that holds Spark's id of its query."""
+"""The name of a thread's local property in Spark. Its value is Spark's id of the query."""
 
 
 class MicroBatches:
     """A function that runs each micro-batch of a query, in the query's thread.
 
-    `spark`: the folder of Spark's own files, with the watermark of each micro-batch. `mirror`: uploads each
-    micro-batch; None: not needed. `receiver`: receives each committed micro-batch, possibly twice, with its session.
-    `ending`: the fluents of a former program that end with the first micro-batch.
+    - `spark`: the folder of Spark's own files, which contain the watermark of each micro-batch.
+    - `mirror`: uploads the changes of each micro-batch. None: nothing is uploaded.
+    - `receiver`: receives each committed micro-batch, possibly twice, and its Spark session.
+    - `ending`: the fluents of a former program that end with the first micro-batch.
     """
 
     def __init__(
@@ -81,9 +82,9 @@ class MicroBatches:
         self._running, self._ended = Lock(), monotonic()
 
     def load(self) -> None:
-        """Load what tasks need in all workers, once, while Spark plans.
+        """Load the program's code in all workers in a thread of its own, while Spark plans. Later calls do nothing.
 
-        Otherwise, with one input file, most workers would only begin to load at the second job.
+        Otherwise, if the input is one file, most workers would only begin to load at the second job.
         """
         if self._loads:
             Thread(target=self._loaded, daemon=True).start()
@@ -94,16 +95,16 @@ class MicroBatches:
             self.load_now()
 
     def load_now(self) -> None:
-        """Load what tasks need now, in as many workers as a stage has tasks. Spark's errors are raised."""
+        """Load the program's code now, in as many workers as a stage has tasks. Spark's errors are raised."""
         program, sent = self.work.stages[0].program, self.sent
         count = max(1, min(self.context.defaultParallelism, *map(program.count, program.stages)))
         self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
 
     def touch(self) -> None:
-        """Give each core an empty task. Spark's errors are raised.
+        """Run an empty task on each core. Spark's errors are raised.
 
-        If tasks have workers of their own, this is only done after a while without a micro-batch, which uses all
-        workers.
+        If each task has its own worker, do this only when there was no micro-batch for a while, because a micro-batch
+        uses all workers.
         """
         if self.work.handed is not None:
             count = self.context.defaultParallelism
@@ -185,9 +186,9 @@ class MicroBatches:
 
 
 class MicroBatch:
-    """One micro-batch: the blocks for each stage, and the results of its jobs so far.
+    """One micro-batch: the blocks that wait for each stage, and the results of its jobs so far.
 
-    `judged`: the verdict on late keys; None: lateness is not judged by key.
+    `judged`: the keys that have late records, or None if all records share one clock.
     """
 
     def __init__(self, query: MicroBatches, batch: int, watermark: int, rows: HandedBlocks) -> None:
@@ -204,7 +205,7 @@ class MicroBatch:
             self._judge(query.work.rule)
 
     def _judge(self, rule: KeyRule) -> None:
-        """Judge lateness by key, and tell the buckets that have blocks."""
+        """Find the keys that have late records, and tell the buckets that have blocks."""
         passed = self.watermark * 1000 - 1 if self.watermark > 0 else BEGINNING
         clocks = self._query.notes.clocks(self._batch - 1)
         self.judged = rule.judge(self._came(TIMES), clocks, passed)
@@ -213,7 +214,8 @@ class MicroBatch:
             blocks.append(HandedBlocks.of(self.judged.block(stage, bucket) for bucket in buckets))
 
     def run(self) -> None:
-        """Run the jobs of the micro-batch. CepError: see `run_task`. Spark's errors: a job has failed."""
+        """Run the jobs of the micro-batch. Raises CepError as `run_task` does, and Spark's errors if a job has
+        failed."""
         work = self._query.work
         program = work.stages[0].program
         meets = bool(program.merged)
@@ -231,11 +233,11 @@ class MicroBatch:
             self._job(number if counted else 0, counted, writes=True)
 
     def _came(self, stage: int) -> HandedBlocks:
-        """Remove and return the blocks for a stage, or for the sink."""
+        """Remove and return the blocks that wait for a stage or for the sink."""
         return HandedBlocks.joined(self._waiting.pop(stage, ()))
 
     def _steps(self, stage: int, count: int) -> dict[int, BucketInput]:
-        """Return the buckets of a stage that have blocks or are due."""
+        """Return the buckets of a stage that have input, or that must run at the current watermark."""
         arrived = self._came(stage)
         blocks: dict[int, Sequence[HandedBlock]] = {**arrived.by(arrived.buckets)}
         for bucket in range(count):
@@ -247,8 +249,10 @@ class MicroBatch:
         }
 
     def _job(self, stage: int, buckets: Mapping[int, BucketInput], writes: bool) -> None:
-        """Step buckets of a stage and, with `writes`, write the output. The very first micro-batch always writes a
-        file."""
+        """Run buckets of a stage in one Spark job. `writes`: True if the job also writes the output.
+
+        The very first micro-batch always writes a file.
+        """
         world = self._came(WORLD) if writes else HandedBlocks()
         first = writes and self._query.work.sink.first + self._batch == 0
         wanted = sorted({*buckets, *distinct(world)}) or ([0] if first else [])
@@ -269,10 +273,10 @@ class MicroBatch:
             self._took(stage, done)
 
     def _tasks(self, tasks: Sequence[TaskInput]) -> Sequence[TaskOutput]:
-        """Run tasks, and return their outputs, of which some may be missing.
+        """Run tasks, and return their outputs. Some outputs may be missing.
 
-        Spark may run a task twice at once, e.g. after losing sight of a machine. Each copy may then claim another task
-        input. So the results of one copy may be lost, or a task input may remain unclaimed.
+        Spark may run a task twice at once, for example after it has lost the connection to a machine. Each copy may
+        then claim another task input. So the results of one copy may be lost, or a task input may remain unclaimed.
         """
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"
@@ -307,9 +311,9 @@ def distinct(blocks: HandedBlocks) -> list[int]:
 def every(
     tasks: Sequence[TaskInput], run: Callable[[Sequence[TaskInput]], Iterable[TaskOutput]]
 ) -> Iterator[TaskOutput]:
-    """Return the output of each task, in their order. Tasks whose output is missing are run again.
+    """Return the output of each task, in the order of the tasks. Tasks whose output is missing are run again.
 
-    CepError: an output is missing after `TRIES` runs.
+    Raises CepError if an output is still missing after `TRIES` runs.
     """
     outputs: dict[int, TaskOutput] = {}
     for _ in range(TRIES):

@@ -1,1 +1,1 @@
-"""The driver's side of Spark: its session and log, and starting, watching, stopping and retrying a query."""
+"""The Spark driver: the session, its log, and the start, control and restart of a query."""

@@ -1,7 +1,7 @@
-"""Spark's log, and the reasons for failures of Spark or of a query.
+"""Spark's log, and the reasons why Spark or a query failed.
 
-The log is a file of limited size, separate from the messages of a run. A reason is one sentence: the first cause,
-without the stack traces of two languages.
+The log is a file of limited size. The messages of a run do not go to this file. A reason is one sentence: it names the
+first cause and omits the stack traces of Java and Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cep.core.errors import NO_ROOM, CepError
 from cep.spark.disk import SPARK_LOG
 
 LONGEST = 10_000_000
-"""The size in bytes at which another log file begins."""
+"""The size in bytes at which a new log file begins."""
 
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+): ", re.MULTILINE)
 _JAVA = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)  # in the traceback of a call to Java
@@ -39,12 +39,12 @@ _ROUTINE = re.compile(
 
 
 FAILED = "the query has failed: "
-"""The beginning of the message of an error that `failed` returns."""
+"""The first words of an error message from `failed`."""
 
 
 def failed(error: Any, log: str) -> CepError:
-    """Return the error for a query that failed, from the exception of Java or PySpark. `log`: the file with the
-    details."""
+    """Return the error for a query that failed. `error`: the exception of Java or PySpark. `log`: the file that
+    contains the details."""
     texts = causes(error) or [str(error)]
     why, _, advice = reason(texts).partition(_HINT)
     if any(NO_ROOM in text for text in texts) and not any(_OWN in text for text in texts):
@@ -55,7 +55,7 @@ def failed(error: Any, log: str) -> CepError:
 
 
 def causes(error: Any) -> list[str]:
-    """Return the messages of a Java exception and of its causes; none if it is not from Java."""
+    """Return the messages of a Java exception and of its causes. Returns an empty list for other exceptions."""
     texts = []
     cause = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     while cause is not None:
@@ -75,10 +75,10 @@ def lost(log: str) -> CepError:
 
 
 def reason(texts: list[str]) -> str:
-    """Return one message for an exception and its causes.
+    """Return one message for an exception and its causes. `texts`: the message of each of them.
 
-    A CepError of a worker stays as it is. Otherwise the message is the last line of a traceback, or the first line of
-    the last cause.
+    If a worker has raised a CepError, the result is its message. Otherwise it is the last line of a traceback, or the
+    first line of the last cause.
     """
     for text in reversed(texts):
         for mark in (f"{_OWN}: ", f"{_OWN}s: "):
@@ -96,9 +96,10 @@ def reason(texts: list[str]) -> str:
 
 @contextmanager
 def redirected(folder: Path) -> Iterator[None]:
-    """Redirect the standard error of processes that start during the block to the log file.
+    """Redirect standard error to Spark's log for all processes that start during the block.
 
-    Under spark-submit no process starts, and its own settings say where logs go.
+    `folder`: the folder of the log. Under spark-submit the function does nothing: Java runs already, and its own
+    settings say where logs go.
     """
     if _STARTED in os.environ:
         yield
@@ -121,7 +122,7 @@ def redirected(folder: Path) -> Iterator[None]:
 
 
 def silence_gateway(server: Any) -> None:
-    """Keep PySpark from printing errors when Java has ended, because the run reports this in one sentence.
+    """Keep PySpark from printing errors after Java has ended. The run reports this in one sentence instead.
 
     `server`: PySpark's server for accumulators.
     """
@@ -149,7 +150,10 @@ def _copy(reading: int, file: Path) -> None:
 
 
 def said(log: Path, first: int) -> str | None:
-    """Return the reason from the log after this byte: its last error, or else its last line."""
+    """Return the reason for a failure from Spark's log: its last error, or else its last line.
+
+    `first`: the byte of the log at which to begin. Returns None if the log says nothing.
+    """
     try:
         with log.open("rb") as file:
             file.seek(min(first, log.stat().st_size))

@@ -1,19 +1,19 @@
-"""Three ways to make Java start faster, for runs on this machine alone.
+"""Three ways to make Java start faster if all processes run on this machine.
 
-- Spark puts the PySpark zip of its home first in the path of Python processes. The zip holds only sources, so each of
-  the six processes of a run compiles them, which takes more than a second. In a home with links to everything except
-  the zip, processes load the installed PySpark.
+- Spark puts the PySpark zip of its home first in the path of Python processes. The zip contains only sources. Each of
+  the six processes of a run compiles them, which takes more than a second. So Spark gets a home that consists of links
+  to everything except the zip. Python processes then load the installed PySpark.
 - Before it opens the first data source, Java starts two more Python processes. They search for data sources of other
   packages, which no run uses. Java skips the search if it finds no Python for it.
-- Java reads, checks and links about 14,000 classes, which takes 13 of the 30 s of CPU until the first result. The
-  first run saves the linked classes in an archive (JDK's class data sharing), and later runs map it into memory.
+- Java reads, checks and links about 14,000 classes. This takes 13 of the 30 s of CPU until the first result. The first
+  run saves the linked classes in an archive (class data sharing of the JDK). Later runs map the archive into memory.
 
 The archive's name depends on the sizes and times of the jars, and on the version of Java. It also depends on the
 archive's own size, because Java crashes if an archive is truncated. Java checks everything else and ignores an archive
 that does not fit.
 
-With an agent, or a folder in its class path, Java does not start at all if it must write an archive. So Java is only
-asked to write one if it has no options from others.
+If Java has an agent, or a folder in its class path, it refuses to start with the option to write an archive. So the
+option is only used if the user has set no options of Java.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ _PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
 """A path that Spark and Java accept among options without quoting."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _KEPT = 2
-"""The number of archives to keep per PySpark, for different versions of Java."""
+"""The number of archives to keep for one installation of PySpark. Different versions of Java need different
+archives."""
 _LONGEST = 120.0  # seconds that Java may take to write the archive
 _LEAVING = 2.0  # seconds that Java may take to remove its files
 _POLL = 0.1
@@ -62,10 +63,12 @@ _POLL = 0.1
 
 @dataclass(slots=True)
 class JavaStart:
-    """The parameters for the start of Java.
+    """Parameters with which Java starts.
 
-    `environment`: variables for its process. `options`: options that come before the user's options. `written`: the
-    archive that Java writes when it ends; None: it writes none. `well`: the run has ended without an error.
+    - `environment`: environment variables for Java's process.
+    - `options`: Java options that come before the user's options.
+    - `written`: the archive that Java writes when it ends, or None if it writes none.
+    - `well`: True if the run has ended without an error.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +79,7 @@ class JavaStart:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """Set the environment variables for processes that start in the block."""
+        """Set the environment variables during the block, for processes that start in it."""
         before = {name: os.environ.get(name) for name in self.environment}
         os.environ.update(self.environment)
         try:
@@ -89,8 +92,10 @@ class JavaStart:
                     os.environ[name] = value
 
     def end(self, log: Log) -> None:
-        """After the run, end a Java process that writes its classes to an archive. Keep the archive if the run has
-        ended well and no signal arrives."""
+        """End Java after the run if it writes an archive of its classes.
+
+        The archive is kept only if the run has ended without an error and no signal arrives meanwhile.
+        """
         gateway = SparkContext._gateway
         if self.written is None or gateway is None or gateway.proc is None:
             return
@@ -119,9 +124,10 @@ class JavaStart:
 
 
 def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep: bool = False) -> JavaStart:
-    """Return the parameters for the start of Java with a master. OSError: nothing can be prepared.
+    """Return the parameters with which Java starts for this master.
 
-    `java`: the path of the program. `keep`: the run will end, so Java may save its classes for later runs.
+    `java`: the path of the Java program. `keep`: True if this run will end by itself, so that Java may save its classes
+    for later runs. Raises OSError if the Spark home with links cannot be created.
     """
     installed = Path(pyspark.__file__).parent
     if not _alone(installed, master, settings):
@@ -146,7 +152,7 @@ def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep
 
 
 def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
-    """Return True if all processes run on this machine and use this installation, and Java is yet to be started."""
+    """Return True if all processes run on this machine with this PySpark, and Java has not started yet."""
     home = os.environ.get("SPARK_HOME")
     pythons = (settings.get(PYTHON), os.environ.get("PYSPARK_PYTHON"))
     return (
@@ -162,7 +168,8 @@ def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
 
 
 def _folder(installed: Path) -> Path | None:
-    """Return the folder of a PySpark in the user's cache; None if nothing can or should be kept."""
+    """Return the folder in the user's cache for an installation of PySpark. Returns None if nothing can be stored
+    safely."""
     with suppress(OSError, RuntimeError):
         cached = asked_cache() or own_cache()
         folder = cached / "spark" / hashlib.blake2b(str(installed).encode(), digest_size=8).hexdigest()
@@ -180,7 +187,7 @@ def _folder(installed: Path) -> Path | None:
 
 
 def _linked(installed: Path, folder: Path) -> Path:
-    """Make a Spark home of links in a folder. OSError: it cannot be made."""
+    """Create a Spark home that consists of links to `installed`. Raises OSError if it cannot be created."""
     home = folder / _HOME
     home.mkdir(exist_ok=True)
     for name in _PARTS:
@@ -191,13 +198,14 @@ def _linked(installed: Path, folder: Path) -> Path:
 
 
 def _configured(home: Path) -> bool:
-    """Return True if a folder of settings is in Java's class path. Java then cannot keep classes."""
+    """Return True if Java's class path contains a folder of settings. Java cannot write an archive then."""
     place = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
     return place.is_dir() and any(place.iterdir())
 
 
 def _made_of(installed: Path, java: Path) -> str | None:
-    """Return the name of a class archive for these jars and this Java, or None if this Java keeps no classes."""
+    """Return the first part of an archive's name, a hash of the jars and of Java. Returns None if this Java has no
+    archives."""
     home = java.resolve().parents[1]
     if not (home / "lib" / "server" / "classes.jsa").is_file():
         return None
@@ -210,7 +218,7 @@ def _made_of(installed: Path, java: Path) -> str | None:
 
 
 def _locked(path: Path) -> IO[bytes] | None:
-    """Lock a file until this process ends. Return None if another process has locked it."""
+    """Lock a file until this process ends. Return None if the file is locked already or cannot be created."""
     with suppress(OSError):
         lock = path.open("wb")
         try:
@@ -222,7 +230,7 @@ def _locked(path: Path) -> IO[bytes] | None:
 
 
 def _forget(archive: Path) -> None:
-    """Remove all archives except the latest ones and this one."""
+    """Remove old archives. The `_KEPT` latest ones and `archive` stay."""
     archives = sorted(archive.parent.glob(f"*{_ARCHIVE}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in archives[_KEPT:]:
         if old != archive:

@@ -1,9 +1,11 @@
 """Control of a running query: reports after each micro-batch, stops on signals, and restarts.
 
-A query is restarted only if a Python process failed, for one of two reasons. Spark gives a Python process 10 seconds to
-start and connect, and no setting changes this. A busy machine sometimes takes longer. The other reason is that the
-process that plans was killed for lack of memory. Spark restarts killed processes of tasks, but not the process that
-plans. The query then fails, and continues from its checkpoint as after any failure.
+A query is restarted only if a Python process failed for one of two reasons:
+
+- The process did not start and connect within 10 seconds. Spark has no setting for this limit, and a busy machine
+  sometimes takes longer.
+- The process in which Spark plans micro-batches was killed for lack of memory. Spark restarts the killed processes of
+  tasks, but not this one. The query then continues from its checkpoint, as after any failure.
 """
 
 from __future__ import annotations
@@ -43,22 +45,24 @@ if TYPE_CHECKING:
     from cep.core.logs import Log
 
 TRIES = 5
-"""The maximum number of starts of a query in a row without a finished micro-batch."""
+"""The maximum number of times that a query starts in a row without finishing a micro-batch."""
 
 _TIMEOUT = 10.0  # seconds that the last event of a query may take
 _POLL = 0.2  # seconds between two checks for a stop request
 _LOOK = 2.0  # seconds between two calls of `working`
 _PASSING = ("failed to connect back", "worker to connect back", "Python worker exited unexpectedly")
 _LOST = ("java.io.EOFException", "Connection reset", "Broken pipe")
-"""The messages of Java if the planning process dies during a request."""
+"""Java's error messages if the planning process dies during a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
     """A finished micro-batch.
 
-    `seconds`: how long it took. `phases`: the parts of this time, by Spark's names. `files`: how many files were read
-    so far; None: the query reads no files.
+    - `seconds`: its duration.
+    - `phases`: the parts of this duration in seconds, by Spark's names.
+    - `files`: the number of files that the query has read so far, or None if it reads no files.
+    - `reports`: the reports of its tasks.
     """
 
     number: int
@@ -69,7 +73,7 @@ class MicroBatch:
 
     @classmethod
     def of(cls, progress: StreamingQueryProgress) -> MicroBatch:
-        """Read a micro-batch from a progress event of Spark."""
+        """Convert a progress event of Spark."""
         ends = [json.loads(source.endOffset) for source in progress.sources if source.endOffset]
         files = [end["files"] for end in ends if isinstance(end, dict) and isinstance(end.get("files"), int)]
         phases = {name: number / 1000 for name, number in progress.durationMs.items()}
@@ -86,7 +90,7 @@ TakeMicroBatch = Callable[[MicroBatch], None]
 
 
 class QueryListener(StreamingQueryListener):
-    """Passes each finished micro-batch to `take`, in its own thread.
+    """Passes each finished micro-batch to `take`, in a thread of Spark.
 
     It calls `idle` from time to time while no micro-batch finishes. `ended` is set when the query has ended.
     """
@@ -110,9 +114,9 @@ class QueryListener(StreamingQueryListener):
 
 @contextmanager
 def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Pass the micro-batches of all queries that run during the block to `take`, before the block ends.
+    """Pass each micro-batch that finishes during the block to `take`. The block waits until the last one is passed.
 
-    `idle` is called after every ten seconds without a micro-batch.
+    `idle`: a function that is called after every ten seconds without a micro-batch.
     """
     listener = QueryListener(take, idle)
     spark.streams.addListener(listener)
@@ -125,12 +129,14 @@ def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None
 
 
 class StopRequest:
-    """Treats Ctrl-C and SIGTERM as a request to stop: the source returns no more input, and the query ends after
-    saving.
+    """Treats Ctrl-C and SIGTERM as a request to stop. The source then returns no more input, and the query ends once
+    its state is saved.
 
-    `signal` is the number of the signal, or 0. A second signal stops the query at once; the next run repeats the
-    current micro-batch. `beside`: True if the query also has inputs that ignore the request. Then the query is stopped
-    during the next micro-batch, which the next run repeats. `working` is called every two seconds while the query runs.
+    - `signal`: the number of the received signal, or 0. A second signal stops the query at once. The next run then
+      repeats the current micro-batch.
+    - `beside`: True if the query also has inputs that ignore the request. The query is then stopped during the next
+      micro-batch, and the next run repeats that micro-batch.
+    - `working`: a function that is called every two seconds while the query runs.
     """
 
     def __init__(self, checkpoint: Path, beside: bool = False, working: Callable[[], None] = lambda: None) -> None:
@@ -145,7 +151,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Treat signals during the block as requests."""
+        """Treat signals that arrive during the block as requests to stop."""
         self._file.unlink(missing_ok=True)
         before = [(number, signal.signal(number, self._request)) for number in (signal.SIGINT, signal.SIGTERM)]
         try:
@@ -156,15 +162,18 @@ class StopRequest:
             self._file.unlink(missing_ok=True)
 
     def begun(self, begin: Callable[[], StreamingQuery]) -> StreamingQuery:
-        """Start a query. CepError: it cannot start; the error gives the reason."""
+        """Start a query. Raises CepError with the reason if the query cannot start."""
         try:
             return begin()
         except (Py4JJavaError, PySparkException) as error:
             raise failed(error, str(self._file.with_name(SPARK_LOG))) from None
 
     def wait(self, query: StreamingQuery, endless: bool) -> None:
-        """Wait until the query has ended, by itself or on request. CepError: it has failed; the error gives the
-        reason."""
+        """Wait until the query has ended by itself or on request. Raises CepError with the reason if the query has
+        failed.
+
+        `endless`: True if the query would run until it is stopped.
+        """
         last: int | None = None  # the last micro-batch that had ended when the request was passed on
         looked = monotonic()
         try:
@@ -195,7 +204,8 @@ class StopRequest:
 def run_query(
     begin: Callable[[], StreamingQuery], stop: StopRequest, endless: bool, finished: Callable[[], int], log: Log
 ) -> None:
-    """Run the query that `begin` starts until it ends or is stopped. CepError: it fails; the error gives the reason.
+    """Run the query that `begin` starts, until it ends or is stopped. Raises CepError with the reason if the query
+    fails.
 
     `finished`: a function that returns the number of finished micro-batches.
     """
@@ -213,14 +223,14 @@ def run_query(
 
 
 def running_tasks(spark: SparkSession) -> tuple[int, int]:
-    """Return how many tasks of the running jobs have ended, and how many there are."""
+    """Return the number of finished tasks and the number of all tasks, for the stages that Spark runs now."""
     tracker = spark.sparkContext.statusTracker()
     stages = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage is not None]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
 
 
 def passing(error: CepError) -> bool:
-    """Return True if a query may have failed because the machine was busy or short of memory."""
+    """Return True if the error may be temporary: the machine was busy or short of memory."""
     why = error.message.removeprefix(FAILED)
     return why in _LOST or any(words in why for words in _PASSING)
 

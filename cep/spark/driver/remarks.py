@@ -1,4 +1,4 @@
-"""Warnings about the input of a query, derived from the reports of the tasks that read it."""
+"""Warnings about the input of a query, derived from the reports of its tasks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _EARLY = (
 class InputRemarks:
     """Collects warnings about the input.
 
-    `schemas`: the input events. `open_ended`: only the watermark decides when input is complete. `by_key`: each key has
-    its own clock (`--lateness-by`), so the latest time of other keys makes no record late.
+    - `schemas`: the schemas of the input events.
+    - `open_ended`: True if only the watermark decides when the input of a time is complete.
+    - `by_key`: True if each key has its own clock (`--lateness-by`). Then the times of other keys make no record late.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], open_ended: bool = False, by_key: bool = False) -> None:
@@ -37,7 +38,7 @@ class InputRemarks:
         self._jumps = TimeJumps()
 
     def take(self, reports: Sequence[Report]) -> list[str]:
-        """Take the reports of a micro-batch. Return the warnings that cannot wait for the end."""
+        """Record the reports of a micro-batch. Return the warnings that the user must see before the query ends."""
         for report in reports:
             self._told |= dict.fromkeys(report.remarks)
             reached = report.watermark  # an earlier run may have moved it
@@ -56,6 +57,6 @@ class InputRemarks:
         return list(self._jumps.take(self._reached, late, lambda: self._place))
 
     def all(self) -> list[str]:
-        """Return the warnings at the end of the query."""
+        """Return the warnings that are due when the query has ended."""
         early = self._open_ended and self._latest is not None and self._latest < 0
         return [*([_EARLY] if early else []), *self._told, *remarks(self._lacking, self._records, self._sources)]

@@ -1,4 +1,4 @@
-"""Exchange of reports between the thread that runs micro-batches and the thread that is notified of their end."""
+"""Exchange of task reports between two threads: one runs the micro-batches, the other is notified when they end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from threading import Lock
 from cep.runtime.report import Report
 
 _LEFT = 64
-"""The maximum number of micro-batches whose reports are kept."""
+"""The maximum number of micro-batches whose reports are stored."""
 
 _lock = Lock()
 _told: dict[tuple[str, int], Sequence[Report]] = {}
-"""The reports by query and micro-batch."""
+"""The reports of micro-batches, by the id of the query and the number of the micro-batch."""
 
 
 def tell(query: str, batch: int, reports: Sequence[Report]) -> None:
@@ -25,6 +25,6 @@ def tell(query: str, batch: int, reports: Sequence[Report]) -> None:
 
 
 def told(query: str, batch: int) -> Sequence[Report]:
-    """Return the reports of a finished micro-batch, and forget them."""
+    """Remove and return the reports of a finished micro-batch. `query`: Spark's id of the query."""
     with _lock:
         return _told.pop((query, batch), ())

@@ -1,4 +1,5 @@
-"""The Spark session of a run: its settings, jars, master and Java, and the reason if it cannot start."""
+"""The Spark session of a run: settings, jars, master, and Java. If the session cannot start, an error names the
+reason."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ NEEDED: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.speculation": "false",  # a task that runs twice would do its work twice
 }
-"""Required settings. With other values, a query would be wrong or would not run."""
+"""Required Spark settings. A query with other values would fail or return wrong results."""
 
 CHOSEN: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -48,10 +49,10 @@ CHOSEN: Mapping[str, str] = {
     "spark.python.authenticate.socketTimeout": "60s",  # workers start slowly on a busy machine
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",  # else readers have own workers
 }
-"""Settings for a run on one machine. Options of the user and of spark-submit override them."""
+"""Default settings for a run on one machine. The user's options and those of spark-submit override them."""
 
 TRIES = 4
-"""The number of tries of a task on this machine, the same as on a cluster."""
+"""How often a task may run on this machine before its job fails, as on a cluster."""
 
 OLDEST = 17
 """The oldest version of Java that Spark 4 supports."""
@@ -59,7 +60,7 @@ OLDEST = 17
 PACKAGES = "spark.jars.packages"
 JARS = "spark.jars"
 KAFKA = "spark-sql-kafka-0-10"
-"""The artifact of Spark's own connector for Kafka."""
+"""The Maven artifact of Spark's own Kafka connector."""
 
 SCALA = "2.13"
 """The Scala version of all jars of Spark 4."""
@@ -105,7 +106,8 @@ def java() -> int | None:
 
 
 def inherited() -> dict[str, str]:
-    """Return all settings of spark-submit, including defaults, if it has started this process."""
+    """Return all settings of spark-submit, including its defaults. Returns none if spark-submit has not started this
+    process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()
@@ -113,12 +115,12 @@ def inherited() -> dict[str, str]:
 
 
 def submitted() -> frozenset[str]:
-    """Return the names of the settings of spark-submit."""
+    """Return the names of the settings that spark-submit has set."""
     return frozenset(inherited())
 
 
 def needs_java() -> None:
-    """Check that there is a Java for Spark. CepError: there is none, or it is too old."""
+    """Check that a suitable Java is installed. Raises CepError if there is no Java or it is too old for Spark."""
     version, home = java(), os.environ.get("JAVA_HOME")
     if version is None or version < OLDEST:
         named = "none" if version is None else f"Java {version}"
@@ -130,9 +132,9 @@ def needs_java() -> None:
 
 
 def with_retries(master: str) -> str:
-    """Return the master with retries: a failed task on this machine is then repeated, as on a cluster.
+    """Add retries to a local master, so that a failed task is repeated as on a cluster.
 
-    Without retries, a query would fail as soon as a worker is killed for lack of memory.
+    Without retries, a query fails as soon as a worker is killed for lack of memory.
     """
     local_match = re.fullmatch(r"local(?:\[\s*([^,\]]+?)\s*\])?", master)
     return master if local_match is None else f"local[{local_match[1] or 1}, {TRIES}]"
@@ -151,7 +153,7 @@ def master_configured() -> bool:
 def without_interrupts() -> Iterator[None]:
     """Delay Ctrl-C and SIGTERM until the block has ended. A second signal takes effect at once.
 
-    If this process ended while Java starts, the Java process would stay.
+    The block starts Java. If this process ended meanwhile, the Java process would stay behind.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -169,8 +171,8 @@ def without_interrupts() -> Iterator[None]:
 
 
 def beginning(master: str | None, options: Mapping[str, str], keep: bool = False) -> JavaStart:
-    """Return the parameters for the start of Java. `keep`: the run will end, so Java may keep its classes for later
-    runs."""
+    """Return the parameters with which Java starts. `keep`: True if this run will end by itself, so that Java may save
+    its classes for later runs."""
     try:
         return java_start(java_program(), _named(_or_local(master, options), options), options, keep)
     except OSError:  # e.g. the disk is full: Java then starts later
@@ -178,22 +180,24 @@ def beginning(master: str | None, options: Mapping[str, str], keep: bool = False
 
 
 def _or_local(master: str | None, options: Mapping[str, str]) -> str | None:
-    """Return the master option, or all cores of this machine if none is configured. None: the configuration names
-    one."""
+    """Return the master that the user chose. If the configuration names none either, return all cores of this machine.
+
+    Returns None if the configuration names a master.
+    """
     if master is None and not ({MASTER} & (submitted() | options.keys()) or master_configured()):
         return "local[*]"
     return master
 
 
 def _named(master: str | None, options: Mapping[str, str]) -> str:
-    """Return the master, or an empty text if it is unknown."""
+    """Return the name of the master, or an empty text if it is unknown."""
     return master or options.get(MASTER) or inherited().get(MASTER, "")
 
 
 def session(master: str | None, options: Mapping[str, str], begins: JavaStart | None = None) -> SparkSession:
-    """Start the session. CepError: there is no Java for it.
+    """Start the Spark session. Raises CepError if Java is missing or too old.
 
-    `begins`: the parameters for the start of Java; None: choose them here.
+    `begins`: the parameters with which Java starts; None: choose them here.
     """
     needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
@@ -222,12 +226,12 @@ def session(master: str | None, options: Mapping[str, str], begins: JavaStart | 
 
 
 def connector_artifact() -> str:
-    """Return the Maven coordinates of the Kafka connector for this Spark."""
+    """Return the Maven coordinates of the Kafka connector for the installed version of Spark."""
     return f"org.apache.spark:{KAFKA}_{SCALA}:{pyspark.__version__}"
 
 
 def with_packages(options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Add the packages of `--packages` to the settings. CepError: a name is not valid."""
+    """Add packages to the settings. `options`: the values of `--packages`. Raises CepError if a name is not valid."""
     names = [name.strip() for text in options for name in text.split(",")]
     for name in names:
         if not _COORDINATES.fullmatch(name):
@@ -243,7 +247,7 @@ def with_packages(options: Sequence[str], settings: Mapping[str, str]) -> dict[s
 def has_kafka_connector(settings: Mapping[str, str]) -> bool:
     """Return True if the settings name a jar of the Kafka connector.
 
-    CepError: it is for another version of Spark, or a jar does not exist.
+    Raises CepError if the connector is for another version of Spark, or if a jar does not exist.
     """
     for jar in filter(None, settings.get(JARS, "").split(",")):
         place = urlparse(jar.strip())
@@ -263,7 +267,7 @@ def has_kafka_connector(settings: Mapping[str, str]) -> bool:
 
 
 def unresolved(said: str) -> CepError | None:
-    """Return the error for packages that could not be downloaded; None if that is not the reason.
+    """Return the error for packages that could not be downloaded. Returns None if Spark failed for another reason.
 
     `said`: the last output of Spark.
     """
@@ -279,7 +283,7 @@ def unresolved(said: str) -> CepError | None:
 
 
 def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
-    """Return how many tasks can run at once; None if the options do not say."""
+    """Return the number of tasks that can run at once, or None if neither the master nor the settings say it."""
     known = inherited() | dict(settings)
     named = master or known.get(MASTER) or ("" if master_configured() else "local[*]")
     if master_match := re.fullmatch(r"local(?:\[\s*(\d+|\*)[^\]]*\])?", named):
@@ -293,7 +297,7 @@ def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
 
 
 def checked(master: str) -> str:
-    """Check a master and return it. CepError: it is not valid."""
+    """Return the master if it is valid. Raises CepError if it is not."""
     if _MASTER.fullmatch(master):
         return master
     word = (re.match(r"[^\[]*//|[^\[:]*", master) or [""])[0]
@@ -305,8 +309,10 @@ def checked(master: str) -> str:
 
 
 def silent(master: str) -> str | None:
-    """Return the reason why no master of a standalone cluster answers; None if a master answers, or for other kinds of
-    clusters."""
+    """Return the reason why the masters of a standalone cluster do not answer.
+
+    Returns None if one of them answers, or for other kinds of clusters.
+    """
     if not re.fullmatch(_STANDALONE, master):
         return None
     why = ""
@@ -327,10 +333,10 @@ def start_session(
     warn: Callable[[str], None],
     begins: JavaStart | None = None,
 ) -> SparkSession:
-    """Start the session. The log of its processes goes to a file in the folder.
+    """Start the session, and write the log of its processes into `folder`.
 
-    `warn` is called if the start must wait for something. `begins`: the parameters for the start of Java. CepError: the
-    session cannot start; the error gives the reason.
+    `warn`: a function that is called if the start has to wait for something. `begins`: the parameters with which Java
+    starts. Raises CepError with the reason if the session cannot start.
     """
     named = master or settings.get(MASTER, "")
     if (why := silent(named)) is not None:
@@ -359,10 +365,10 @@ def start_session(
 
 
 def _let_go(context: SparkContext) -> None:
-    """Stop the session before this process ends, to release the executors.
+    """Stop the session before this process ends, so that the cluster releases the executors.
 
-    Java would do so a moment later. But in a container with only this process, Java would be killed first, and
-    executors on Kubernetes would stay until someone removes them.
+    Java would stop it a moment later. But in a container whose only process this is, Java would be killed first. On
+    Kubernetes, the executors would then run until someone removes them.
     """
     with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):  # Java may have ended
         warnings.simplefilter("ignore")
