@@ -1,4 +1,5 @@
-"""The interface between the engine and background knowledge: a source that answers graph patterns with tables."""
+"""The interface between the engine and its background knowledge. A knowledge source answers graph patterns with
+tables."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ Fixed = tuple[Iri | None, Iri | None, Iri | None]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The distinct rows of a relation, by column, with values as the engine stores them (`cep.core.values`).
+    """The distinct rows of a relation, by column. The values are in the form that the engine stores
+    (`cep.core.values`).
 
     Columns of type float are float64, all others int64. Columns of types string, iri and any hold pool codes. Unbound
     variables are NaN or MISSING.
@@ -42,9 +44,9 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Spanned:
-    """Answers over a period of time. Each row is valid for occurrences that end from `since` until before `until`.
+    """Answers over a period of time. Each row is valid for occurrences whose end is in [`since`, `until`).
 
-    The intervals of equal rows do not overlap. Rows are sorted like those of Answers, then by time.
+    The intervals of equal rows do not overlap. Rows are sorted as in `Answers`, then by time.
     """
 
     answers: Answers
@@ -62,34 +64,36 @@ class KnowledgeSource(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """A name of the loaded data and the reasoning. Sources with equal names are equal."""
+        """A name for the loaded data and the reasoning. Two sources with the same name give the same answers."""
 
     @abstractmethod
     def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
         """Return the answers of a graph pattern, one column for each of `graph.variables`.
 
-        Raises CepError if the pattern is not valid. The error has a span inside the braces.
+        Raises CepError if the pattern is not valid. The error's span lies inside the braces of the pattern.
         """
 
     @abstractmethod
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if, after a change, the source can find the added and removed answers of the pattern without
-        querying all answers."""
+        """Return True if the source can compute how a change affects the pattern's answers, without querying all
+        answers."""
 
     @abstractmethod
     def difference(self, pattern: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:
-        """Return the answers that the last change removed and added. None: all answers must be queried anew.
+        """Return the answers that the last change removed, and those that it added. None: all answers must be queried
+        anew.
 
-        An answer may be removed and added several times. It exists as long as it was added more often than removed.
+        The same answer may be removed and added several times. It exists as long as it was added more often than
+        removed.
         """
 
     @abstractmethod
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
-        """Return the triples with these terms, one column for each position that is not fixed."""
+        """Return the triples that match `fixed`, one column for each position that `fixed` leaves open."""
 
     @abstractmethod
     def why_no_answers(self, pattern: Graph | Triples, source: Source, schemas: Mapping[str, Schema]) -> Warning:
-        """Return a warning that explains why a pattern has no answers. `schemas`: the events of the program."""
+        """Explain by a warning why a pattern has no answers. `schemas`: the event types of the program."""
 
     @abstractmethod
     def relations(self, pool: Pool) -> Mapping[str, Relation]:
@@ -97,7 +101,8 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def areas(self) -> Areas | None:
-        """Return the lookup of the shapes of places by IRI, for `inside`. Equal lookups return the same shapes."""
+        """Return a lookup from the IRI of a place to its shape, for the condition `inside`. Equal lookups return the
+        same shapes."""
 
     @abstractmethod
     def fork(self, *, apart: bool = False) -> KnowledgeSource:
@@ -105,11 +110,11 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Free the memory of removed and added data, if it is large."""
+        """Free the memory of data that changes have removed or added, if it is large."""
 
     @abstractmethod
     def change(self, add: Any, remove: Any) -> bytes:
-        """Return a change after checking it. Raises CepError if `add` or `remove` is not RDF."""
+        """Check and encode a change that removes and adds triples. Raises CepError if `add` or `remove` is not RDF."""
 
     @abstractmethod
     def merge(self, changes: Sequence[bytes]) -> bytes:
@@ -117,42 +122,43 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def net(self, changes: Sequence[bytes]) -> bytes:
-        """Merge successive changes of this knowledge into one, without removals of triples that it does not contain."""
+        """Merge successive changes of this source into one. Leave out removals of triples that the source does not
+        contain."""
 
     @abstractmethod
     def over(
         self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | Triples], pool: Pool
     ) -> tuple[KnowledgeSource, dict[str, Spanned]] | None:
-        """Return the knowledge after all changes, and the answers of patterns with their validity times.
+        """Return a source that has applied all changes, and the answers of each pattern with their validity times.
 
-        `changes`: changes with the times at which they take effect, ascending. Return None if the source can only apply
-        them one by one.
+        `changes`: the time at which each change takes effect, and the change; ascending. Return None if this source can
+        only apply changes one by one.
         """
 
     @abstractmethod
     def apply(self, change: bytes) -> None:
-        """Apply a change. Raises CepError if the new state is contradictory. Nothing has changed then."""
+        """Apply a change. Raises CepError if the knowledge would become contradictory; the source is then unchanged."""
 
 
 MakeSource = Callable[[Iterable[Any]], KnowledgeSource]
-"""A function that makes a source of triples or quads, e.g. of an rdflib graph. Raises CepError if the argument is
-something else."""
+"""A function that creates a source from triples or quads, for example from an rdflib graph. Raises CepError for any
+other argument."""
 
 _makers: list[MakeSource] = []
 
 
 def take_triples_by(make: MakeSource) -> None:
-    """Register the function that makes sources of triples.
+    """Register the function that creates sources from triples.
 
-    `cep.knowledge.graph` is above this module in the layers, so it calls this function when it is imported.
+    `cep.knowledge.graph` is above this module in the layers, so that module calls this function when it is imported.
     """
     _makers[:] = [make]
 
 
 def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
-    """Return a knowledge source: the argument itself, or its triples without reasoning.
+    """Return the argument if it is a knowledge source. Otherwise create a source from its triples, without reasoning.
 
-    Raises CepError if the argument is neither, or it is triples and no imported module can read them.
+    Raises CepError if the argument is neither a source nor triples, or if no imported module can read triples.
     """
     if knowledge is None or isinstance(knowledge, KnowledgeSource):
         return knowledge
@@ -166,7 +172,8 @@ def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSou
 
 
 class KnowledgePredicate:
-    """A predicate of the knowledge. It always uses the current relation, which a change may replace."""
+    """A predicate of the knowledge. It always uses the current relation, which a change of the knowledge may
+    replace."""
 
     def __init__(self, relation: Relation) -> None:
         self.relation = relation
@@ -216,11 +223,13 @@ class _KnowledgeProbe:
 
 @dataclass(slots=True)
 class ProgramKnowledge:
-    """The knowledge that a program's rules query: `tables` by predicate, and the predicates that the source `offers`.
+    """The knowledge that a program's rules query.
 
-    - `supposed`: columns without values, whose types are those that the rules assume.
-    - `silent`: conditions without answers.
-    - `mingled`: warnings about columns with values of several kinds.
+    - `tables`: the tables of graph patterns and triple patterns, by predicate.
+    - `offers`: the predicates that the knowledge source offers, by name.
+    - `supposed`: columns without values. The rules determine their types.
+    - `silent`: the conditions that have no answers.
+    - `mingled`: warnings about columns that have values of several types.
     """
 
     tables: dict[str, MaterializedRelation]
@@ -235,9 +244,9 @@ class ProgramKnowledge:
 
 
 def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str], pool: Pool) -> ProgramKnowledge:
-    """Query the background knowledge for all patterns in the rules, and return their tables.
+    """Query the background knowledge for all patterns in the rules. Return their tables, and the errors.
 
-    `tables`: the predicates whose facts are passed from outside.
+    `tables`: the predicates whose facts the caller passes.
     """
     known = ProgramKnowledge({}, {}, [])
     answers_by_name: dict[str, Answers] = {}
@@ -278,7 +287,7 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
 
 
 def _supposed(rules: Rules, answers_by_name: Mapping[str, Answers]) -> dict[ArgumentPosition, str]:
-    """Return the types that the rules require of columns without values, by predicate and column."""
+    """Return the types that the rules require of columns without values. The key is a predicate and a column."""
     columns: dict[ArgumentPosition, ArgumentPosition] = {}
     types: dict[ArgumentPosition, str | None] = {}
     for name, answers in answers_by_name.items():
@@ -297,7 +306,8 @@ def _supposed(rules: Rules, answers_by_name: Mapping[str, Answers]) -> dict[Argu
 
 
 def _silent(rules: Rules, answers: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
-    """Return the conditions without answers that occur without negation, each at its first place."""
+    """Return the conditions that have no answers and occur without negation. The span of each is its first
+    occurrence."""
     conditions = [condition for rule in rules.statics for condition in rule.conditions]
     for rule in rules.rules:
         conditions += pattern_conditions(rule.body)
@@ -316,7 +326,8 @@ def pattern_answers(background: KnowledgeSource, pattern: Graph | Triples, pool:
 
 
 def relation(pattern: Graph | Triples, table: MaterializedRelation) -> Relation:
-    """Return the predicate whose answers are in a table. For a triple pattern, it also has the pattern's constants."""
+    """Return the predicate for a pattern whose answers are in `table`. A triple pattern's predicate also has the
+    pattern's constants as arguments."""
     if isinstance(pattern, Graph) or not any(pattern.fixed):
         return table
     return TableWithConstants(table, [None if term is None else "iri" for term in pattern.fixed])
@@ -331,8 +342,8 @@ def _nothing_to_ask(pattern: Graph | Triples, source: Source) -> CepError:
 
 
 def _taken(rules: Rules, tables: Collection[str], offered: Collection[str]) -> list[CepError]:
-    """Return an error for each predicate of the program, or from outside, that has the name of a predicate of the
-    knowledge."""
+    """Return an error for each predicate of the program, and for each of `tables`, that has the name of a predicate of
+    the knowledge."""
     errors: list[CepError] = []
     message = "`{}` is already a predicate of the background knowledge"
     for name in dict.fromkeys(rule.name for rule in rules.statics if rule.name in offered):

@@ -1,4 +1,5 @@
-"""The machine: it runs groups of goals in order, once per slice of the stream. It knows no particular operator.
+"""The machine: it runs groups of goals in order, once per slice of the stream. It contains no code for particular
+operators.
 
 step:  for every group, outputs of the units that it reads -> its output
 """
@@ -37,7 +38,10 @@ SLICE = 131_072
 
 
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:
-    """Cut sorted inputs at instants into slices of about SLICE rows. Return each slice with its watermark."""
+    """Cut sorted inputs into slices of about SLICE rows. Return each slice, and the watermark up to which it goes.
+
+    All rows with the same end are in the same slice.
+    """
     total = sum(rows(table) for table in inputs.values())
     if total <= 2 * SLICE:
         return [(dict(inputs), watermark)]
@@ -57,7 +61,8 @@ def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, 
 
 
 CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]"
-"""States of goals by name, with a translation of their pool codes and one of their handles (None: keep the handles)."""
+"""The states of another machine's goals, by name. A translation of their pool codes follows, and one of their handles
+(None: the handles stay as they are)."""
 
 
 class Machine:
@@ -66,7 +71,8 @@ class Machine:
     def __init__(
         self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int, families: bool = False
     ) -> None:
-        """Create the goals. `families`: equal rules over many events may run as one (`cep.runtime.family`)."""
+        """Create the goals. `families`: True if rules of the same shape over many events may run as one
+        (`cep.runtime.family`)."""
         self.plan = plan
         self.builder = builder
         self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
@@ -75,12 +81,12 @@ class Machine:
         self.families: list[Family] = []
         self.transitions: tuple[str, ...] = ()
         self.watched: dict[PlanUnit, list[Table]] = {}
-        """The output of these units, collected until the caller takes it."""
+        """The output of each watched unit since the caller last took it."""
         self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self._alone = self.parts
-        """The parts without families, whose goals hold the state that callers see."""
+        """The parts as they are without families. Callers see the state of the goals in these parts."""
         cycles = CycleBuilder(
             plan, self.widths, self._single, max_derivations, fast_recursion and builder.lineage is None
         )
@@ -100,7 +106,7 @@ class Machine:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The events whose occurrences steps return, in this order."""
+        """The events whose occurrences a step returns, in this order."""
         return tuple(self._places)
 
     @given.setter
@@ -113,9 +119,9 @@ class Machine:
         return SingleGoal(unit, goal, self._reads(unit), event, self.widths[unit])
 
     def _passed_on(self) -> dict[PlanUnit, PlanUnit]:
-        """Return the units that only pass on the output of another unit, with that unit.
+        """Find the units that only pass on the output of another unit. Return that other unit for each of them.
 
-        Readers of such a unit read the other one instead, so that it need not run. Units that a cycle reads are
+        Their readers now read the other unit instead, so that these units need not run. Units that a cycle reads are
         excluded.
         """
         cycles = {
@@ -137,15 +143,16 @@ class Machine:
         return tuple(order.reads(self.plan.nodes[unit]))
 
     def follows(self, unit: PlanUnit) -> bool:
-        """Return True if changes of the knowledge change the output of a unit."""
+        """Return True if a change of the knowledge changes the output of a unit."""
         return unit in self._following
 
     # --- stepping ---
 
     def _to_the_latest(self, inputs: Mapping[str, Table], frontier: Frontier) -> Frontier:
-        """Return the frontier with the latest end in the input, if this is the end of the input.
+        """Set the latest time of a frontier, if the input ends here. Otherwise return the frontier unchanged.
 
-        Recursion that never ends stops there. Records of fluents may end later than any event.
+        The latest time is the last end in the input, at which endless recursion stops. A record of a fluent may end
+        later than any event.
         """
         if frontier.watermark < END_OF_TIME:
             return frontier
@@ -160,20 +167,19 @@ class Machine:
         return replace(frontier, latest=latest)
 
     def step(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[str, list[Table]]:
-        """Process the input events up to `frontier`, and return the new occurrences of each derived event, one table
-        per slice.
+        """Process input events up to `frontier`. Return the new occurrences of each derived event, one table per slice.
 
-        The input is sorted and ends after the last watermark. Events without occurrences are left out.
+        The input is sorted, and all its rows end after the last watermark. Events without new occurrences are omitted.
         """
         return self._step(inputs, frontier, None)
 
     def attempt(
         self, inputs: Mapping[str, Table], frontier: Frontier, back: Frontier, kept: bool = False
     ) -> dict[str, list[Table]]:
-        """Step like `step`, in a way that `take_back` can undo up to the frontier `back`.
+        """Do what `step` does, so that `take_back` can undo the part of the step after the frontier `back`.
 
-        All input after `back` must have the same end. `kept`: keep the states of the goals at `back`
-        (`attempts.states`).
+        All input rows after `back` must have the same end. `kept`: store the states that the goals have at `back` in
+        `attempts.states`.
         """
         outputs = self._step(inputs, frontier, back, kept)
         if kept:
@@ -181,7 +187,7 @@ class Machine:
         return outputs
 
     def take_back(self) -> None:
-        """Undo the last step if it was an attempt (`attempts.there`). Its rows in `watched` stay."""
+        """Undo the last step. It must be an attempt (`attempts.there`). The rows that it added to `watched` stay."""
         self.attempts.take_back()
         self.schedule.forget()
 
@@ -234,7 +240,7 @@ class Machine:
         return tuple(part.compiled for part in self.parts if part.compiled is not None)
 
     def give_transitions(self) -> None:
-        """From now on, let each step also return the tables of transitions of simple fluents."""
+        """Let each later step also return the tables of transitions of simple fluents."""
         fluents = {head.event: self.plan.schemas[head.event].fluent for head in self.plan.heads}
         self.transitions = tuple(
             name for name, of in fluents.items() if of is not None and of.part == TRANSITIONS and not of.defined
@@ -242,10 +248,10 @@ class Machine:
         self.given = (*self.plan.derived, *(name for name in self.transitions if name not in self.plan.derived))
 
     def open(self, ended: bool = True) -> dict[str, list[Table]]:
-        """Return the open intervals, by fluent.
+        """Return the open intervals of each fluent.
 
-        At the end of the input (`ended`), they are occurrences with handles of their own. Otherwise they have the
-        handle of the transition that began them.
+        `ended`: True if the input has ended. The intervals are then occurrences that have handles of their own.
+        Otherwise each has the handle of the transition that began it.
         """
         open_tables: dict[str, list[Table]] = {}
         fluents: dict[PlanUnit, list[str]] = {}
@@ -263,7 +269,7 @@ class Machine:
     # --- state ---
 
     def take_counts(self) -> list[Count]:
-        """Return the counts of each unit since the last call. Units that did nothing and hold nothing are omitted."""
+        """Return the counts of each unit since the last call. Units that neither ran nor store rows are omitted."""
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
         sizes = {counted.get(unit, unit): goal.size for unit, goal in self._goals()}
         for family in self.families:
@@ -284,7 +290,7 @@ class Machine:
         return goals
 
     def events(self) -> list[tuple[EventGoal, str]]:
-        """Return the goals of events, with their events."""
+        """Return the goals that belong to an event, each with the event's name."""
         goals = ((unit, goal) for part in self._alone for unit, goal in part.goals_by_unit())
         return [(goal, unit) for unit, goal in goals if isinstance(unit, str) and isinstance(goal, EventGoal)]
 
@@ -296,7 +302,7 @@ class Machine:
             family.touched()
 
     def goals_by_unit(self) -> dict[PlanUnit, Goal]:
-        """Return every goal by its unit, for a caller that does not change their states."""
+        """Return every goal by its unit. The caller must not change the goals' states."""
         return dict(self._goals())
 
     def _goals(self) -> list[tuple[PlanUnit, Goal]]:
@@ -305,7 +311,8 @@ class Machine:
         return [unit_goal for part in self._alone for unit_goal in part.goals_by_unit()]
 
     def evict(self, frontier: Frontier) -> None:
-        """Drop all state that no later input can need. Steps drop only some of it, and none in goals without input."""
+        """Drop all state that no later input can need. A step only drops some of it, and nothing in goals without
+        input."""
         for _, goal in self.goals():
             goal.evict(frontier, wholly=True)
 
@@ -314,22 +321,22 @@ class Machine:
         return [goal.snapshot() for _, goal in self.goals()]
 
     def states(self) -> list[Arrays]:
-        """Return the state of every goal as arrays, which the goals may change later."""
+        """Return the state of every goal as arrays. The goals may change these arrays later."""
         return [goal.as_arrays() for _, goal in self.goals()]
 
     def needed(self, frontier: Frontier) -> list[Arrays]:
-        """Return the state of every goal as arrays, without state that no input after the frontier can need."""
+        """Return the state of every goal as arrays. Omit state that no input after the frontier can need."""
         return [goal.needed_arrays(frontier) for _, goal in self.goals()]
 
     def restore(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Restore the states of a snapshot of the same plan. Raises CepError if they are from another plan."""
+        """Restore the states of a snapshot of the same plan. Raises CepError if a state does not fit its goal."""
         demand(len(batches) == len(self._goals()))
         for (_, goal), batch in zip(self.goals(), batches, strict=True):
             goal.restore(batch)
 
     def named(self, names: Mapping[PlanUnit, str]) -> dict[PlanUnit, str]:
-        """Return the names of goals, given the names of units. They differ for a recursion in a kernel, which has a
-        goal of its own."""
+        """Return the names of goals, from the names of units. They differ for a recursion in a kernel, which has its
+        own goal."""
         return {**names, **{unit: name for part in self.parts for unit, name in part.goal_names(names).items()}}
 
     def carry(
@@ -338,7 +345,11 @@ class Machine:
         states: Sequence[CarriedState],
         frontier: Frontier,
     ) -> None:
-        """Restore each goal's state from the first of `states` that has it. Goals without one begin at `frontier`."""
+        """Restore each goal's state from the first of `states` that contains it. All other goals begin empty at
+        `frontier`.
+
+        `names`: the names of the goals, in the order of `goals`.
+        """
         for name, (_, goal) in zip(names, self.goals(), strict=True):
             for by_name, codes, handles in states:
                 if name in by_name:
@@ -353,7 +364,7 @@ class Machine:
         return [codes for _, goal in self._goals() for codes in goal.codes()]
 
     def coded(self) -> list[Ints]:
-        """Return the numbers in the states of the goals that are certainly pool codes."""
+        """Return the numbers in the goals' states that must be pool codes, so that a restored state can be checked."""
         return [codes for _, goal in self._goals() for codes in goal.coded()]
 
     def names(self) -> list[Ints]:

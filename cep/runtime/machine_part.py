@@ -28,11 +28,11 @@ class MachinePart(Protocol):
 
     @property
     def takes(self) -> Takes:
-        """The inputs that make the part run, and its dependence on time."""
+        """The inputs that make the part run, and its dependence on the passing of time."""
         ...
 
     def due(self) -> int | None:
-        """Return the time at which a goal of the part is next due. Only a step changes it."""
+        """Return the time at which a goal of the part is next due. It changes only when the part runs."""
         ...
 
     def run(
@@ -42,23 +42,24 @@ class MachinePart(Protocol):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """Add the output of the part's units to `outputs`, and their numbers of rows to `row_counts`.
+        """Run the part. Add the output of its units to `outputs`, and the numbers of output rows to `row_counts`.
 
-        A missing unit in `outputs` has no rows. Return False if there was nothing to do.
+        A unit that is not in `outputs` has no rows. Return False if the part had nothing to do.
         """
         ...
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """Return the goals with a state, each with its unit."""
+        """Return the goals that have a state, each with its unit."""
         ...
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """The units whose counts are added to the counts of another unit, each with that unit."""
+        """For units whose rows and time are added to the counts of another unit: that other unit."""
         ...
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Return the goal names that differ from the names of units, for a cycle whose kernel runs other goals."""
+        """Return the names of goals that differ from the names of their units, because a kernel runs a goal of its
+        own."""
         ...
 
     @property
@@ -89,10 +90,10 @@ class GoalByGoal:
 
 @dataclass(slots=True)
 class SingleGoal(GoalByGoal):
-    """A single unit: its goal, and the units that it reads.
+    """A part that consists of one unit: the unit's goal, and the units that it reads.
 
-    `event`: the event, if the unit is one. Its own input is then the first input of the goal. `width`: the number of
-    its arguments.
+    `event`: the event's name, if the unit is an event. The event's input is then the first input of the goal. `width`:
+    the number of arguments in the output.
     """
 
     unit: PlanUnit
@@ -140,12 +141,13 @@ class SingleGoal(GoalByGoal):
 
     @property
     def tests(self) -> Tests:
-        """The conditions on the rows of the part's only input, for an index; none if it has other inputs."""
+        """The conditions that the goal puts on the rows of its only input, for an index. Empty if the goal has other
+        inputs."""
         tests: Tests = getattr(self.goal, "tests", NO_TESTS)
         return tests if len(self.reads) == 1 and self.event is None else NO_TESTS
 
     def taken(self, inputs: Mapping[str, Table], outputs: Mapping[PlanUnit, Table]) -> list[Table]:
-        """Return the inputs of the goal."""
+        """Return the tables for the goal's inputs."""
         if isinstance(outputs, GivenTables) and self.unit in outputs.concerning:
             return [outputs.concerning[self.unit]]
         tables = [outputs[unit] for unit in self.reads]
@@ -155,7 +157,7 @@ class SingleGoal(GoalByGoal):
         return tables
 
     def is_due(self, tables: Iterable[Table], frontier: Frontier) -> bool:
-        """Return True if these inputs have rows, or if the goal is due by the frontier."""
+        """Return True if an input in `tables` has rows, or if time makes the goal due by the frontier."""
         for table in tables:
             if table.shape[1]:
                 return True
@@ -168,9 +170,9 @@ class SingleGoal(GoalByGoal):
 
 
 class GivenTables(dict[PlanUnit, Table]):
-    """The outputs of units in a slice. A unit that has not run has no rows.
+    """The outputs of units in a time slice. A unit that has not run has no rows.
 
-    `concerning`: for some readers, a subset of their input that includes all rows that concern them.
+    `concerning`: for some readers, the rows of their input that may concern them.
     """
 
     __slots__ = ("concerning", "nothing")

@@ -1,4 +1,4 @@
-"""Maximal intervals of fluents, computed from the output of a run."""
+"""Maximal intervals of fluents, computed from the output of a whole run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def held_of(
 ) -> list[Held]:
     """Return the intervals of all fluents in frames (see `cep.runtime.decode.frames`), sorted by (type, args, start).
 
-    They are clipped to the time from `start` to `until`, both included.
+    Intervals are clipped to the time from `start` to `until`, both included. None: there is no bound.
     """
     tables = clipped(tables, schemas, start, until)
     held_intervals: list[Held] = []
@@ -38,9 +38,9 @@ def held_of(
 def clipped(
     tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], start: int | None, until: int | None
 ) -> dict[str, pl.DataFrame]:
-    """Clip frames (see `cep.runtime.decode.frames`) to the time from `start` to `until`, both included.
+    """Restrict frames (see `cep.runtime.decode.frames`) to the time from `start` to `until`, both included.
 
-    Times are in microseconds; None: there is no bound. Intervals of fluents are cut. Events are kept if they end in
+    Times are in microseconds. None: there is no bound. Intervals of fluents are cut. Events are kept if they end in
     that time.
     """
     if start is None and until is None:

@@ -1,7 +1,7 @@
-"""Reuse of freed memory by the process, because a fresh page costs more than computing on it.
+"""Reuse of freed memory by the process.
 
-The C library obtains large arrays from the system and returns them when they are freed. So each push pays for the same
-pages again, which is half the time of a push of 20,000 events.
+The C library obtains large arrays from the system and returns them when they are freed. So each push touches fresh
+pages again, which costs half the time of a push of 20,000 events.
 
 glibc treats an array as large if it exceeds the largest such array freed so far, up to 32 MiB. It keeps twice that size
 at the end of its heap. So this module allocates and frees one array of that size, without touching its pages. With
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 LARGEST = 32 << 20
-"""The limit of glibc's own adjustment (DEFAULT_MMAP_THRESHOLD_MAX)."""
+"""The upper limit of the size that glibc adjusts itself (DEFAULT_MMAP_THRESHOLD_MAX), in bytes."""
 
 
 def keep_freed() -> None:

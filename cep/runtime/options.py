@@ -19,7 +19,7 @@ class EngineOptions:
     """The options of an engine.
 
     - `lateness`: how far out of order input may arrive, in microseconds. None: only `advance` moves the watermark.
-    - `lateness_by`: an attribute. Each of its values has a clock of its own, by which lateness is judged
+    - `lateness_by`: an attribute. Each of its values has its own clock, which decides which rows are late
       (`cep.runtime.key_clocks`). None: one clock for all input.
     - `explain`: add lineage to the output.
     - `remember`: for `cep.explain`, keep everything that ended in the last `remember` microseconds, and its lineage.
@@ -35,12 +35,12 @@ class EngineOptions:
       time of the input.
     - `start`: the time in microseconds down to which endless recursion into the past runs. None: the first time of the
       input.
-    - `revise`: how far behind the watermark input may arrive, be corrected or withdrawn, in microseconds. Results are
-      output at once and corrected later (`cep.runtime.revision`). None: all output is final.
+    - `revise`: how far behind the watermark records may still arrive, be corrected or be withdrawn, in microseconds.
+      Results are output at once and corrected later (`cep.runtime.revision`). None: all output is final.
     - `final`: under revision, output only final results, `revise` microseconds later.
     - `corrected`: the input is already corrected, so that KEYs are ignored.
 
-    Raises ValueError if `lateness` or `revise` is out of range, or options exclude each other.
+    Raises ValueError if `lateness` or `revise` is out of range, or if options exclude each other.
     """
 
     lateness: int | None = 0
@@ -75,7 +75,7 @@ class EngineOptions:
 
 
 class UntimedEngineKeywords(TypedDict, total=False):
-    """The fields of `EngineKeywords` without `lateness` and `revise`, which some functions accept as texts."""
+    """The fields of `EngineKeywords` without `lateness` and `revise`, for functions that accept these two as texts."""
 
     explain: bool
     remember: int | None

@@ -1,4 +1,4 @@
-"""The output of an engine: derived events and fluents, in the requested form."""
+"""The output of an engine: derived events and fluents, in the form that the options request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ from cep.runtime.revision.row_window import RowChanges
 
 
 def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[str, Span], source: Source) -> None:
-    """Raise CepError if a rule has derived a forbidden state. The error names the rule, its values and the time."""
+    """Check that no rule has derived a forbidden state. Otherwise raises CepError, which names the rule, its values and
+    the time."""
     for name, span in impossible.items():
         if name not in tables or not tables[name].height:
             continue
@@ -62,19 +63,18 @@ _CHANGES = np.zeros(KINDS, np.bool_)
 _BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = 1
 _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
 _WORDS, _HALVES = ("ends", "begins"), (")", "]", "(", "[")
-"""The words for an end and for a beginning, and the brackets of an interval that a change determines.
+"""The words for an end and for a beginning, and the bracket that a change adds to its interval.
 
-The brackets are indexed by 2 for a beginning, plus 1 if the time of the change belongs to the interval.
+The index of a bracket is 2 for a beginning, plus 1 if the time of the change belongs to the interval.
 """
 FEW_WORDS = 32
-"""Up to this number of changes, their words are written one by one."""
+"""The number of changes up to which their words are looked up one by one."""
 
 
 def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Replace tables of beginnings and ends by changes in their written form (`changed`). Other tables stay as they
-    are.
+    """Replace tables of beginnings and ends by changes in their output form (`changed`). Other tables stay as they are.
 
-    `derived_frames`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these tables. `outputs`: the
+    `derived_frames`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these frames. `outputs`: the
     schemas of the output.
     """
     out = {}
@@ -88,9 +88,10 @@ def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: M
 
 
 def with_begun(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Add intervals that have begun, without an end, to frames (see `cep.runtime.decode.frames`).
+    """Add the intervals of fluents that have begun but not ended to frames (see `cep.runtime.decode.frames`).
 
-    They come before the complete intervals.
+    These intervals come before the complete ones. `schemas`: the schemas of the frames. `outputs`: the schemas of the
+    output.
     """
     out = {name: table for name, table in derived_frames.items() if not _of_edges(schemas[name])}
     for name, table in derived_frames.items():
@@ -118,7 +119,7 @@ def _of_edges(schema: Schema) -> bool:
 
 
 def changes_of(runs: DerivedTables, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema], pool: Pool) -> Frames:
-    """Return the output of a step as `as_changes` does, without intermediate frames."""
+    """Return the same output as `as_changes`, but directly from the tables of a step."""
 
     def as_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
         if schema.fluent is None:
@@ -150,10 +151,11 @@ def _change_frame(table: Table, schema: Schema, fluent_schema: Schema, pool: Poo
 
 
 def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Return a fluent's changes in their written form, from a frame (see `cep.runtime.decode.frames`).
+    """Convert a frame of a fluent's beginnings and ends (see `cep.runtime.decode.frames`) to changes in their output
+    form.
 
     The columns are `@edge`, `time` (null: before all time), the attributes, and `bounds` with the bracket that the
-    change determines.
+    change adds to its interval.
     """
     what = beside("what", [attribute.name for attribute in schema.attributes])
     kinds = table[what].to_numpy()
@@ -169,7 +171,11 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 def _written(
     kinds: Ints, end: Ints, schema: Schema, attributes: Sequence[pl.Series], more: Sequence[pl.Series] = ()
 ) -> pl.DataFrame:
-    """Return changes in their written form, given their kinds and the times at which they become known."""
+    """Return changes in their output form.
+
+    - `kinds`: the kind of each change. `end`: the time at which it becomes known.
+    - `attributes`: the columns of attributes. `more`: further columns.
+    """
     late = 0 if schema.fluent is None else schema.fluent.late
     time, ever = pl.Series("time", end - late if late else end), (end == SINCE_EVER) | (kinds == BEFORE)
     if ever.any():
@@ -180,7 +186,7 @@ def _written(
 
 
 def _said(name: str, words: Sequence[str], which: Ints) -> pl.Series:
-    """Return a column of words, given their numbers."""
+    """Return a column of words. `which`: for each row, the index of its word in `words`."""
     if len(which) <= FEW_WORDS:  # for so few rows, this is faster than `gather`
         return pl.Series(name, [words[number] for number in which.tolist()], dtype=pl.String)
     return pl.Series(name, words, dtype=pl.String).gather(which)
@@ -192,10 +198,10 @@ Origins: TypeAlias = "Callable[[str, Table], Sequence[pl.Series]]"
 
 
 class EngineOutput:
-    """Converts derived tables to the output of an engine.
+    """A converter from derived tables to the output of an engine.
 
-    `schemas`: the events and fluents of the output, in their output form. `alerts`: the tables of alerts. The output
-    contains them as separate tables. `lineage`: the lineage, which also has the numbers of equal occurrences.
+    `schemas`: the schemas of the output's events and fluents. `alerts`: the tables of alerts, which are separate tables
+    in the output. `lineage`: the lineage of occurrences, which also numbers equal occurrences.
     """
 
     def __init__(self, plan: Plan, pool: Pool, alerts: Collection[str], lineage: Lineage | None) -> None:
@@ -212,11 +218,11 @@ class EngineOutput:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The derived tables of the plan that are output. Auxiliary tables are excluded."""
+        """The names of the derived tables that are output. Auxiliary tables are excluded."""
         return tuple(name for name in self.plan.derived if name not in self._hidden)
 
     def shown(self, derived_tables: Mapping[str, list[Table]]) -> dict[str, list[Table]]:
-        """Return the tables without auxiliary ones, which only serve to derive others."""
+        """Remove auxiliary tables, which only serve to derive others."""
         return {name: tables for name, tables in derived_tables.items() if name not in self._hidden}
 
     def frames(self, derived_tables: Mapping[str, list[Table]]) -> Frames:
@@ -234,12 +240,14 @@ class EngineOutput:
         lineage: Origins | None = None,
         holding: Callable[[], Mapping[str, list[Table]]] = dict,
     ) -> Frames:
-        """Return withdrawn rows and then added rows, with `@change` and `@id`.
+        """Return withdrawn rows and then added rows, with the columns `@change` and `@id`.
 
+        - `changes`: the changes of derived tables, by event.
         - `meanings`: the fingerprints of events, for the `@id`. None: no rows are ever withdrawn, and added rows are
           returned unchanged.
-        - `lineage`: the columns of lineage. A row that is withdrawn and added with the same lineage is left out.
-        - `holding`: a function that returns the current open intervals of fluents.
+        - `lineage`: a function that returns the columns of origin. A row that is withdrawn and added with the same
+          origin is left out.
+        - `holding`: a function that returns the open intervals of fluents.
         """
         if lineage is None and meanings is not None and not (self.plan.changes or self.plan.begins):
             return self._row_by_row(changes, meanings)
@@ -268,9 +276,9 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def _row_by_row(self, changes: Mapping[str, RowChanges], meanings: Mapping[str, str]) -> Frames:
-        """Do the work of `changed` if each row of a table is one row of the output.
+        """Do the work of `changed` for output without lineage, in which each table row becomes one output row.
 
-        One conversion then serves both withdrawn and added rows.
+        Withdrawn and added rows are then converted together.
         """
         shown = {name: changes[name] for name in sorted(changes) if name not in self._hidden}
         tables = {name: concat([row_changes.going, row_changes.coming]) for name, row_changes in shown.items()}
@@ -291,7 +299,10 @@ class EngineOutput:
         meanings: Mapping[str, str],
         lineage: Origins | None,
     ) -> None:
-        """Add the open intervals that replace withdrawn complete ones, if an interval has only lost its end."""
+        """Add open intervals in place of withdrawn complete ones, for intervals that have only lost their end.
+
+        `both`: the withdrawn rows and the added rows.
+        """
         withdrawn, added = both
         gone: dict[str, pl.Series] = {}
         for name, table in withdrawn.items():
@@ -313,7 +324,10 @@ class EngineOutput:
     def _named(
         self, name: str, frame: pl.DataFrame, tables: Mapping[str, Table], meanings: Mapping[str, str]
     ) -> list[pl.Series]:
-        """Return the `@id` of each row, from tables that are output unchanged. Tables of alerts have no `@id`."""
+        """Return the `@id` column of a frame. Tables of alerts have no `@id`, so the list is empty for them.
+
+        `tables`: the tables from which the frames were converted.
+        """
         if name not in self.schemas:
             return []
         if name not in self._identities:
@@ -325,10 +339,10 @@ class EngineOutput:
         return [told_apart(ids, numbers(tables[name], self._lineage)) if name in self._several else ids]
 
     def handed(self, changes: Mapping[str, RowChanges], withdraws: bool, lineage: Origins | None = None) -> Frames:
-        """Return the output of a stage for other stages: rows with their order, and with `@change` if they may be
-        withdrawn.
+        """Convert the output of a stage for other stages. The frames also have columns that order the rows.
 
-        With `lineage`, unchanged rows are output twice: as withdrawn rows and as added rows.
+        `withdraws`: add the column `@change`, because rows may be withdrawn. `lineage`: add columns of origin. A row
+        whose origin changes is then output twice, as a withdrawn row and as an added row.
         """
         halves: dict[str, Frames] = {}
         for sign, part in ((-1, "going"), (1, "coming")):
@@ -341,7 +355,8 @@ class EngineOutput:
         return {name: stacked(list(both.values())) for name, both in sorted(halves.items())}
 
     def changes_asked(self, changes: Frames, meanings: Mapping[str, str]) -> Frames:
-        """Convert frames with `@change` to the requested form, withdrawn rows first, with the `@id` of each row."""
+        """Convert frames with `@change` to the form that the options request. Withdrawn rows come first. Each row gets
+        its `@id`."""
         both: list[Frames] = []
         for sign in (-1, 1):
             parts = {name: table.filter(pl.col(CHANGE) == sign).drop(CHANGE) for name, table in changes.items()}
@@ -354,25 +369,28 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def placed(self, name: str, frame: pl.DataFrame, table: Table) -> pl.DataFrame:
-        """Add columns for the order of a stage's rows and, if needed, for the number of equal rows before each one."""
+        """Add columns that order the rows of a stage. If needed, also add a column that counts the equal rows before
+        each row."""
         number = [pl.Series(NUMBER, numbers(table, self._lineage))] if name in self._several else []
         return frame.with_columns(*places(table), *number)
 
     def as_asked(self, out: Frames) -> Frames:
-        """Convert frames to the requested form of fluents: intervals, intervals and beginnings, or changes."""
+        """Convert frames to the form of fluents that the options request: intervals, intervals and beginnings, or
+        changes."""
         if self.plan.changes:
             return as_changes(out, self.plan.schemas, self.schemas)
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
 
     def of_step(self, derived_tables: Mapping[str, list[Table]]) -> Frames:
-        """Return the output of a step in the requested form. Raises CepError if a forbidden state was derived."""
+        """Return the output of a step in the form that the options request. Raises CepError if a forbidden state was
+        derived."""
         if self.plan.changes and not self._impossible:
             return changes_of(derived_tables, self.plan.schemas, self.schemas, self.pool)
         return self.as_asked(self.frames(derived_tables))
 
 
 def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate frames of one event, with the columns of the first."""
+    """Concatenate frames of one event. The columns are ordered as in the first frame."""
     columns = tables[0].columns
     if len(tables) == 1:
         return tables[0]
@@ -380,14 +398,14 @@ def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _signs(sign: int, count: int) -> list[pl.Series]:
-    """Return a column of equal signs."""
+    """Return a list of one column `@change`, in which all values are `sign`."""
     if count > FEW:
         return [_same_sign(sign).new_from_index(0, count)]
     return [_same_sign(sign)[:count]]
 
 
 def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
-    """Remove the rows that are both withdrawn and added."""
+    """Remove rows that are in both frames of an event, the withdrawn and the added one."""
 
     def without(table: pl.DataFrame, other: pl.DataFrame | None) -> pl.DataFrame:
         own = [column for column in table.columns if column != CHANGE]
@@ -400,5 +418,5 @@ def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
 
 @cache
 def _same_sign(sign: int) -> pl.Series:
-    """Return `FEW` equal signs in a cached column. Frames slice it and share its memory."""
+    """Return a cached column of `FEW` equal signs. Frames take slices of it and share its memory."""
     return pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, FEW)

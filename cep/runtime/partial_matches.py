@@ -1,7 +1,7 @@
 """Partial matches: the occurrences that wait in the goals of an event's rules, their progress, and what they wait for.
 
-Goals are only read. A waiting row is an occurrence of a part of a pattern. The goals above it determine what else the
-rule needs.
+The goals are only read. A waiting row is an occurrence of a part of a pattern. The goals that read this goal's output
+determine what else the rule needs.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from cep.runtime.decode import values
 Ints: TypeAlias = NDArray[np.int64]
 
 DEADLINE, FILTER, UNION, FLUENT = "deadline", "filter", "union", "fluent"
-"""The kinds of nodes (`NodeProperties.kind`) that are described in a special way."""
+"""The kinds of nodes (`NodeProperties.kind`) that need descriptions of their own."""
 LONGEST = 200
-"""The maximum length of an awaited pattern in the source text."""
+"""The maximum length of an awaited pattern, in characters of the source text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialMatch:
-    """An occurrence of a part of a rule's pattern, which waits for the rest. Times are in microseconds.
+    """An occurrence of a part of a rule's pattern. It waits for the rest of the pattern. Times are in microseconds.
 
-    - `rule`: the label of the rule, or `line 5`. `line`: the line where it begins.
-    - `have`, `of`: the number of constituents that have occurred, and the number needed.
-    - `constituents`: those that have occurred, as patterns with their values.
+    - `rule`: the label of the rule, or `line 5`. `line`: the line where the rule begins.
+    - `have`, `of`: the number of constituents that have occurred, and the number that the rule needs.
+    - `constituents`: the constituents that have occurred, as patterns that contain their values.
     - `start`, `end`: the interval of these constituents. For a part of an AND of fluents, both are the watermark.
     - `values`: the values of the rule's variables so far.
     - `waits_for`: the next part of the pattern. For UNLESS and AND NOT it is `no` and the absent part. If only time
       must pass, it is the source text.
-    - `until`: the last time at which that part can occur, or the time at which time alone completes it. None: there
-      is no bound.
+    - `until`: the last time at which the next part can occur, or the time at which the passing of time completes it.
+      None: there is no bound.
     - `left`: the time from the watermark to `until`.
     """
 
@@ -79,7 +79,8 @@ class PartialMatch:
 
 @dataclass(frozen=True, slots=True)
 class PartialMatches:
-    """The partial matches of an event at a watermark, the most complete first. `more`: the number of omitted ones."""
+    """The partial matches of an event at a watermark. The most complete ones come first. `more`: the number of omitted
+    ones."""
 
     event: str
     watermark: int
@@ -98,17 +99,18 @@ class PartialMatches:
 
 
 Key = Mapping[str, Value]
-"""Values, by the name of an attribute of the event or of a variable of its rules."""
+"""Required values. Each name is an attribute of the event or a variable of one of its rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An input of a goal in which rows wait, as one rule uses it.
+    """An input of a goal in which rows wait. A goal that several rules use has one such object per rule.
 
-    - `rule`: the number of the rule in the program. `turn`: the number of the place within the rule.
-    - `number`, `side`: the node of the goal, and the input.
+    - `rule`: the number of the rule in the program. `turn`: the number of this object within the rule.
+    - `number`, `side`: the node of the goal, and the number of the input.
     - `names`: the names of the input's columns. `wanted`: the values that some columns must have.
-    - `lacks`: the number of constituents that a match still needs. `within`: the smallest WITHIN around the input.
+    - `lacks`: the number of constituents that a match still needs.
+    - `within`: the smallest WITHIN around the input.
     """
 
     head: Head
@@ -123,12 +125,12 @@ class _Place:
 
 
 Rank = tuple[int | str, ...]
-"""The order of partial matches: missing constituents, times, rule and part, arrival, and values."""
+"""The sort key of partial matches: missing constituents, times, rule and part, arrival, and values."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedMatches:
-    """The first partial matches of one engine, with their ranks, and the total number of its partial matches."""
+    """The best partial matches of one engine, each after its rank, and the number of all its partial matches."""
 
     matches: tuple[tuple[Rank, PartialMatch], ...]
     count: int
@@ -136,8 +138,7 @@ class RankedMatches:
 
 @dataclass(frozen=True, slots=True)
 class StagePart:
-    """A stage of a program, whose goals this engine has. `copies`: also list rows that every bucket of the stage
-    has."""
+    """The stage of a program that an engine runs. `copies`: also list rows that every bucket of the stage stores."""
 
     stage: Stage
     copies: bool
@@ -154,7 +155,7 @@ def partial_matches(
 ) -> PartialMatches:
     """Return the partial matches of an event, at most `limit`.
 
-    Raises CepError if the event is not derived, or the key has an unknown name.
+    Raises CepError if no rule derives the event, or if `key` has an unknown name.
     """
     check_asked(plan, event, key or {}, limit)
     return merged(event, watermark, [ranked_matches(plan, goals, pool, watermark, event, key or {}, limit)], limit)
@@ -170,25 +171,25 @@ def ranked_matches(
     limit: int,
     part: StagePart | None = None,
 ) -> RankedMatches:
-    """Return the partial matches of one engine, to be combined by `merged`. Call `check_asked` before.
+    """Return the partial matches of one engine, which `merged` combines. The caller has checked the request by
+    `check_asked`.
 
-    `part`: the stage to which `plan` belongs; None: it is the plan of a whole program.
+    `part`: the stage to which `plan` belongs. None: it is the plan of a whole program.
     """
     return _Search(plan, goals, pool, watermark, part).ranked(event, key, limit)
 
 
 def merged(event: str, watermark: int, places: Sequence[RankedMatches], limit: int) -> PartialMatches:
-    """Combine the partial matches of several engines."""
+    """Combine the partial matches of several engines. `places`: one entry per engine."""
     ranked = sorted((match for place in places for match in place.matches), key=lambda entry: entry[0])[:limit]
     count = sum(place.count for place in places)
     return PartialMatches(event, watermark, tuple(match for _, match in ranked), count - len(ranked))
 
 
 def check_asked(plan: Plan, event: str, key: Key, limit: int) -> None:
-    """Check a request. Raises CepError if no rule derives the event, the limit is negative, or a name of the key is
-    unknown.
+    """Check a request for partial matches. The key may name attributes of the event and variables of its rules.
 
-    The key may name attributes of the event and variables of its rules.
+    Raises CepError if no rule derives the event, `limit` is negative, or a name in the key is unknown.
     """
     if limit < 0:
         raise CepError(
@@ -221,7 +222,7 @@ def _rendering(plan: Plan) -> Rendering:
 
 
 def _heads(plan: Plan, event: str) -> list[Head]:
-    """Return the rules of an event. For a fluent, these include its transitions, deadlines and edges."""
+    """Return the rules of an event. For a fluent, return the rules of its transitions, deadlines and edges."""
     if plan.schemas[event].fluent is None:
         return [head for head in plan.heads if head.event == event]
     tables = {
@@ -233,12 +234,12 @@ def _heads(plan: Plan, event: str) -> list[Head]:
 
 
 def _hidden(name: str) -> bool:
-    """Return True for a column that is not a variable of a rule."""
+    """Return True if a column is not a variable of a rule."""
     return CHANGE in name
 
 
 class _Search:
-    """A search through the goals of a plan."""
+    """A search for waiting rows in the goals of a plan."""
 
     def __init__(
         self, plan: Plan, goals: Mapping[PlanUnit, Goal], pool: Pool, watermark: int, part: StagePart | None
@@ -287,8 +288,8 @@ class _Search:
     # --- the query ---
 
     def _wanted(self, head: Head, key: Key) -> dict[int, Value] | None:
-        """Return the values that columns of a rule's node must have to match the key; None if the rule cannot match
-        it."""
+        """Return the values that columns of a rule's node must have to match `key`. None if the rule cannot match the
+        key."""
         names, fluent = self.rendering.names[head.child], self.plan.schemas[head.event].fluent
         attributes = self.plan.schemas[head.event if fluent is None else fluent.name].attributes
         arguments = dict(zip([attribute.name for attribute in attributes], head.arguments))
@@ -312,7 +313,7 @@ class _Search:
     # --- waiting rows ---
 
     def _waiting(self, event: str, key: Key) -> list[tuple[_Place, WaitingRows]]:
-        """Return the waiting rows, by goal and input."""
+        """Return the waiting rows of an event's rules that match `key`, by goal and input."""
         waiting = []
         heads = _heads(self.plan, event)
         for rule, head in zip(self.rules, self.plan.heads, strict=True):
@@ -333,9 +334,11 @@ class _Search:
     def _places(
         self, head: Head, number: int, names: Sequence[str], wanted: Mapping[int, Value], lacks: int, within: int
     ) -> Iterator[_Place]:
-        """Yield the inputs in which rows wait, from a node of a rule downwards.
+        """Yield the inputs in which rows wait, from a node of a rule down to its parts.
 
-        `lacks`: the number of constituents that the rule needs in addition to those of the node.
+        - `names`: the names of the node's columns. `wanted`: the values that some of these columns must have.
+        - `lacks`: the number of constituents that the rule needs in addition to those of the node.
+        - `within`: the smallest WITHIN around the node.
         """
         properties, parts = self.rendering.properties[number], self.plan.nodes[number].parts
         if not properties.constituents:
@@ -352,14 +355,14 @@ class _Search:
             yield from self._places(head, parts[part], below[part], goals_wanted[part], lacks + others, within)
 
     def _size(self, number: int) -> int:
-        """Return the number of constituents of a node's occurrences."""
+        """Return the number of constituents that an occurrence of a node has."""
         properties = self.rendering.properties[number]
         if not properties.constituents or properties.kind == UNION:
             return 1
         return sum(self._size(self.plan.nodes[number].parts[part]) for part in properties.constituents)
 
     def _below(self, number: int, names: Sequence[str]) -> list[list[str]]:
-        """Return the names or texts of the columns of a node's parts. `names`: the names or texts of the node's own
+        """Return, for each part of a node, the names or texts of its columns. `names`: those of the node's own
         columns."""
         properties = self.rendering.properties[number]
         part_names = [["_"] * len(self.plan.names[part]) for part in self.plan.nodes[number].parts]
@@ -373,8 +376,8 @@ class _Search:
         return part_names
 
     def _wanted_below(self, number: int, wanted: Mapping[int, Value]) -> list[dict[int, Value]]:
-        """Return the values that columns of a node's parts must have. `wanted`: the values that the node's own columns
-        must have."""
+        """Return, for each part of a node, the values that its columns must have. `wanted`: those of the node's own
+        columns."""
         properties = self.rendering.properties[number]
         wanted_parts: list[dict[int, Value]] = [{} for _ in self.plan.nodes[number].parts]
         for own, value in wanted.items():
@@ -386,7 +389,8 @@ class _Search:
         return wanted_parts
 
     def _rows(self, place: _Place) -> WaitingRows | None:
-        """Return the waiting rows of an input that have the required values; None if the goal keeps none."""
+        """Return the waiting rows of an input that have the required values. None if the goal stores no waiting rows,
+        or if another bucket lists them."""
         goal = self.goals.get(place.number)
         if not isinstance(goal, KeepsWaiting) or self._copied(self._part(place)):
             return None
@@ -410,7 +414,7 @@ class _Search:
         return replace(rows, until=last).taken(np.flatnonzero(keep))
 
     def _copied(self, number: int) -> bool:
-        """Return True if a node's occurrences are in every bucket, so that another bucket lists them."""
+        """Return True if every bucket has all occurrences of a node. Then another bucket lists them."""
         event, parts = self.rendering.properties[number].event, self.plan.nodes[number].parts
         return event in self.copied if event is not None else bool(parts) and all(map(self._copied, parts))
 
@@ -458,7 +462,7 @@ class _Search:
             )
 
     def _constituents(self, number: int, shown: Sequence[str]) -> Iterator[str]:
-        """Yield the constituents of a node as texts, given the texts of its columns."""
+        """Yield the texts of a node's constituents. `shown`: the texts of the node's columns."""
         properties = self.rendering.properties[number]
         if not properties.constituents or properties.kind == UNION:
             yield self._text(number, shown)
@@ -468,7 +472,10 @@ class _Search:
             yield from self._constituents(self.plan.nodes[number].parts[part], below[part])
 
     def _awaited(self, place: _Place, texts: Sequence[str]) -> str:
-        """Return the text of the other input of a goal, with the known values of shared variables."""
+        """Return the text of what a waiting row waits for, with the known values of shared variables.
+
+        `texts`: the texts of the waiting row's columns.
+        """
         node, properties = self.plan.nodes[place.number], self.rendering.properties[place.number]
         shown = ["_"] * len(self.plan.names[place.number])
         for own, places in enumerate(properties.shows):
@@ -489,7 +496,8 @@ class _Search:
         return f"no {text}" if other == properties.negated else text
 
     def _text(self, number: int, shown: Sequence[str]) -> str:
-        """Return the text of a node: events with the given texts of columns, other patterns as in the source."""
+        """Return the text of a node: an event with the texts `shown` as arguments, any other pattern as in the
+        source."""
         node, properties = self.plan.nodes[number], self.rendering.properties[number]
         fluent = None if properties.event is None else self.plan.schemas[properties.event].fluent
         if fluent is not None and fluent.part == TRANSITIONS:
@@ -512,7 +520,7 @@ def _joined(parts: Sequence[Ints]) -> Ints:
 
 
 def _in_each_bucket(plan: Plan, stage: Stage) -> frozenset[str]:
-    """Return the events that every bucket of a stage has."""
+    """Return the events of which every bucket of a stage has all occurrences."""
     reads = {head.event: set[str]() for head in plan.heads}
     for head in plan.heads:
         parts = [head.child]
@@ -541,7 +549,7 @@ def _rounded(duration: int) -> int:
 
 
 def _written(value: Value, type: str) -> str:
-    """Return a value as a program writes it."""
+    """Format a value as a program writes it."""
     if value is None:
         return "null"
     if type not in ("time", "duration"):
@@ -550,7 +558,8 @@ def _written(value: Value, type: str) -> str:
 
 
 def _check_text(asked: Value, type: str, name: str) -> None:
-    """Check that a value can be compared with texts. Raises CepError if it is not a text."""
+    """Check that a requested value is a text or None. Otherwise raises CepError. `type`, `name`: of the compared
+    attribute."""
     if asked is not None and not isinstance(asked, str):
         raise CepError(
             f"`{name}` is of type {type}, and `{asked}` is not", hint=f'use a text: `"{asked}"`', code="type"
@@ -558,8 +567,10 @@ def _check_text(asked: Value, type: str, name: str) -> None:
 
 
 def _equal(held: Value, asked: Value, type: str, name: str) -> bool:
-    """Compare a stored value with a value in a request, which may be a text. Raises CepError if the value has another
-    type."""
+    """Compare a stored value with a requested value, which may be a text.
+
+    Raises CepError if the requested value has another type.
+    """
     if held is None or asked is None:
         return held is asked
     if isinstance(held, str):

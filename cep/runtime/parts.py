@@ -1,4 +1,4 @@
-"""The parts of a running program: the state that a step changes and a snapshot holds."""
+"""The components of a running program: the state that a step changes and a snapshot holds."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class EngineParts:
     """The state of a running program or of one of its stages.
 
     - `plan`: the plan of the program, or of the stage.
-    - `position`: the number of events received. `dead`: the refused rows that nobody has taken yet.
+    - `position`: the number of events received. `dead`: the refused rows that nobody has fetched yet.
     - `sweep_at`: the size of the pool at which unused values are next removed.
-    - `merged`: by event, the number of records that were dropped before the goals because they equal others.
-    - `alike`: for each input event, the first event whose records are checked in the same way.
-    - `inlets`: for each input event of a family, where its rows enter the family.
+    - `merged`: by event, the number of records that were dropped before they reached the goals, as duplicates.
+    - `alike`: for each input event, the first input event whose records are checked in the same way.
+    - `inlets`: for each input event of a family, the way by which its rows enter the family.
     """
 
     plan: Plan
@@ -81,7 +81,7 @@ class EngineParts:
         return admit(columns, schema, self.pool, first, named, handed)
 
     def take_merged(self) -> Counter[str]:
-        """Return by event how many records were merged with an equal one since the last call."""
+        """Return, for each event, how many records were dropped as duplicates since the last call."""
         merged_counts, self.merged = self.merged, Counter()
         for goal, event in self.machine.events():
             merged_counts[event] += goal.merged if event not in self.plan.handed else 0
@@ -89,12 +89,12 @@ class EngineParts:
         return +merged_counts
 
     def names(self) -> list[Ints]:
-        """Return the handles of all stored occurrences, for lineage."""
+        """Return the handles that lineage uses for all stored occurrences."""
         return [*self.machine.names(), *([] if self.revision is None else self.revision.names())]
 
     def sweep(self) -> None:
-        """Drop history and values that nothing needs. Values are dropped once their number has doubled since the last
-        time."""
+        """Drop history and values that nothing needs. Values are dropped only after their number has doubled since the
+        last drop."""
         history, pool = self.history, self.pool
         if history is not None:
             history.forget(self.names, min(self.buffer.watermark, self.buffer.latest))
@@ -109,7 +109,7 @@ class EngineParts:
 
 
 def coded(schemas: Mapping[str, Schema]) -> dict[str, list[int]]:
-    """Return, for each event, the rows of its tables' matrices that hold pool codes."""
+    """Return, for each event, the row numbers in its tables' matrices that hold pool codes."""
     return {
         name: [FIRST + i for i, a in enumerate(schema.attributes) if a.type in CODED]
         for name, schema in schemas.items()

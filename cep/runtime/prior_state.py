@@ -28,12 +28,12 @@ from cep.runtime.snapshot import Fetch
 class PriorState:
     """A snapshot of another program.
 
-    - `goals`: the names of the goals whose state may be kept. None: all.
+    - `goals`: the names of the goals whose state may be kept. None: all goals.
     - `waits`: True if rows that wait for the watermark are kept.
-    - `watermark`: a lower bound of the time reached, in microseconds.
-    - `segments`: the names of the snapshot's segments and a function that reads them, if it has any.
-    - `warm`: a state of the new program, after it has processed only earlier input. Goals that are not in `state`
-      start from it. None: they start empty.
+    - `watermark`: a lower bound of the time that the program has reached, in microseconds.
+    - `segments`: the names of the snapshot's segments and a function that reads a segment. None: there are no segments.
+    - `warm`: a snapshot of the new program, which has processed only earlier input. Goals that are not in `state` start
+      from it. None: they start empty.
     """
 
     state: bytes
@@ -48,8 +48,10 @@ class PriorState:
 class SnapshotParts:
     """The contents of a snapshot.
 
-    `values`: the values of the pool. `waiting`: waiting rows by event. `goals`: the states of goals, by name.
-    `changes`: the changes of the knowledge. `lineage`: the lineage, if the engine had it.
+    - `values`: the values of the pool. `waiting`: the rows that wait for the watermark, by event.
+    - `goals`: the states of goals, by name.
+    - `changes`: the changes of the knowledge. None: the program has no knowledge.
+    - `lineage`: the lineage. None: the engine had none.
     """
 
     header: Mapping[str, Any]
@@ -61,7 +63,7 @@ class SnapshotParts:
 
     @classmethod
     def of(cls, before: PriorState) -> SnapshotParts:
-        """Read the contents of a snapshot. Raises CepError if it is damaged, or from a stage with `explain`."""
+        """Read the contents of a snapshot. Raises CepError if it is damaged, or if a stage with `explain` made it."""
         with snapshot.restoring():
             return cls._of(before, *snapshot.load(before.state, None))
 
@@ -92,8 +94,11 @@ class SnapshotParts:
         return cls(header, values, waiting if before.waits else {}, goals, changes, lineage)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
-        """Return the waiting rows of events that are still inputs. Raises CepError if such an event has other
-        attributes now."""
+        """Return the waiting rows of events that are inputs of the new program, too.
+
+        `inputs`: the schemas of the new program's inputs. Raises CepError if the attribute types of such an event have
+        changed.
+        """
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(
@@ -106,7 +111,7 @@ class SnapshotParts:
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """The segments of a snapshot: `values` of the pool, and the `parts` of the window with waiting rows."""
+    """The segments of a snapshot: `values` of the pool, and `parts` of the revision window, which hold waiting rows."""
 
     values: list[pa.RecordBatch]
     parts: list[pa.RecordBatch]
@@ -123,7 +128,8 @@ class _Segments:
 
 
 def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[str, Table]:
-    """Return the waiting rows of a revision window, by event. `runs`: how many of the `parts` each event has."""
+    """Return the waiting rows of a revision window, by event. `runs`: for each event, the number of its entries in
+    `parts`."""
     rest = iter(parts)
     tables = {event: [*chain(*(from_arrow(batch).values() for batch in islice(rest, n)))] for event, n in runs.items()}
     return {event: concat(pieces) for event, pieces in tables.items() if pieces}
@@ -132,8 +138,10 @@ def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[s
 def rules_with(
     plan: Plan, names: Mapping[PlanUnit, str], rules: Collection[int] | None = None
 ) -> dict[str, frozenset[str]]:
-    """Return the rules with state, each with the names of its goals with state. `rules`: the numbers of the rules to
-    consider; None: all."""
+    """Return the rules that have a state: for each rule, the names of its goals that have a state.
+
+    `rules`: the numbers of the rules to consider. None: all rules.
+    """
     goals_by_rule: dict[str, frozenset[str]] = {}
     for number, nodes in enumerate(Dependencies(plan).nodes):
         goals = {names[n] for n in nodes if plan.nodes[n].properties().remembers or plan.nodes[n].once()}
@@ -150,5 +158,5 @@ def rule_name(plan: Plan, number: int) -> str:
 
 
 def shortened(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> list[str]:
-    """Return the names of goals, with empty names for those without state."""
+    """Replace the names of goals without state by empty texts. `batches`: the states of the goals."""
     return [name if batch.schema.names != ["nothing"] else "" for name, batch in zip(names, batches, strict=True)]

@@ -1,4 +1,4 @@
-"""The reorder buffer: occurrences wait until the watermark has passed them, and leave in order."""
+"""The reorder buffer: occurrences wait in it until the watermark has passed them, and leave it in order."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from cep.runtime.key_clocks import KeyClocks
 class ReorderBuffer:
     """The watermark, and the occurrences that end after it.
 
-    - `lateness`: in microseconds. None: only `release` moves the watermark.
+    - `lateness`: how far out of order input may arrive, in microseconds. None: only `release` moves the watermark.
     - `until`, `start`: how far endless recursion into the future and the past must run at the end of the input.
-    - `first`, `latest`: the first and the last end of the occurrences received here.
-    - `begun`, `of_input`: the same for the whole input, if it is distributed to several engines.
-    - `clocks`: the clocks of keys, if lateness is judged by key.
-    - `events`: the events of each inlet (`cep.runtime.family`), by member. Rows may arrive under the name of an inlet.
+    - `first`, `latest`: the first and the last end of the occurrences that this buffer has received.
+    - `begun`, `of_input`: the first and the last end of the whole input, if it is distributed to several engines.
+    - `clocks`: the clocks of keys (`cep.runtime.key_clocks`). None: one clock for all input.
+    - `events`: the events of each inlet (`cep.runtime.family`), ordered by member. Rows may arrive under the name of an
+      inlet.
 
     The watermark promises that no occurrence will arrive that ends at or before it. After an occurrence that ends at t,
-    it is at least t - lateness - 1, because another one may end at the same instant.
+    the watermark is at least t - lateness - 1, because another occurrence may end at the same instant.
     """
 
     def __init__(
@@ -72,11 +73,11 @@ class ReorderBuffer:
                 self.count(*span(table))
 
     def count(self, first: int, last: int) -> None:
-        """Record that occurrences have arrived. `first` and `last`: the first and the last of their ends."""
+        """Record that occurrences have arrived. `first` and `last`: the smallest and the largest of their ends."""
         self.first, self.latest = min(self.first, first), max(self.latest, last)
 
     def frontier(self, watermark: int) -> Frontier:
-        """Return the frontier at a watermark."""
+        """Return the frontier for a watermark. At the end of the input, it also says how far endless recursion runs."""
         first = self.first if self.of_input is None else self.begun
         if watermark < END_OF_TIME:
             return Frontier.at(watermark, END_OF_TIME, first, min(first, self.start))
@@ -84,18 +85,18 @@ class ReorderBuffer:
         return Frontier.at(watermark, max(latest, self.until), first, min(first, self.start))
 
     def reached(self) -> int:
-        """Return the watermark that follows from the occurrences received."""
+        """Return the watermark that follows from the occurrences received so far."""
         if self.moving == BEGINNING or self.lateness is None:
             return self.watermark
         return max(self.watermark, self.moving - self.lateness - 1)
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows: the latest end, or the time of the keys' clocks."""
+        """The time that the watermark follows: the latest end, or the current time of the clocks of keys."""
         return self.latest if self.clocks is None else self.clocks.time
 
     def release(self, watermark: int) -> dict[str, Table]:
-        """Move the watermark. Return the occurrences that it has passed, by event and sorted by arrival."""
+        """Move the watermark. Return the occurrences that it has passed, by event. They are sorted by arrival."""
         assert watermark >= self.watermark, "the watermark never goes back"
         self.watermark = watermark
         out: dict[str, Table] = {}
@@ -123,13 +124,14 @@ class ReorderBuffer:
         return sum(rows(table) for tables in self._waiting.values() for table in tables)
 
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
-        """Return the waiting pool codes. `coded`: for each event, the rows of its tables' matrices that hold codes."""
+        """Return the pool codes in the waiting rows. `coded`: for each event, the row numbers of its matrices that hold
+        codes."""
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
 
     def fits(self, heights: Mapping[str, int]) -> None:
-        """Raise CepError unless the waiting tables belong to known events.
+        """Check that all waiting tables belong to known events. Otherwise raises CepError.
 
-        `heights`: the number of rows that the matrix of each event's tables has.
+        `heights`: for each event, the number of rows of its tables' matrices.
         """
         for name, tables in self.waiting.items():
             demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))
@@ -139,14 +141,14 @@ class ReorderBuffer:
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
     def times(self) -> dict[str, Any]:
-        """Return the state of time, in the form that `restore` reads."""
+        """Return the watermark and the range of received ends, as `restore` expects them."""
         saved_times: dict[str, Any] = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
         if self.clocks is not None:
             saved_times["clocks"] = self.clocks.save()
         return saved_times if self.of_input is None else saved_times | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
-        """Extend the range of received ends by these times."""
+        """Extend the range of received ends by that of another buffer. `times`: the result of that buffer's `times`."""
         self.latest = max(self.latest, times["latest"])
         self.first = min(self.first, times["first"])
         if self.of_input is not None:
@@ -154,7 +156,8 @@ class ReorderBuffer:
             self.begun = min(self.begun, times["begun"])
 
     def restore(self, waiting: dict[str, Table], times: Mapping[str, Any]) -> None:
-        """Restore the waiting rows and the times, such as the watermark. Raises CepError if they are not valid."""
+        """Restore the waiting rows, the watermark and the range of received ends. Raises CepError if a time is not
+        valid."""
         watermark, latest, first = times["watermark"], times["latest"], times["first"]
         of_input, begun = None, END_OF_TIME
         if self.of_input is not None:

@@ -1,4 +1,4 @@
-"""Reports about work on a batch, file or bucket, as values that can be sent between processes."""
+"""Reports about the work on a batch, file or bucket. A report can be sent between processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.runtime.buckets import KeyShares
 from cep.runtime.run_stats import Count, RevisionStats
 
 READING = 0
-"""The `stage` of work that reads records."""
+"""The `stage` in reports about reading records."""
 
 
 class Counted(Protocol):
@@ -25,17 +25,17 @@ class Counted(Protocol):
 
     @property
     def state_rows(self) -> int:
-        """The number of stored rows."""
+        """The number of rows that the engine stores."""
 
     @property
     def state_bytes(self) -> int:
-        """The bytes of the stored rows."""
+        """The size in bytes of the rows that the engine stores."""
 
     def take_counts(self) -> list[Count]:
-        """Return each goal's counts since the last call, and its size."""
+        """Return each goal's counts since the last call, and its current size."""
 
     def take_key_shares(self) -> Sequence[KeyShares]:
-        """Return the keys that had many of the rows distributed since the last call."""
+        """Return the most frequent keys of the rows that were distributed since the last call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +44,17 @@ class Report:
     since the last report.
 
     - `read`: input events, by type. `latest`: the last end among them. `place`: the file and line of that record.
-    - `dead`: dead letters, by code. `late`: the late ones among them, by type. `unread`: unreadable files, with
-      reasons.
+    - `dead`: dead letters, by code. `late`: the late ones among them, by type.
+    - `unread`: the reason for each file that cannot be read.
     - `no_records`: how many of the dead letters are files, remainders of files, or changes of the knowledge.
-    - `unmatched`: records that are not events. `merged`: records that were merged with an equal one.
-    - `derived`: derived events by type, before identical ones of several buckets are merged.
-    - `counts`: the goals that did something or hold something.
-    - `revised`: the counts of revision, if output may be withdrawn. `withdrawn`: the withdrawn output, by type.
-    - `remarks`: what looks wrong with an input.
+    - `unmatched`: records that are not events. `merged`: records that were dropped as duplicates.
+    - `derived`: derived events by type, before identical events of several buckets are merged.
+    - `counts`: the counts of goals that ran or store rows.
+    - `revised`: the counts of revision. None: output is never withdrawn. `withdrawn`: the withdrawn output, by type.
+    - `remarks`: remarks about an input that looks wrong.
     - `lacking`: by event, the attributes that no record has, each with the place in the records where its value
       probably is.
-    - `keys`: the keys that had many of the distributed rows.
+    - `keys`: the most frequent keys of the distributed rows.
 
     Times are in microseconds. A time is None before the first one is known, and after the end of the input.
     """
@@ -95,7 +95,7 @@ class Report:
         withdrawn: Mapping[str, int] | None = None,
         merged: int = 0,
     ) -> Report:
-        """Make a report of an engine's step, and reset the counts of its goals."""
+        """Create a report of an engine's step, and reset the counts of its goals."""
         return cls(
             stage=stage,
             bucket=bucket,

@@ -1,4 +1,4 @@
-"""Counts of a run, and its closing line."""
+"""Counts of a run, and the line that summarizes them at its end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from cep.plan.order import PlanUnit
 class Count:
     """The counts of one unit of a plan.
 
-    `produced` and `time`: its output rows, and the nanoseconds spent, since the last count. `rows` and `bytes`: the
-    number and the size of its waiting rows. The time of a recursion is counted at the first of its nodes.
+    - `produced`, `time`: the number of output rows, and the nanoseconds spent, since the last count.
+    - `rows`, `bytes`: the number of waiting rows, and their size.
+
+    The time of a recursion is counted at the first of its nodes.
     """
 
     unit: PlanUnit
@@ -27,12 +29,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class RevisionStats:
-    """Sums over revisions.
+    """Sums over all revisions of a run.
 
-    - `late`: rows of the input that were added or withdrawn within the window, after the watermark had passed them.
-    - `revisions`: pushes with such rows. `withdrawn`: the derived rows that were withdrawn.
+    - `late`: input rows that were added or withdrawn within the revision window, after the watermark had passed them.
+    - `revisions`: pushes that contained such rows. `withdrawn`: the derived rows that were withdrawn.
     - `keys_replayed`: keys for which a stage ran again, counted per stage. A run for all keys counts as one.
-    - `seconds`: the time spent.
+    - `seconds`: the time spent on revisions.
     """
 
     late: int = 0
@@ -42,7 +44,7 @@ class RevisionStats:
     seconds: float = 0.0
 
     def __sub__(self, other: RevisionStats) -> RevisionStats:
-        """Return the difference to earlier counts."""
+        """Subtract earlier counts."""
         return RevisionStats(
             self.late - other.late,
             self.revisions - other.revisions,
@@ -87,17 +89,18 @@ class RunStats:
     """Counts of one run.
 
     - `records`: all records read. `dead`: dead letters by reason, including files that could not be read to the end.
-    - `derived`: derived events by type. `written`: the requested ones among them; None: all.
-    - `unseen`: input events of which no record was read. `seen`: events for which there were tables.
-    - `batches`: finished batches. `with_records`: the files with records. `empty`: the files without.
+    - `derived`: derived events by type. `written`: the requested ones among them. None: all were requested.
+    - `unseen`: input events of which no record was read. `seen`: input events for which tables arrived.
+    - `batches`: finished batches. `with_records`: the files that have records. `empty`: the files that have none.
     - `no_records`: how many dead letters are files or remainders of files. `unmatched`: records that are not events.
-    - `merged`: records that were dropped because they equal others.
-    - `twice`: by time zone, how many local times were ambiguous because of a clock change, without a FOLD for them.
-    - `remarks`: what else looks wrong with the input.
+    - `merged`: records that were dropped as duplicates.
+    - `twice`: by time zone, how many local times without a FOLD were ambiguous because of a clock change.
+    - `remarks`: remarks about input that looks wrong for other reasons.
     - `revision`: the counts of revision. None: output is never withdrawn.
-    - `busy`: seconds spent on batches, without waiting for them.
-    - `watermark`: None until there is one. `done`: the share of the input that was read; None: unknown.
-    - `tasks`: on Spark, the finished tasks of the current micro-batch and their total. None: unknown.
+    - `busy`: seconds spent on batches, without the time spent waiting for them.
+    - `watermark`: the current watermark. None: there is none yet.
+    - `done`: the share of the input that was read. None: unknown.
+    - `tasks`: on Spark, the finished tasks of the current micro-batch and the number of all its tasks. None: unknown.
     """
 
     records: int = 0
@@ -129,13 +132,14 @@ class RunStats:
         return perf_counter() - self.began
 
     def spent(self, since: float) -> float:
-        """Count the time since `since` as `busy`, and return the current time."""
+        """Add the time since `since` to `busy`, and return the current time."""
         now = perf_counter()
         self.busy += now - since
         return now
 
     def closing(self) -> str:
-        """Return `26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8 s`."""
+        """Summarize the run: `26,115 records, 6 dead letters (5 missing, 1 out of range), 120 derived events: ..., 0.8
+        s`."""
         parts = [count(self.records, "record")]
         if self.unmatched:
             parts.append(f"{self.unmatched:,} matching no event")
@@ -190,7 +194,7 @@ def revised_numbers(done: RevisionStats) -> dict[str, object]:
 
 
 def revised_line(done: RevisionStats) -> str:
-    """Return `revised: 3 late changes, 2 events withdrawn, 2 keys run again in 0.1 s`."""
+    """Summarize revision: `revised: 3 late changes, 2 events withdrawn, 2 keys run again in 0.1 s`."""
     changes, keys = count(done.late, "late change"), count(done.keys_replayed, "key")
     return f"revised: {changes}, {count(done.withdrawn, 'event')} withdrawn, {keys} run again in {done.seconds:.1f} s"
 
@@ -203,10 +207,10 @@ def _listed(all_of_them: Sequence[str]) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return `1 record`, `2,000 records` or `no records`."""
+    """Format a count: `1 record`, `2,000 records` or `no records`."""
     return f"{number or 'no':{',' if number else ''}} {noun}{'' if number == 1 else 's'}"
 
 
 def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Return counts with the largest first, and equal ones by name."""
+    """Sort counts: the largest first, equal counts by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

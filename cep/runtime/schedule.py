@@ -1,4 +1,4 @@
-"""The schedule of a machine: it finds the parts that have input or are due.
+"""The schedule of a machine: it finds the parts that have input, and those that are due at some time.
 
     begin, next, ran:  the events in a slice and its watermark -> the numbers of the parts to run, in order
 
@@ -15,15 +15,16 @@ from cep.runtime.constant_index import ConstantIndex, constant_indexes
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 
 SPARE = 64
-"""The allowance for outdated due times. They are removed when the number of all due times exceeds twice the number of
-timed parts by more than this."""
+"""The allowance for outdated due times. They are removed when the heap has more than twice as many entries as there are
+timed parts, plus this number."""
 
 
 class Schedule:
-    """The parts of a machine, by number. Parts with a unit in `following` follow the knowledge and run at every step.
+    """The schedule of a machine's parts, which it identifies by number.
 
-    The due time of a part only changes when the part runs, and is read then. If the state of goals changes in another
-    way, `forget` makes the schedule read all due times again.
+    A part that has a unit in `following` depends on the knowledge and runs at every step. The due time of a part only
+    changes when the part runs; the schedule reads it then. If the state of goals changes in another way, `forget` makes
+    the schedule read all due times again.
     """
 
     def __init__(self, parts: Sequence[MachinePart], following: Collection[PlanUnit]) -> None:
@@ -52,10 +53,11 @@ class Schedule:
             self._readers[unit] = [number for number in readers if number not in tests or number in others]
         self._due: dict[int, int | None] = {}
         self._times: list[tuple[int, int]] = []
-        """A heap of due times and parts. An entry is outdated unless `_due` has the same time for the part."""
+        """A heap of due times, each with the number of its part. An entry is outdated if `_due` has another time for
+        the part."""
         self._known = False
         self._waiting: list[int] = []
-        """A heap of the parts that still have to run in this slice, each of them once."""
+        """A heap of the parts that still have to run in this slice. It contains each part at most once."""
         self._there: set[int] = set()
 
     def forget(self) -> None:
@@ -63,7 +65,7 @@ class Schedule:
         self._known = False
 
     def begin(self, events: Iterable[str], watermark: int) -> None:
-        """Begin a slice with these events and this watermark."""
+        """Begin a slice. `events`: the events that have input in the slice. `watermark`: the watermark after it."""
         due_parts = set(self._always)
         for event in events:
             due_parts.update(self._own.get(event, ()))
@@ -80,11 +82,11 @@ class Schedule:
         self._there, self._waiting = due_parts, sorted(due_parts)
 
     def next(self) -> int | None:
-        """Return the number of the part to run next; None if there is nothing left to do."""
+        """Return the number of the part to run next, or None if no part is left."""
         return heappop(self._waiting) if self._waiting else None
 
     def ran(self, number: int, outputs: GivenTables) -> None:
-        """Record that a part has run. `outputs`: the outputs so far."""
+        """Record that a part has run. `outputs`: the outputs of all parts that have run in the slice."""
         gives = self._gives[number]
         for unit in gives if len(gives) <= len(outputs) else [unit for unit in outputs if unit in gives]:
             table = outputs[unit]

@@ -1,4 +1,4 @@
-"""The byte format of snapshots, with a checksum: a header in JSON, followed by Arrow streams."""
+"""The byte format of snapshots: a header in JSON, then Arrow streams. A checksum protects both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LENGTH = 8  # the size in bytes of the header's length
 
 
 def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: str) -> bytes:
-    """Write a snapshot. `program`: the fingerprint of the program that it belongs to."""
+    """Encode a snapshot. `program`: the fingerprint of the program that the snapshot belongs to."""
     parts = [stream(batch) for batch in batches]
     known = {"version": VERSION, "program": program, "lengths": [len(part) for part in parts]}
     text = json.dumps({**header, **known}).encode()
@@ -35,8 +35,11 @@ def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: 
 
 
 def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """Read a snapshot: its header and batches. Raises CepError if it belongs to another program (None: accept any) or
-    is damaged."""
+    """Decode a snapshot to its header and batches. `program`: the fingerprint that it must have. None: accept any
+    program.
+
+    Raises CepError if the snapshot belongs to another program or is damaged.
+    """
     header, rest = _read(blob)
     lengths = header["lengths"]
     if header["program"] != (program or header["program"]):
@@ -60,7 +63,7 @@ def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.Reco
 
 
 def streamed(data: bytes | memoryview) -> pa.RecordBatch:
-    """Read the batch of an Arrow stream. Raises CepError if it is damaged."""
+    """Decode an Arrow stream that holds one batch. Raises CepError if the stream is damaged."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             batch = reader.read_next_batch()
@@ -82,7 +85,7 @@ def program_of(blob: bytes) -> str:
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turn errors of the block into the CepError for a damaged snapshot."""
+    """Convert errors in the block to the CepError for a damaged snapshot."""
     try:
         yield
     except (LookupError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
@@ -90,8 +93,10 @@ def restoring() -> Iterator[None]:
 
 
 def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
-    """Return the header of a snapshot and the bytes after it. Raises CepError if it is damaged, or has another
-    version."""
+    """Return the header of a snapshot and the bytes after the header.
+
+    Raises CepError if the snapshot is damaged, or has another version.
+    """
     try:
         whole = checksum.content(blob)
         start = _LENGTH + int.from_bytes(whole[:_LENGTH], "little")
@@ -116,7 +121,7 @@ def program_fingerprint(
     facts: Mapping[str, pl.DataFrame],
     knowledge: str | None,
 ) -> str:
-    """Return the fingerprint of a program and of everything else that its state depends on."""
+    """Return the fingerprint of a program: of its text, and of everything else that its state depends on."""
     name = hashlib.sha256(json.dumps([text, policy, sorted((types or {}).items()), knowledge]).encode())
     for predicate, table in sorted(facts.items()):
         name.update(predicate.encode())
@@ -125,12 +130,11 @@ def program_fingerprint(
 
 
 def table_name(table: pl.DataFrame) -> str:
-    """Return a hash of a table's contents."""
     return hashlib.sha256(table.write_ipc(None).getbuffer()).hexdigest()
 
 
 def stream(batch: pa.RecordBatch) -> bytes:
-    """Write a batch as an Arrow stream."""
+    """Encode a batch as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -143,10 +147,10 @@ Fetch = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class SegmentedState:
-    """A state in segments.
+    """A state that is stored in segments.
 
-    `head`: a snapshot of everything outside of segments. `names`: the names of the segments, in order. `new`: the bytes
-    of the segments that the previous state did not have.
+    `head`: a snapshot of everything that is not in segments. `names`: the names of the segments, in order. `new`: the
+    contents of the segments that the previous state did not have, by name.
     """
 
     head: bytes
@@ -155,9 +159,9 @@ class SegmentedState:
 
 
 class SegmentBook:
-    """The segments of the last state, by key. They determine which segments of the next state are new.
+    """The segments of an engine's last stored state, by key. They determine which segments of the next state are new.
 
-    If the new segments of a state are not stored, use a new book for the next state.
+    If the new segments of a state could not be stored, the caller must use a new book for the next state.
     """
 
     def __init__(self) -> None:
@@ -166,10 +170,11 @@ class SegmentBook:
         self._new: dict[str, bytes] = {}
 
     def name(self, key: Hashable, of: object, batch: Callable[[], pa.RecordBatch]) -> str:
-        """Return the name of a segment, and write it if it is new.
+        """Return the name of a segment. If the segment is new, also encode its contents.
 
-        `key`: a key of the segment, which stays equal while the segment is unchanged and `of` is alive. The book keeps
-        `of` alive. `batch`: a function that returns the contents.
+        - `key`: the key of the segment. It stays equal while the segment is unchanged and `of` is alive.
+        - `of`: an object that the book keeps alive.
+        - `batch`: a function that returns the contents.
         """
         known = self._now.get(key) or self._last.get(key)
         if known is None:
@@ -181,11 +186,11 @@ class SegmentBook:
         return known[1]
 
     def know(self, key: Hashable, of: object, name: str) -> None:
-        """Record the key of a segment that was read. Its parameters are those of `name`."""
+        """Record a segment that was read from storage. `key`, `of`: as for `name`. `name`: the segment's name."""
         self._now[key] = of, name
 
     def taken(self) -> dict[str, bytes]:
-        """Return the new segments of the current state, and begin the next state."""
+        """Return the contents of the current state's new segments, by name, and begin the next state."""
         before = {name for _, name in self._last.values()}
         new = {name: data for name, data in self._new.items() if name not in before}
         self._last, self._now, self._new = self._now, {}, {}

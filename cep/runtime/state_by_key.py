@@ -1,4 +1,4 @@
-"""State by key: the state of an engine for selected keys, as bytes.
+"""State by key: the state that an engine stores for selected keys, as bytes.
 
 The complete state of a key in a stage (`cep.runtime.keyed_stage`) can be extracted. It can then be put into any engine
 of the same stage.
@@ -32,19 +32,22 @@ from cep.runtime.parts import EngineParts, coded
 
 @dataclass(frozen=True, slots=True)
 class StateByKey:
-    """The state of an engine by key. `program`: the fingerprint of the program that the state belongs to."""
+    """Access to the state of an engine by key. `program`: the fingerprint of the engine's program."""
 
     stage: KeyedStage
     parts: EngineParts
     program: str
 
     def check(self) -> None:
-        """Raise CepError unless the state of every goal has a key."""
+        """Check that the state of every goal has a key. Otherwise raises CepError."""
         self._goals()
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-        """Read the result of `extract`. Raises CepError if it belongs to another program, stage or time, or is
-        damaged."""
+        """Decode the result of `extract`.
+
+        Raises CepError if it is damaged, belongs to another program or stage, or has another watermark than this
+        engine.
+        """
         header, batches = snapshot.load(state, self.program)
         if not self._new() and header["watermark"] != self.parts.buffer.watermark:
             raise CepError(
@@ -55,7 +58,7 @@ class StateByKey:
         return header, batches
 
     def extract(self, keys: KeySelection) -> bytes:
-        """Return the state and the waiting rows of these keys, and remove them from the engine."""
+        """Remove the state and the waiting rows of `keys` from the engine, and return them."""
         goals = [(goal, self.stage.selection(sides, keys, self.parts.pool)) for goal, sides in self._goals()]
         waiting = {name: self._waiting(name, keys) for name in self.parts.buffer.waiting}
         states = [goal.extract(chosen) for goal, chosen in goals]
@@ -76,7 +79,7 @@ class StateByKey:
         return snapshot.save(header | {"values": len(values)}, [*values, to_arrow(gone), *states], self.program)
 
     def replace(self, keys: KeySelection, header: Mapping[str, Any], batches: Sequence[pa.RecordBatch]) -> None:
-        """Replace the state of these keys by one that `read` returned."""
+        """Replace the state of `keys` in the engine. `header` and `batches`: the result of `read`."""
         if self._new():
             self.parts.buffer.restore({}, header)
         values, (waiting, *states) = batches[: header["values"]], batches[header["values"] :]
@@ -98,11 +101,11 @@ class StateByKey:
         self.parts.position = max(self.parts.position, header["position"])
 
     def _new(self) -> bool:
-        """Return True if the engine has not received anything yet."""
+        """Return True if the engine has not received any input."""
         return self.parts.buffer.watermark == self.parts.buffer.latest == BEGINNING
 
     def _goals(self) -> list[tuple[Goal, tuple[KeySide, ...]]]:
-        """Return the goals with the key columns of their inputs."""
+        """Return every goal with the key columns of its inputs."""
         goals, origin, chained = [], self.parts.plan.origin, set(self.parts.machine.compiled)
         for unit, goal in self.parts.machine.goals():
             if isinstance(unit, str):
@@ -112,9 +115,9 @@ class StateByKey:
         return goals
 
     def _waiting(self, name: str, keys: KeySelection, others: bool = False) -> tuple[Table, list[Table]]:
-        """Return an event's waiting rows of these keys, and the tables of the rows that stay.
+        """Return an event's waiting rows that belong to `keys`, and the waiting rows that stay.
 
-        `others`: only rows of other keys stay. Otherwise, rows that belong to every key stay as well.
+        `others`: True if rows that belong to every key do not stay.
         """
         schema, route = self.parts.plan.schemas[name], self.stage.stage.inputs[name]
         table = concat([empty(len(schema.attributes)), *self.parts.buffer.waiting.get(name, ())])
@@ -137,7 +140,7 @@ class StateByKey:
 
 
 def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
-    """Replace the pool codes in tables by event. `places`: for each event, the rows of its tables' matrices that hold
+    """Replace the pool codes in tables by event. `places`: for each event, the row numbers of its matrices that hold
     codes."""
     for name, table in tables.items():
         for row in places[name]:
@@ -145,7 +148,8 @@ def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str,
 
 
 def translation(moved: Ints) -> Translation:
-    """Return a function that translates codes of another pool. `moved`: the new codes, from `Pool.load`."""
+    """Return a function that translates the codes of another pool. `moved`: the new code for each old one
+    (`Pool.load`)."""
 
     def translated(codes: Ints) -> Ints:
         known = (codes >= 0) & (codes < len(moved))
@@ -175,7 +179,7 @@ GROUPS = 1024
 
 @dataclass(frozen=True, slots=True)
 class KeyGroups(HashedKeys):
-    """The keys in the key groups from `first` to before `stop`."""
+    """A selection of keys: those in the key groups from `first` to `stop` - 1."""
 
     first: int
     stop: int
@@ -195,19 +199,18 @@ def groups_of(hashed: NDArray[np.uint64]) -> Ints:
 
 
 def first_group(partition: int, count: int) -> int:
-    """Return the first key group of a partition. `partition` may be `count`; the result is then the number of
-    groups."""
+    """Return the first key group of a partition. If `partition` equals `count`, return the number of all key groups."""
     return -(-partition * GROUPS // count)
 
 
 def groups_in(partition: int, count: int) -> KeyGroups:
-    """Return the key groups of a partition. They are consecutive; the sizes of partitions differ by at most one."""
+    """Return the key groups of a partition. They are consecutive. The sizes of two partitions differ by at most one."""
     check_partitions(count)
     return KeyGroups(first_group(partition, count), first_group(partition + 1, count))
 
 
 def check_partitions(count: int) -> None:
-    """Raise CepError unless `count` is between 1 and the number of key groups."""
+    """Check that `count` is between 1 and the number of key groups. Otherwise raises CepError."""
     if not 1 <= count <= GROUPS:
         raise CepError(
             f"{count} is not a valid number of workers or partitions", hint=f"use 1 to {GROUPS:,}", code="option"
@@ -215,7 +218,7 @@ def check_partitions(count: int) -> None:
 
 
 def partition_of(groups: Ints, count: int) -> Ints:
-    """Return the partition of each key group, for `count` partitions."""
+    """Return the partition of each key group, if there are `count` partitions."""
     return groups * count // GROUPS
 
 
@@ -226,9 +229,9 @@ def deal_groups(
     count: int,
     keys: KeyCounter | None = None,
 ) -> list[dict[str, pl.DataFrame]]:
-    """Distribute rows to the partitions of a stage, in their order. Return the tables of each partition.
+    """Distribute rows to the partitions of a stage, without changing their order. Return the tables of each partition.
 
-    Tables that are not inputs of the stage are ignored. `keys`: a counter of the rows that are distributed by key.
+    Tables that are not inputs of the stage are ignored. `keys`: a counter for the rows that are distributed by key.
     """
     check_partitions(count)
     dealt: list[dict[str, pl.DataFrame]] = [{} for _ in range(count)]
@@ -255,10 +258,13 @@ def deal_groups(
 
 
 def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
-    """Fill the new engine of partition `number` of `count` from the engines of another number of partitions, `of`.
+    """Fill a new engine with the state of its partition, which old engines hold.
 
-    `before`: a function that returns the engine of an old partition, or None. Those engines keep state that belongs to
-    every key. Raises CepError if some state has no key.
+    - `before`: a function from the number of an old partition to its engine, or None if it has no engine.
+    - `of`: the number of old partitions.
+    - `into`: the new engine. `number`: its partition. `count`: the number of new partitions.
+
+    The old engines keep state that belongs to every key. Raises CepError if the state of a goal has no key.
     """
     mine = groups_in(number, count)
     stops = [first_group(place + 1, of) for place in range(of)]
@@ -272,6 +278,6 @@ def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number
 
 
 def redeal(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
-    """Move the state of all partitions of a stage to new engines, of which there may be more or fewer."""
+    """Move the state of all partitions of a stage to new engines, whose number may differ."""
     for number, bucket in enumerate(after):
         gather(before.__getitem__, len(before), bucket, number, len(after))

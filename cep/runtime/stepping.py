@@ -1,6 +1,6 @@
-"""A step of a program: rows that the watermark passes leave the buffer and go through the goals.
+"""A step of a program: rows that the watermark passes leave the reorder buffer and go through the goals.
 
-The step is split where the knowledge changes.
+A step is split at the times at which the knowledge changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cep.runtime.time_slices import TimeSlice
 
 
 class Steppable(Protocol):
-    """An object that takes steps. `broken`: it is in the middle of a step, or a step failed."""
+    """An object that takes steps. `broken`: True during a step, and after a step has failed."""
 
     broken: bool
 
@@ -31,10 +31,10 @@ S = TypeVar("S", bound=Steppable)
 
 
 def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
-    """Return a decorator for a method that is a step.
+    """Return a decorator for methods that take a step.
 
-    `refuses`: the method checks its arguments before it changes anything. An error then does not break the object,
-    unless memory has run out.
+    `refuses`: True if the method checks its arguments before it changes anything. An error then does not break the
+    object, unless memory has run out.
     """
 
     def of(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
@@ -61,11 +61,14 @@ def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], 
 
 
 TimedChange = tuple[int, Any, Any]
-"""A change of the knowledge: the time from which it holds (microseconds), the added and the removed triples."""
+"""A change of the knowledge: the time at which it takes effect (microseconds), the added and the removed triples."""
 
 
 def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
-    """Advance the watermark. Return the new occurrences of every derived event that has any, one table per slice."""
+    """Advance the watermark. Return the new occurrences of each derived event, one table per slice.
+
+    Events without new occurrences are omitted.
+    """
     ended = parts.buffer.watermark >= END_OF_TIME
     released = parts.buffer.release(watermark)
     if parts.history is not None:
@@ -82,9 +85,9 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
 
 
 def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, list[Table]]:
-    """Step through a push slice by slice, like `step`.
+    """Push and step slice by slice. Return the new occurrences as `step` does.
 
-    Refused rows are sorted as for a whole push: by type, with late rows last.
+    The refused rows are sorted as for a whole push: by type, and late rows last.
     """
     derived: dict[str, list[Table]] = {}
     refused = len(parts.dead)
@@ -108,13 +111,15 @@ def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> 
 
 
 def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
-    """Add changes of the knowledge. Raises CepError if one of them is late or not possible. Nothing has changed
-    then."""
+    """Add changes of the knowledge.
+
+    Raises CepError if one of them is late or cannot be applied. The knowledge is then unchanged.
+    """
     learn(parts, timely(parts, changes_given))
 
 
 def know(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
-    """Replace all changes of the knowledge by these, whose times have passed."""
+    """Replace all changes of the knowledge by `changes_given`, whose times the watermark has passed."""
     changes, watermark = _changing(parts), parts.buffer.watermark
     assert all(time <= watermark for time, _, _ in changes_given), "the others come at their time"
     changes.know([(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given], watermark)
@@ -147,8 +152,10 @@ def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tup
 
 
 def learn(parts: EngineParts, timed_changes: Sequence[tuple[int, bytes]]) -> None:
-    """Add changes of the knowledge (`KnowledgeSource.change`) that are not late. Raises CepError if one is not
-    possible. Nothing has changed then."""
+    """Add changes of the knowledge (`KnowledgeSource.change`) that are not late.
+
+    Raises CepError if one of them cannot be applied. The knowledge is then unchanged.
+    """
     changes = parts.changes
     assert changes is not None, "who gives changes gives knowledge"
     if any(time <= parts.buffer.watermark for time, _ in timed_changes):

@@ -1,5 +1,5 @@
 """Division of a large push into slices of time. A slice is converted just before it runs, so that it stays in the
-cache.
+processor's cache.
 
 Only tables that are sorted by time are divided, at the same instants at which the machine would divide them. So the
 output, the refused rows, the positions and the watermark do not change.
@@ -21,17 +21,17 @@ from cep.runtime.encode import PushedColumns
 from cep.runtime.parts import EngineParts
 
 SMALL = 1 << 10
-"""The maximum number of rows of a table that is admitted together with others."""
+"""The maximum size in rows of a small table. Small tables of a push are admitted together."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSlice:
     """A slice of time of a push.
 
-    - `tables`: its rows, by event.
-    - `since`: its rows end after this time. The rows of the push up to this time are in earlier slices.
-    - `positions`: by event, the position in the input of its first row.
-    - `end`: the position after all rows of the push.
+    - `tables`: the rows of the slice, by event.
+    - `since`: all rows of the slice end after this time. Earlier slices have the rows up to this time.
+    - `positions`: by event, the input position of the slice's first row.
+    - `end`: the input position after all rows of the push.
     """
 
     tables: Mapping[str, PushedColumns]
@@ -41,7 +41,7 @@ class TimeSlice:
 
 
 def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
-    """Return the time slices of a push, or none if it need not be cut."""
+    """Divide a push into slices of time. The list is empty if the push need not or cannot be divided."""
     if parts.history is not None or parts.buffer.clocks is not None:
         return []
     if parts.buffer.lateness is None or not isinstance(batch, Mapping):
@@ -90,6 +90,7 @@ def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
 
 
 def _ends(columns: PushedColumns) -> NDArray[np.int64] | None:
-    """Return the ends of the rows, or None if they are not quickly known or the rows have positions of their own."""
+    """Return the ends of the rows. Return None if they must be converted first, or if the table has `@order` or
+    `@change`."""
     name = next((name for name in ("end", "start", "time") if name in columns), "")
     return None if ARRIVAL in columns or CHANGE in columns else columns.integers.get(name)
