@@ -11,9 +11,9 @@ from cep.rules.terms import Comparison, Condition, rename_expression
 
 ORDERS = ("<", "<=", ">", ">=")
 MOST_ORDERS = 4
-"""The number of inequalities that the search uses; further ones are tested on each pair."""
+"""The number of inequalities that the search uses. Further inequalities are tested on each pair."""
 SORTED = ("int", "float", *TICKS)
-"""Types whose values have the same order as their bits."""
+"""Types whose values are ordered like their bits."""
 
 
 def searched(
@@ -23,11 +23,14 @@ def searched(
     own: Sequence[int],
     source: Source,
 ) -> dict[Condition, tuple[str, Typed, Typed]]:
-    """Return the conditions that the search can use, each with its operator and its sides over the input columns.
+    """Return the conditions that the search for partners can use, each with its operator and its two sides.
 
-    `=` becomes a key. Up to MOST_ORDERS inequalities of sorted types use an index. Both sides of a condition have the
-    same type. `between`: conditions that compare a left with a right side. `left`, `right`: column types. `own`: the
-    right columns that follow the left columns in the join's output.
+    `=` becomes a part of the key. Up to MOST_ORDERS inequalities of the types SORTED use an index. Both sides of a
+    condition have the same type and are expressions over the columns of the join's inputs.
+
+    - `between`: the conditions that compare an expression over the left input with one over the right input.
+    - `left`, `right`: the column types of the two inputs.
+    - `own`: the columns of the right input that follow the left columns in the join's output.
     """
     theirs = {f"v{len(left) + i}": f"v{column}" for i, column in enumerate(own)}
     types = [{f"v{i}": type for i, type in enumerate(side)} for side in (left, right)]

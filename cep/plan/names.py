@@ -1,4 +1,4 @@
-"""The author's text at a position in the source, and the author's names for canonical ones (`v0`, `w0`)."""
+"""The author's text at a position in the program, and the author's names for canonical names (`v0`, `w0`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from cep.rules.terms import Comparison, Condition, Disjunction, Expression, Pred
 
 
 def excerpt(source: Source, span: Span, longest: int = 60) -> str | None:
-    """Return the text at a span on one line. None if it is not in the source, contains a comment, or is longer than
-    `longest`."""
+    """Return the text at a span on one line.
+
+    Return None if the text is not in the program, contains a comment, or is longer than `longest`.
+    """
     words: list[str] = []
     for number in range(span.line, span.end_line + 1):
         begin = span.column - 1 if number == span.line else 0
@@ -30,20 +32,20 @@ def plain(name: str) -> str:
 
 
 def numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names; a repeated name gets a number."""
+    """Return the names, with a number appended to each repeated name."""
     taken = _Taken()
     return tuple(map(taken.take, names))
 
 
 class _Taken:
-    """A set of names in use. `take` returns each name only once."""
+    """A set of names that are in use. `take` returns each name only once."""
 
     def __init__(self) -> None:
         self.given: set[str] = set()
         self.numbers: dict[str, int] = {}
 
     def take(self, name: str) -> str:
-        """Return the name, with a number appended if it is already in use."""
+        """Return a name that is not in use: `name`, with a number appended if necessary."""
         chosen = name
         while chosen in self.given:
             self.numbers[name] = self.numbers.get(name, 1) + 1
@@ -53,9 +55,10 @@ class _Taken:
 
 
 def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], source: Source) -> dict[str, str]:
-    """Return the author's name for every canonical one. `names`: the names of the columns `v0`...
+    """Return the author's name for each canonical name.
 
-    The names of other variables are read from the source.
+    `uses`: expressions and conditions that contain the canonical names. `names`: the author's names of the columns
+    `v0`... The names of other variables are read from the program.
     """
     taken = _Taken()
     chosen = {f"v{place}": taken.take(name) for place, name in enumerate(names)}
@@ -69,14 +72,14 @@ def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], s
 
 
 def used_variables(uses: Iterable[Expression | Condition]) -> Iterator[Variable]:
-    """Yield the variables of expressions and conditions except `_`, in source order."""
+    """Yield the variables in expressions and conditions, except `_`, in program order."""
     for use in uses:
         for expression in operands(use):
             yield from variables(expression)
 
 
 def operands(use: Expression | Condition) -> tuple[Expression, ...]:
-    """Return the expressions of a condition; an expression is returned itself."""
+    """Return the expressions in a condition. For an expression, return the expression itself."""
     match use:
         case Comparison(_, left, right):
             return (left, right)

@@ -1,8 +1,9 @@
-"""Nodes of the plan: the base class with everything that passes may ask of an operator's goal.
+"""Nodes of the plan. This module has their base class, with everything that passes need to know about an operator's
+goal.
 
 A node is shared by all rules that need it. Its columns have canonical names (`v0`, `v1`, ...), so that equal
-sub-patterns are equal nodes. Each operator has its own subclass in `cep/operators/`, a frozen dataclass. Passes read
-its `NodeProperties` and name no operator.
+sub-patterns are equal nodes. Each operator has its own subclass in `cep/operators/`, a frozen dataclass. Passes read a
+node's `NodeProperties` and name no operator.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 PartColumn = tuple[int, int]
-"""A part of a node, counted from 0, and one of that part's columns."""
+"""A column of a node's part: the number of the part, from 0, and the number of the column."""
 
 PART_FIELDS = ("left", "right", "absent", "child")
-"""The fields of nodes that hold the numbers of other nodes, in the order of their inputs."""
+"""The fields that contain the numbers of the nodes that a node reads, in the order of the node's inputs."""
 
 
 class Meeting(Enum):
-    """Which occurrences must share a bucket so that a goal can run there. `cep plan` lists kinds of goals in this
-    order."""
+    """The occurrences that must be in the same bucket so that a goal can run there.
+
+    `cep plan` lists kinds of goals in this order.
+    """
 
     PAIRS = "occurrences of the first two parts are paired; what a third has forbids pairs"
     AGAINST = "the first part's occurrences stand unless the second has one that joins"
@@ -53,47 +56,47 @@ class Lasting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeProperties:
-    """The properties of a node, for passes.
+    """The properties of a node, for passes. A "place" is a column of one of the node's parts (`PartColumn`).
 
-    - `word`: the operator as written
+    - `word`: the operator as the author writes it
     - `kind`: the category in `cep plan`; None for a leaf, which is not shown
-    - `remembers`: the goal has state that does not depend on time alone
+    - `remembers`: True if the goal has state that does not depend on time alone
 
-    Columns and places (columns of parts):
+    Columns:
 
     - `shows`: for each column, the places whose values it contains unchanged; the first is its origin
     - `looks`: further places that the goal reads
     - `equal`: pairs of places whose values are equal in every result
-    - `negated`: the part that must be absent
-    - `forbids`: places of the negated part, each with the column of the node that it is compared with
-    - `groups`: the places to group by; the bucket may only depend on columns that contain one of these places
-    - `by`: the program writes these places after BY
-    - `conditions`: the conditions that the node tests, over its columns
+    - `negated`: the number of the part that must be absent
+    - `forbids`: places of the negated part, each with the node's column that it is compared with
+    - `groups`: the places to group by. Only columns that contain one of them may choose the bucket
+    - `by`: True if the program writes these places after BY
+    - `conditions`: the conditions that the node tests, over the node's columns
 
     Time:
 
-    - `earlier`: parts whose occurrences are used only at instants after their end
+    - `earlier`: the parts whose occurrences are used only at instants after their end
     - `completes`: the parts that determine the order in which results arrive
     - `waits`: the parts whose occurrences wait for partners
     - `lasting`: how long the results last
     - `within`: the WITHIN that limits how long the results last
-    - `delay`: the least number of half microseconds by which results are later than their parts; 1 is just after
+    - `delay`: the least number of half microseconds by which results are later than the parts; 1 means just after
 
     Splitting and recursion:
 
-    - `meeting`: which occurrences must be in the same bucket
+    - `meeting`: the occurrences that must be in the same bucket
     - `changing`: places that describe a change of a tuple; all changes of a tuple must be in the same bucket
-    - `multiplies`: an occurrence may produce several results that arrive together
+    - `multiplies`: True if an occurrence may produce several results that arrive together
     - `needs_instant`: the node's name in messages, if it reads all input of an instant before it produces anything
       there. Such a node cannot depend on itself at that instant. None for other nodes
-    - `selects`: results are occurrences of the node's part, unchanged
-    - `distinct`: no result occurs twice
-    - `guessed`: the goal can undo speculative steps, at a cost proportional to the state that they changed
-    - `keeps_equal`: parts whose equal occurrences have separate results, each with the number of its occurrence
-    - `uncounted`: parts whose equal occurrences produce only equal results, so their number matters only if the
-      results are counted
-    - `constituents`: parts that pass their constituents on to the results; without such parts, each result is its own
-      constituent
+    - `selects`: True if results are occurrences of the node's part, unchanged
+    - `distinct`: True if no result occurs twice
+    - `guessed`: True if the goal can undo speculative steps, at a cost proportional to the state that they changed
+    - `keeps_equal`: the parts whose equal occurrences have separate results, each with the number of its occurrence
+    - `uncounted`: the parts whose equal occurrences produce only equal results, so that their number matters only if
+      the results are counted
+    - `constituents`: the parts whose constituents become constituents of the results. If there are none, each result is
+      its own constituent
     """
 
     word: str
@@ -129,7 +132,7 @@ class NodeProperties:
 class Node(WithProperties[NodeProperties]):
     """The base class of nodes. Subclasses are frozen dataclasses.
 
-    The names of the classes and their fields are part of a goal's fingerprint, by which its state is stored
+    The names of a subclass and of its fields are part of a goal's fingerprint, by which the goal's state is stored
     (`cep.plan.identity`).
     """
 
@@ -138,7 +141,7 @@ class Node(WithProperties[NodeProperties]):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Return the numbers of the nodes that it reads, in the order of its inputs."""
+        """The numbers of the nodes that this node reads, in the order of its inputs."""
         try:
             return self._parts
         except AttributeError:
@@ -147,96 +150,107 @@ class Node(WithProperties[NodeProperties]):
             return self._parts
 
     def moved(self, place: Mapping[int, int]) -> Self:
-        """Return the node with other numbers for the nodes that it reads."""
+        """Return the node with new numbers of the nodes that it reads. `place`: the new number of each node."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in PART_FIELDS}  # type: ignore[arg-type]
         numbers = {name: None if number is None else place[number] for name, number in own.items()}
         return replace(self, **numbers)  # type: ignore[type-var]
 
     @abstractmethod
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
-        """Return the types of its columns, computed from those of its parts. Errors are reported to `inference`."""
+        """Return the types of the node's columns, computed from the types of its parts. Report errors to
+        `inference`."""
 
     def takes(self) -> tuple[int, ...]:
-        """Return the positions of the event's arguments that its columns contain."""
+        """Return the positions of the event's arguments that the node's columns contain."""
         return ()
 
     def picks(self) -> bool:
-        """Return True if it passes on only some occurrences of its event."""
+        """Return True if the node passes on only some occurrences of its event."""
         return False
 
     def answered(self) -> tuple[str, ...]:
-        """Return the variables that its conditions bind, which are its last columns."""
+        """Return the variables that the node's conditions bind. They are its last columns."""
         return ()
 
     def settles(self) -> bool:
-        """Return True if its results are the extent of a fluent that formulas define. A cycle through it is then a
-        cycle of formulas."""
+        """Return True if the node computes when a fluent holds that formulas define. Its cycles are then cycles of
+        formulas."""
         return False
 
     def asked_first(self) -> bool:
-        """Return True if its conditions are checked before one of several partners is chosen."""
+        """Return True if the node's conditions are checked before one of several partners is chosen."""
         return True
 
     def spends(self) -> tuple[int, ...]:
-        """Return the parts where the recursion may stop: a result that is fed back there does not always find the same
-        partner again."""
+        """Return the parts through which a recursion may come to an end.
+
+        A result that is fed back into such a part does not always find the same partner again.
+        """
         return ()
 
     def undivided(self, part: int, text: str) -> str | None:
-        """Explain why one part cannot be in every bucket while the other is partitioned. None if it can. `text`: the
-        node's source."""
+        """Explain why one part cannot be in every bucket while the other part is partitioned. Return None if it can.
+
+        `text`: the node's source.
+        """
         return None
 
     def once(self) -> bool:
-        """Return True if it produces a single occurrence, at a fixed time and whatever the input is."""
+        """Return True if the node produces a single occurrence, at a fixed time that does not depend on the input."""
         return False
 
     def unending(self) -> bool:
-        """Return True if the passage of time alone produces results for ever."""
+        """Return True if the node produces results for ever by the passage of time alone."""
         return False
 
     def going_on(self) -> str | None:
-        """Return what the author must write so that occurrences of the negated part that merely continue are excluded,
-        too."""
+        """Return a hint for authors who also want to exclude occurrences that continue during the tested time.
+
+        These are occurrences of the negated part. Return None if there is no such hint.
+        """
         return None
 
     def after(self, texts: Sequence[str]) -> str | None:
-        """Return the rule text of the results that the passage of time produces, or None if it is the node's own text.
+        """Return the rule text of results that the passage of time produces. Return None if it is the node's own text.
 
         `texts`: the texts of the node's columns.
         """
         return None
 
     def timed(self) -> bool:
-        """Return True if it is a formula whose results can change although no input arrives."""
+        """Return True if the node is a formula whose results can change although no input arrives."""
         return False
 
     def looks_ahead(self) -> bool:
-        """Return True if it depends on what holds later."""
+        """Return True if the node's results depend on what holds later."""
         return False
 
     def one_at_once(self) -> bool:
-        """Return True if it produces at most one occurrence per instant and group."""
+        """Return True if the node produces at most one occurrence per instant and group."""
         return False
 
     def instants(self, parts: Sequence[bool]) -> bool:
-        """Return True if all results are instants, given which parts have only instants."""
+        """Return True if all results are instants. `parts`: for each part, True if it has only instants."""
         return all(parts)
 
     def horizon(self, parts: Sequence[bool]) -> Horizon | None:
-        """Return how long it remembers, given which parts have only instants; None if it remembers nothing."""
+        """Return how long the node remembers occurrences, or None if it remembers nothing.
+
+        `parts`: for each part, True if it has only instants.
+        """
         return None
 
     def memory(self, types: Sequence[str]) -> int | None:
-        """Return how long after its end, in microseconds, a row can still affect results. None if there is no limit.
+        """Return the time after a row's end during which the row can still affect results, in microseconds. None: for
+        ever.
 
         The limit must hold whatever the earlier results were. `types`: the types of the node's columns.
         """
         return None
 
     def window(self) -> int | None:
-        """Return the length in microseconds of the windows that produce its results, or None if they have no fixed
-        length."""
+        """Return the length in microseconds of the windows that produce the node's results, or None if they have no
+        fixed length."""
         return None
 
     def by_order(self, types: Sequence[str]) -> bool:
@@ -245,41 +259,49 @@ class Node(WithProperties[NodeProperties]):
         return False
 
     def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
-        """Return an error and a hint if the node is invalid, given which parts have only instants."""
+        """Return an error message and a hint if the node is invalid, otherwise None.
+
+        `parts`: for each part, True if it has only instants.
+        """
         return None
 
     def unbounded(self) -> tuple[str, str] | None:
-        """Explain that it keeps something for ever, and what to write instead. None: its horizon shows whether it
-        forgets."""
+        """Explain why the node keeps something for ever, and what to write instead. None: the node's `horizon` decides
+        this."""
         return None
 
     def known_at_end(self) -> tuple[str, str] | None:
-        """Explain why its results are known only at the end of the input, and what to write instead."""
+        """Explain why the node's results are known only at the end of the input, and what to write instead. None: they
+        are known earlier."""
         return None
 
     def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
-        """Return the part whose instants can never match, the reason, and what to write instead."""
+        """Return the part whose instants can never match, the reason, and what to write instead. None: there is no such
+        part.
+
+        `parts`: for each part, True if it has only instants.
+        """
         return None
 
     @abstractmethod
     def text(self, rendering: Rendering, number: int, sides: Sequence[Text]) -> Text:
-        """Return the node's text, given the texts of its parts (`sides`)."""
+        """Return the node's text as a rule writes it. `sides`: the texts of its parts."""
 
     def under(self, rendering: Rendering, names: Sequence[str]) -> Text:
-        """Return the text of a leaf, with these names for its columns."""
+        """Return the text of a leaf. `names`: the names of its columns."""
         return self.text(rendering, 0, ())
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:
-        """Return pairs of a label and a text for `cep plan`."""
+        """Return further lines about the node for `cep plan`, as pairs of a label and a text."""
         return []
 
     @abstractmethod
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
-        """Create its goal. `builder`: a `cep.operators.build.GoalBuilder`."""
+        """Create the goal that executes the node. `builder`: a `cep.operators.build.GoalBuilder`."""
 
 
 class FormulaNode(Node):
-    """The base class of formula nodes. Their rows are changes of tuples, which are instants."""
+    """The base class of formula nodes. Each row is a change of a tuple and has the instant of the change."""
 
     __slots__ = ()
 

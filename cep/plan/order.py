@@ -1,8 +1,8 @@
-"""The order of evaluation: nodes and events in topological order, with cycles as groups.
+"""The order of evaluation: nodes and events in topological order. A cycle forms a group.
 
-Units are node numbers and event names. A cycle of units is a recursion; it runs slice by slice, where a slice has one
-end time. Within a slice only dependencies on the same instant count. The left side of a SEQ, negated patterns and
-patterns with a deadline only read earlier slices.
+A unit is the number of a node or the name of an event. A cycle of units is a recursion. It runs slice by slice; a slice
+has all occurrences with the same end time. Within a slice, only dependencies on the same instant count. The left side
+of a SEQ, negated patterns and patterns that have a deadline only read earlier slices.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ PlanUnit = int | str
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Units that run together. `recursive`: they form a cycle. `slices`: the parts of a cycle, in the order in which
-    they run at an instant. Each part has units, and True if these form a cycle at an instant too and thus need
-    rounds."""
+    """Units that run together.
+
+    - `recursive`: True if the units form a cycle.
+    - `slices`: the parts of a cycle, in the order in which they run at an instant. Each part comes with True if its
+      units also form a cycle within an instant. Such a part is evaluated in rounds.
+    """
 
     units: tuple[PlanUnit, ...]
     recursive: bool
@@ -34,8 +37,10 @@ class Group:
 def order(
     nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> tuple[tuple[Group, ...], list[CepError]]:
-    """Return the groups in order, and an error for each goal that needs all input of an instant, but depends on itself
-    at that instant."""
+    """Return the groups of units in running order, and an error for each goal that makes this impossible.
+
+    Such a goal needs all input of an instant, but depends on its own result at the same instant.
+    """
     makers: dict[str, list[int]] = {}
     for head in heads:
         makers.setdefault(head.event, []).append(head.child)
@@ -88,14 +93,14 @@ def order(
 def by_stretches(group: Group, nodes: Sequence[Node]) -> bool:
     """Return True if a cycle processes many instants at once.
 
-    It must have no cycle within an instant, and each goal must be able to undo speculative steps.
+    It does if there is no cycle within an instant, and if each goal can undo speculative steps.
     """
     guessed = (nodes[unit].properties().guessed for unit in group.units if isinstance(unit, int))
     return not any(rounds for _, rounds in group.slices) and all(guessed)
 
 
 def reads(node: Node) -> list[PlanUnit]:
-    """Return what a node reads: other nodes, or an event."""
+    """Return the units that a node reads: other nodes, or an event."""
     event = node.properties().event
     return list(node.parts) if event is None else [event]
 
@@ -103,7 +108,8 @@ def reads(node: Node) -> list[PlanUnit]:
 def settle(
     groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], grows: Callable[[PlanUnit], bool]
 ) -> None:
-    """Call `grows` with every unit in order. Within a cycle, call it again for the readers of each unit that grew."""
+    """Call `grows` with every unit in order. Within a cycle, if a call returns True, call it again for the readers of
+    the unit."""
     readers: dict[PlanUnit, list[PlanUnit]] = {}
     for number, node in enumerate(nodes):
         for child in reads(node):

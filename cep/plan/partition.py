@@ -1,8 +1,8 @@
-"""Split a program into stages of rules that run in buckets, by a key that all their goals share, or in one place.
+"""Split a program into stages of rules. A stage runs in one place, or in buckets by a key that all goals of its rules
+share.
 
-A stage reads inputs and the results of earlier stages. The stage's `inputs` say to which bucket each row goes. The
-results of a stage are complete up to a watermark once its input is complete up to it, so a stage has the watermark of
-its input.
+A stage reads inputs and the results of earlier stages. `Stage.inputs` assigns each row to a bucket. If the input of a
+stage is complete up to a watermark, so are its results. So a stage has the watermark of its input.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from cep.plan.ties import Ties, UnorderedTies
 from cep.plan.variables import candidates
 
 Route = tuple[int, ...] | Literal["whole", "broadcast", "single"]
-"""How a row of an event is assigned to a bucket. A tuple: by the arguments at these positions.
+"""The assignment of an event's rows to buckets.
 
-"whole": by all its values. "broadcast": it goes to every bucket. "single": there is only one bucket.
+- a tuple of positions: by the arguments at these positions
+- "whole": by all values of the row
+- "broadcast": the row is in every bucket
+- "single": there is only one bucket
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The reason why a rule runs in one place. `node`: the goal to blame, or None; `text`: the explanation."""
+    """The reason why a rule runs in one place. `node`: the goal that prevents buckets, or None. `text`: the
+    explanation."""
 
     rule: int
     node: int | None
@@ -40,11 +44,16 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage. `rules`: by number. `inputs`: how the rows of each event that they read are assigned to buckets.
+    """A group of rules that run together.
 
-    `outside`: the inputs that come from outside the program; all others are complete results of earlier stages.
-    `outputs`: the events that the rules derive. `merged`: outputs that other buckets or stages may derive too; equal
-    occurrences must be merged into one.
+    - `number`: the number of the stage, from 1.
+    - `keyed`: True if the stage runs in buckets.
+    - `rules`: the numbers of the rules.
+    - `inputs`: for each event that the rules read, how its rows are assigned to buckets.
+    - `outside`: the inputs that come from outside the program. All others are complete results of earlier stages.
+    - `outputs`: the events that the rules derive.
+    - `merged`: the outputs that other buckets or stages may also derive, so that equal occurrences must be merged.
+    - `reasons`: the reasons why rules run in one place.
     """
 
     number: int
@@ -58,16 +67,17 @@ class Stage:
 
 
 def owner(stages: Iterable[Stage], event: str) -> int:
-    """Return the number of the stage that reports on the records of an event: the first that reads it from outside."""
+    """Return the number of the stage that reports on the records of an event. It is the first stage that reads them
+    from outside the program."""
     return min(stage.number for stage in stages if event in stage.outside)
 
 
 def partition(plan: Plan) -> tuple[Stage, ...]:
-    """Return the stages of a program, each after the stages whose results it reads.
+    """Return the stages of a program. A stage follows the stages whose results it reads.
 
-    As many rules as possible run by key, in as few stages as a greedy choice of keys finds. The results equal the
-    results of a single process. For this, a rule runs in one place if buckets would lose an order of simultaneous
-    events that another stage depends on. The stages are cached in the plan, because every engine of a stage needs it.
+    As many rules as possible run by key, in as few stages as a greedy choice of keys finds. The results equal those of
+    a single process. So a rule runs in one place if another stage depends on the order of its simultaneous events,
+    which buckets would lose. The stages are cached in the plan, because every engine of a stage needs them.
     """
     if not plan.stages:
         plan.stages.append(_partition(plan))
@@ -76,8 +86,8 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
 
 
 def dealt_by_keys(plan: Plan, stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """Return the stages, changed so that records with equal KEY share a bucket, where a later record can replace an
-    earlier one.
+    """Return stages in which records that have equal KEY share a bucket, where a later record can replace an earlier
+    one.
 
     A stage whose rules need another partitioning runs in one bucket.
     """
@@ -112,7 +122,7 @@ def _partition(plan: Plan) -> tuple[Stage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A stage under construction. `places`: the key columns of its events, or None if it runs in one place."""
+    """A stage under construction. `places`: the key columns of each event, or None if the stage runs in one place."""
 
     rules: tuple[int, ...]
     inputs: dict[str, Route]
@@ -121,7 +131,8 @@ class _Draft:
 
 
 class _Drawing:
-    """The search for stages: keyed stages as long as some rule can run by key, then a stage for rules that cannot."""
+    """The search for stages. It adds keyed stages as long as some rule can run by key, then a stage of rules that
+    cannot."""
 
     def __init__(self, dependencies: Dependencies, forced: Mapping[int, Reason]) -> None:
         self.dependencies = dependencies
@@ -146,7 +157,10 @@ class _Drawing:
     # --- keyed ---
 
     def keyed(self, rules: Set[int], given_events: Set[str]) -> _Draft | None:
-        """Draft a stage of as many of these rules as can run in buckets together; None if none can."""
+        """Draft a stage of those rules that can run in buckets together. Return None if none can.
+
+        `given_events`: the events that are complete before the stage runs.
+        """
         drafts = [draft for family in self.families(rules) if (draft := self.family(family, given_events)) is not None]
         if not drafts:
             return None
@@ -155,7 +169,7 @@ class _Drawing:
         return _Draft(tuple(sorted(rule for draft in drafts for rule in draft.rules)), inputs, places)
 
     def families(self, rules: Iterable[int]) -> list[list[int]]:
-        """Group rules that read or derive common events. Different groups share no event."""
+        """Group rules that read or derive common events. Rules in different groups share no event."""
         near: dict[PlanUnit, list[PlanUnit]] = {}
         for rule in sorted(rules):
             near[rule] = [*sorted(self.dependencies.reads[rule]), self.heads[rule].event]
@@ -166,9 +180,9 @@ class _Drawing:
         ]
 
     def inputs(self, rules: Iterable[int], given_events: Set[str]) -> set[str]:
-        """Return the events that rules read from elsewhere.
+        """Return the events that rules read from outside the program or from earlier stages.
 
-        If an event is both derived and input, its input goes to the first stage that derives it.
+        If an event is both derived and input, the first stage that derives the event reads its records.
         """
         outputs = ({self.heads[rule].event for rule in rules} & self.dependencies.both) - self.taken
         return {read for rule in rules for read in self.dependencies.reads[rule] if read in given_events} | outputs
@@ -215,7 +229,7 @@ class _Drawing:
         return _Draft(best.rules, routes, dict(best.places))
 
     def located(self, placement: Copartitioned) -> list[int]:
-        """Return the rules that do not run identically in every bucket."""
+        """Return the rules that do not derive the same results in every bucket."""
         return [rule for rule in placement.rules if placement.places[self.heads[rule].event] is not EVERYWHERE]
 
     def leaves(self, placement: Copartitioned, rule: int) -> Set[str]:
@@ -223,8 +237,11 @@ class _Drawing:
         return frozenset[str]().union(*(placement.leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
 
     def worth(self, placement: Copartitioned) -> tuple[int, int, int]:
-        """Rate a choice of keys by three counts: the stateful rules that run by key, the rules whose events have a key,
-        and all rules that run by key."""
+        """Rate a choice of keys. A better choice has a greater tuple.
+
+        The tuple counts the stateful rules that run by key, the rules whose events have a key, and all rules that run
+        by key.
+        """
         located = self.located(placement)
         keyed = sum(bool(placement.places[self.heads[rule].event]) for rule in located)
         return sum(map(self.dependencies.stateful, located)), keyed, len(located)
@@ -232,8 +249,8 @@ class _Drawing:
     # --- in one place ---
 
     def single(self) -> _Draft:
-        """Draft a stage of the remaining rules that cannot run by a key, and of the rules that only read their
-        results."""
+        """Draft a stage of the remaining rules that cannot run by key. It includes rules that only read the results of
+        these."""
         chosen: list[int] = []
         reasons: list[Reason] = []
         to_come = {event: len(makers) for event, makers in self.dependencies.makers.items()}
@@ -261,7 +278,8 @@ class _Drawing:
         return _Draft(rules, inputs, None, tuple(sorted(reasons, key=lambda reason: reason.rule)))
 
     def reasons(self, unit: tuple[int, ...], given_events: Set[str]) -> list[Reason]:
-        """Explain why rules that belong together cannot run by key, using the choice of keys that gets farthest."""
+        """Explain why rules that belong together cannot run by key. The reasons are those of the most successful choice
+        of keys."""
         if mine := [self.forced[rule] for rule in unit if rule in self.forced]:
             return mine
         inputs = self.inputs(unit, given_events)
@@ -282,9 +300,7 @@ class _Drawing:
 
 
 def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) -> dict[int, Reason]:
-    """Return the rules that must run in one place, because one of their goals depends on an order that buckets would
-    lose.
-    """
+    """Return the rules that must run in one place because some goal depends on an order that buckets would lose."""
     dependencies, plan = ties.dependencies, ties.dependencies.plan
     unsure: set[str] = set()
     tainted: dict[str, frozenset[str]] = {}

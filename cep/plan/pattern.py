@@ -1,7 +1,8 @@
-"""Lowered patterns: the base class of all operators in rule bodies, and functions over trees of patterns.
+"""Lowered patterns: the base class of all operators in rule bodies, and functions over patterns.
 
-A pattern is a tree over the variables of one rule, in which every option is a field. Each operator has its own subclass
-in `cep/operators/`. Passes read its `PatternProperties` or call its methods, and name no operator.
+A pattern is a tree over the variables of one rule. Every option of an operator is a field. Each operator has its own
+subclass in `cep/operators/`. Passes read the `PatternProperties` of a pattern or call its methods, and name no
+operator.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FluentDeadline:
-    """A deadline: a fluent initiated with `value` (None: any) ends after `duration` microseconds, or `becomes` another
-    value.
+    """A deadline of a fluent: `duration` microseconds after an initiation, the fluent ends or gets another value.
 
-    `renewed`: initiations while it holds restart the time. `span`: its position in the program.
+    - `value`: the initiated value; None means any value.
+    - `becomes`: the value that the fluent then gets; None: it ends.
+    - `renewed`: True if an initiation while the fluent holds restarts the time.
+    - `span`: the position of the deadline in the program.
     """
 
     value: Constant | None
@@ -44,20 +47,20 @@ class FluentDeadline:
 class PatternProperties:
     """The properties of a pattern, for passes.
 
-    - `word`: the operator as written, for messages
+    - `word`: the operator as the author writes it, for messages
     - `deadlines`: the deadlines of the fluent that the pattern derives
     - `parts`: the patterns directly inside that must occur; for a repetition, only the first
     - `negated`: the patterns directly inside that must be absent
-    - `through`: the parts whose variables the pattern binds for the patterns around it
+    - `through`: the parts whose variables are bound for the patterns around this one
     - `binds`: further variables that the pattern binds for the patterns around it
     - `mentions`: the variables that the operator itself mentions
     - `event`, `arguments`: the event and the arguments of an event pattern
-    - `conditions`, `policy`, `results`: as written on the pattern
+    - `conditions`, `policy`, `results`: the clauses of these kinds that the author wrote on the pattern
     - `duration`: how long the pattern waits or looks back, in microseconds
-    - `goal`: the pattern has state
-    - `alternatives`: a match of one part is enough
+    - `goal`: True if the pattern has state
+    - `alternatives`: True if a match of one part is enough
     - `copies`: how often the pattern repeats its part
-    - `whole`: the repetition written out
+    - `whole`: for a repetition, an equivalent pattern without the repetition
     """
 
     parts: tuple[Pattern, ...] = ()
@@ -80,7 +83,7 @@ class PatternProperties:
 
 
 class Pattern(WithProperties[PatternProperties]):
-    """The base class of patterns. Subclasses are frozen dataclasses with the fields `within` (microseconds) and
+    """The base class of patterns. Subclasses are frozen dataclasses that have the fields `within` (microseconds) and
     `span`."""
 
     __slots__ = ()
@@ -88,8 +91,10 @@ class Pattern(WithProperties[PatternProperties]):
     span: Span
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        """Return the pattern with its variables renamed. The default renames only inside the
-        parts; patterns with variables of their own override it."""
+        """Return the pattern with other variable names. `names`: the new name of each variable.
+
+        This method renames the variables of the parts. Patterns that have variables of their own override it.
+        """
         own: Any = self
         parts = {field.name: getattr(self, field.name) for field in fields(own)}
         pattern = replace(
@@ -101,26 +106,26 @@ class Pattern(WithProperties[PatternProperties]):
     def lower(
         self, builder: Binariser, components: tuple[Component, ...], bounded: int | None
     ) -> tuple[int, dict[str, int]]:
-        """Add its node to the builder, with `components` decided as low as possible. Return the node's number and the
-        column of each variable.
+        """Add the pattern's node to the builder. Return the node's number and the column of each variable.
 
-        `bounded`: the WITHIN of an enclosing goal whose interval covers this one, so that it need not be checked here
-        too.
+        - `components`: conditions on the pattern. Each is decided at the lowest possible node.
+        - `bounded`: the WITHIN of an enclosing goal whose interval covers this pattern's. It need not be checked here
+          again.
         """
 
     def decider(self) -> Pattern:
-        """Return the pattern that decides the conditions written on this one."""
+        """Return the pattern that decides the conditions that the author wrote on this pattern."""
         return self
 
     def belongs_below(self, component: Component) -> bool:
-        """Return True if conditions written on this pattern belong to a pattern inside it."""
+        """Return True if conditions on this pattern belong to a pattern inside it."""
         return False
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
         """Report unsafe variables. `outside`: the variables of the rest of the rule, if this pattern is negated."""
 
     def ranges(self, searcher: Searcher) -> Ranges:
-        """Return the known ranges of the variables that it binds."""
+        """Return the known ranges of the variables that the pattern binds."""
         return {}
 
     def shortest(self) -> tuple[int, str] | None:
@@ -129,37 +134,40 @@ class Pattern(WithProperties[PatternProperties]):
 
     @abstractmethod
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        """Return all matches, for explanations. If a part has no match, return the best attempts without it.
+        """Return all matches of the pattern, for explanations. If a part has no match, return the best attempts without
+        this part.
 
-        `matcher`: a `cep.explain.matching.Matcher`, which creates the attempts.
+        - `matcher`: a `cep.explain.matching.Matcher`, which creates the attempts.
+        - `bound`: the values of variables that are already known.
         """
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the values for which the pattern holds as a formula, and when, for explanations. `bound`: values
-        already known.
+        """Return the values for which a formula holds, and the times at which it holds, for explanations.
 
-        `reader`: a `cep.explain.formulas.FormulaReader`, which creates the extents.
+        - `reader`: a `cep.explain.formulas.FormulaReader`, which creates the extents.
+        - `bound`: the values of variables that are already known.
         """
         raise AssertionError("it is not a formula")
 
     def lacks(self, gaps: FormulaGaps, bound: BoundValues, code: int) -> list[Gap]:
-        """Return what is missing for the formula to hold at time `code`, for explanations. Times are codes of
-        `cep.core.interval_sets`.
+        """Return the reasons why a formula does not hold at a time, for explanations.
 
-        `gaps`: a `cep.explain.gaps.FormulaGaps`.
+        - `gaps`: a `cep.explain.gaps.FormulaGaps`.
+        - `bound`: the values of variables that are already known.
+        - `code`: the time, as a code of `cep.core.interval_sets`.
         """
         raise AssertionError("it is not a formula")
 
     def reaches(self, first: int, last: int) -> tuple[int, int]:
-        """Return the first and last time at which the parts of a formula affect its value between `first` and `last`.
+        """Return the first and last time at which a formula's parts affect the formula's value between two times.
 
-        Times are codes of `cep.core.interval_sets`.
+        `first`, `last` and the results are codes of `cep.core.interval_sets`.
         """
         return first, last
 
 
 class FormulaPattern(Pattern):
-    """The base class of patterns of a formula over one other pattern, the first part in its properties."""
+    """The base class of formula operators over one pattern, which is the first of their `parts`."""
 
     __slots__ = ()
 
@@ -171,25 +179,25 @@ class FormulaPattern(Pattern):
 
 
 class DelayedPattern(Pattern):
-    """The base class of formula patterns whose rows can become known later than the time they are about."""
+    """The base class of formula operators whose rows may become known later than the times that they describe."""
 
     __slots__ = ()
 
     @abstractmethod
     def known_later(self, delay: int) -> Pattern:
-        """Return the same pattern with rows that become known `delay` microseconds later."""
+        """Return the same pattern, but with rows that become known `delay` microseconds later."""
 
 
 # --- walks ------------------------------------------------------------------------------------------------------------
 
 
 def parts(pattern: Pattern) -> list[Pattern]:
-    """Return the patterns directly inside a pattern, except negated ones. A TIMES returns its first part."""
+    """Return the patterns directly inside a pattern, except negated ones. For a TIMES, return the first part."""
     return list(pattern.properties().parts)
 
 
 def absent(pattern: Pattern) -> list[Pattern]:
-    """Return the patterns that a pattern negates directly."""
+    """Return the negated patterns directly inside a pattern."""
     return list(pattern.properties().negated)
 
 
@@ -200,12 +208,12 @@ def patterns(pattern: Pattern) -> list[Pattern]:
 
 
 def atoms(pattern: Pattern) -> list[Pattern]:
-    """Return all event patterns of a pattern, including negated ones."""
+    """Return all event patterns inside a pattern, including negated ones."""
     return [pattern for pattern in patterns(pattern) if pattern.properties().event is not None]
 
 
 def events(pattern: Pattern) -> Iterator[str]:
-    """Yield the events of a pattern, including negated ones, with repetitions."""
+    """Yield the names of the events in a pattern, including negated ones, with repetitions."""
     for part in patterns(pattern):
         name = part.properties().event
         if name is not None:
@@ -219,7 +227,7 @@ def variables(pattern: Pattern) -> frozenset[str]:
 
 
 def mentioned(pattern: Pattern) -> list[Variable]:
-    """Return every variable of a pattern except `_`, with repetitions. Variables of policies are not included."""
+    """Return all variables in a pattern except `_`, with repetitions. Variables of policies are left out."""
     return [variable for pattern in patterns(pattern) for variable in pattern.properties().mentions]
 
 
@@ -237,21 +245,21 @@ def policies(pattern: Pattern) -> Iterator[PolicyChoice]:
 
 
 def levels(pattern: Pattern) -> int:
-    """Return the greatest number of goals between a pattern and its events."""
+    """Return the nesting depth of a pattern: the greatest number of goals around one of its events."""
     properties = pattern.properties()
     inner = properties.parts if properties.whole is None else (properties.whole,)
     return properties.goal + max(map(levels, inner), default=0)
 
 
 def size(pattern: Pattern) -> int:
-    """Count the events of a pattern, with each TIMES written out."""
+    """Count the events of a pattern. A TIMES counts as if the author had repeated the pattern."""
     properties = pattern.properties()
     inner = (*properties.parts, *properties.negated)
     return properties.copies * sum(map(size, inner)) if inner else 1
 
 
 def names_in(pattern: Pattern) -> set[str]:
-    """Return the names of all variables of a pattern, including `_`."""
+    """Return the names of all variables in a pattern, including `_`."""
     properties = pattern.properties()
     own = {argument.name for argument in properties.arguments if isinstance(argument, Variable)}
     own |= {mention.name for mention in properties.mentions}
@@ -261,10 +269,10 @@ def names_in(pattern: Pattern) -> set[str]:
 
 
 def renamer(names: Mapping[str, str]) -> Callable[[Variable], Variable]:
-    """Return a function that renames variables."""
+    """Return a function that renames a variable. `names`: the new name of each variable."""
     return lambda variable: Variable(names.get(variable.name, variable.name), variable.span)
 
 
 def rechosen(policy: PolicyChoice, names: Mapping[str, str]) -> PolicyChoice:
-    """Return a policy with its variable renamed."""
+    """Return a policy, with another name for the variable by which it ranks."""
     return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy

@@ -34,20 +34,27 @@ from cep.rules.expressions.typed import Typed
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A program ready to run: nodes with children before parents, and the heads in program order.
+    """A program that is ready to run: nodes with children before parents, and rule heads in program order.
 
-    `names`: the variables of each node's columns as first written. `users`: the rules, by number, that need each node.
-    `points`: for each node, True if all its occurrences are instants. `arguments`: the typed arguments of each head.
-    `groups`: the units that run together, in order.
+    - `names`: the names of each node's columns, as the author first wrote them.
+    - `users`: for each node, the numbers of the rules that need it.
+    - `points`: for each node, True if all its occurrences are instants.
+    - `arguments`: the typed arguments of each head.
+    - `groups`: the units (nodes and events) that run together, in running order.
+    - `changes`: True if fluents are output as beginnings and ends instead of intervals.
+    - `begins`: True if beginnings are output in addition to intervals.
 
-    `changes`: fluents are output as beginnings and ends instead of intervals. `begins`: beginnings are output in
-    addition to intervals.
+    These fields are caches, which are filled at first use:
 
-    These fields are caches, filled at first use. `stages`: how the program is split (`partition`). `keyed`: the key
-    columns per stage. `equal`: how equal records are treated.
+    - `stages`: the result of `partition`.
+    - `keyed`: the key columns of each stage.
+    - `equal`: the treatment of equal records.
 
-    These fields are only for the plan of one stage. `origin`: the numbers of its nodes in the whole plan. `handed`: the
-    inputs that other stages derive. `several`: the events of the whole program that may have equal occurrences.
+    These fields are only used in the plan of one stage:
+
+    - `origin`: for each node, its number in the plan of the whole program.
+    - `handed`: the inputs that other stages derive.
+    - `several`: the events of the whole program that may have equal occurrences.
     """
 
     rules: Rules
@@ -79,8 +86,8 @@ class Plan:
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """Return the derived events and fluents in program order. For a stage: everything that it may pass to
-        others."""
+        """The derived events and fluents in program order. In the plan of a stage, everything that other stages may
+        read."""
         events = dict.fromkeys(head.event for head in self.heads)
         if self.origin is not None:
             return tuple(events)
@@ -89,14 +96,14 @@ class Plan:
 
     @property
     def edges(self) -> frozenset[str]:
-        """Return the tables of the beginnings and ends of fluents."""
+        """The names of the tables that contain beginnings and ends of fluents."""
         return frozenset(
             n for n, schema in self.schemas.items() if schema.fluent is not None and schema.fluent.part == EDGES
         )
 
     @property
     def fluents(self) -> tuple[str, ...]:
-        """Return the derived tables that contain fluents with their intervals."""
+        """The names of the derived tables that contain intervals of fluents."""
         kinds = {name: self.schemas[name].fluent for name in dict.fromkeys(head.event for head in self.heads)}
         return tuple(name for name, kind in kinds.items() if kind is not None and kind.part == HOLDS)
 
@@ -106,7 +113,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Draft:
-    """A plan under construction: its sources, and the results of the passes so far."""
+    """A plan under construction: the sources of the plan, and the results of the passes that have run."""
 
     rules: Rules
     relations: Mapping[str, Relation]
@@ -171,7 +178,7 @@ def _lint(draft: Draft) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """A kind of warning: its name, and a function that finds the warnings in a draft without errors."""
+    """A kind of warning: its name, and a function that finds such warnings in a draft that has no errors."""
 
     name: str
     find: Callable[[Draft], list[Warning]]
@@ -193,8 +200,10 @@ LINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A pass: its name, the function that updates the draft, and a description. `sound`: it runs only if there are no
-    errors so far."""
+    """A pass: its name, the function that updates the draft, and a description.
+
+    `sound`: True if the pass runs only if there are no errors so far.
+    """
 
     name: str
     run: Callable[[Draft], None]
@@ -211,8 +220,8 @@ PASSES = (
     Pass("horizon", _horizon, "finds inputs, nodes whose rows are all instants, and when goals may drop rows", True),
     Pass("lint", _lint, "warns of valid code that is probably a mistake", True),
 )
-"""The passes in the order in which they run. `partition` (`cep.plan.partition`) runs on the finished plan, at first
-use."""
+"""The passes in running order. `partition` (`cep.plan.partition`) is not among them: it runs on the finished plan, at
+first use."""
 
 
 def plan(
@@ -222,9 +231,11 @@ def plan(
     inputs: frozenset[str],
     tables: Mapping[str, pl.DataFrame] | None = None,
 ) -> Plan:
-    """Plan lowered rules over static `relations`. Raises CepErrors with all mistakes of the program.
+    """Plan lowered rules. Raises CepErrors with all mistakes in the program.
 
-    `inputs`: events that are read from outside although rules derive them too. `tables`: the facts, by predicate.
+    - `relations`: the static predicates.
+    - `inputs`: the events that are read from outside although rules derive them too.
+    - `tables`: the tables of facts, by predicate.
     """
     draft = Draft(rules, relations, pool, inputs, list(rules.errors), tables=tables or {})
     for plan_pass in PASSES:

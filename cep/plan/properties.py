@@ -1,4 +1,4 @@
-"""The base class of patterns and nodes, which compute a record of their properties once."""
+"""The base class of patterns and nodes. It computes a record of their properties once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class WithProperties(ABC, Generic[Properties]):
     _properties: Properties
 
     def properties(self) -> Properties:
-        """Return the properties, computed at the first call."""
+        """Return the properties. They are computed at the first call."""
         try:
             return self._properties
         except AttributeError:

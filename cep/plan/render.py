@@ -1,4 +1,5 @@
-"""Write nodes as rule text: what a goal computes, in the language's words and with the author's variables."""
+"""Write nodes as rule text. The text shows what a goal computes, in the language's words and with the author's
+variables."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ from cep.rules.terms import (
 )
 
 CHANGE = "'"
-"""The first character of columns that describe a change."""
+"""The first character in the names of columns that describe a change."""
 LONGEST = 160
 """The greatest number of characters of a graph pattern that are shown."""
 
 
 class Rendering:
-    """The text of a plan's nodes and heads. Nodes that are shown separately have labels."""
+    """The text of a plan's nodes and heads. `labels`: the labels of nodes that are shown separately."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Rendering:
         self.needed = self._needed()
 
     def _needed(self) -> list[set[int]]:
-        """Return the columns of each node that a node above it reads."""
+        """Return, for each node, the columns that heads or other nodes read."""
         needed: list[set[int]] = [set() for _ in self.nodes]
         for head in self.heads:
             needed[head.child] |= places_of(head.arguments)
@@ -67,7 +68,7 @@ class Rendering:
         return needed
 
     def taken(self, number: int, columns: set[int]) -> list[set[int]]:
-        """Return, for each child, the columns that a node reads to compute these columns of its own."""
+        """Return, for each part of a node, the columns that the node reads to compute `columns`."""
         properties = self.properties[number]
         part_columns: list[set[int]] = [set() for _ in self.nodes[number].parts]
         own = columns | {column for _, column in properties.forbids} | places_of(properties.conditions)
@@ -80,8 +81,8 @@ class Rendering:
     # --- text ---
 
     def rule(self, head: Head) -> str:
-        """Return the text of a rule, `event(arguments) <- body`. The body is the text of the head's node, or the node's
-        label."""
+        """Return the text of a rule: `event(arguments) <- body`. The body is the text or the label of the head's
+        node."""
         names = author_names((), self.names[head.child], self.source)
         arguments = [rename_expression(argument, names) for argument in head.arguments]
         head_text, arrow = pattern_text.event(head.event, arguments).text, "<-"
@@ -100,25 +101,27 @@ class Rendering:
         return f"{head_text} {arrow} {body.text}"
 
     def changes(self, event: str) -> bool:
-        """Return True if the heads of an event derive beginnings and ends of a fluent."""
+        """Return True if the rules for a table derive beginnings and ends of a fluent."""
         fluent = self.schemas[event].fluent
         return fluent is not None and fluent.part == TRANSITIONS
 
     def goal(self, number: int) -> str:
-        """Return `g1(X) <- ...` for a node with a label."""
+        """Return the text `g1(X) <- ...` of a node that has a label."""
         return f"{self.reference(number).text} <- {self.text(number).text}"
 
     def text(self, number: int) -> Text:
-        """Return the text of a node in terms of the nodes it reads."""
+        """Return the text of a node. The nodes that it reads appear by label or, if they are leaves, by event."""
         return self.nodes[number].text(self, number, self.sides(number))
 
     def details(self, number: int) -> list[tuple[str, str]]:
-        """Return pairs of a label and a text about a goal."""
+        """Return further lines about a goal, as pairs of a label and a text."""
         return self.nodes[number].details(self, number, [side.text for side in self.sides(number)])
 
     def reference(self, number: int, names: Sequence[str] | None = None, shown: set[int] | None = None) -> Text:
-        """Return the label of a node, or the text of an event, with `names` for its columns. Columns that are not in
-        `shown` are written `_`."""
+        """Return the label of a node or the text of its event, with arguments.
+
+        `names`: the names of the node's columns. `shown`: the columns that are not written `_`.
+        """
         names = self.names[number] if names is None else names
         if self.properties[number].kind is None:
             return self.nodes[number].under(self, names)
@@ -132,7 +135,7 @@ class Rendering:
         return pattern_text.event(self.labels[number], arguments)
 
     def sides(self, number: int) -> list[Text]:
-        """Return the texts of the nodes that a node reads, with this node's names for their columns."""
+        """Return the texts of the nodes that a node reads. Their columns have this node's names."""
         shown = self.taken(number, self.needed[number])
         return [
             self.reference(part, names, columns)
@@ -140,10 +143,10 @@ class Rendering:
         ]
 
     def below(self, number: int) -> list[list[str]]:
-        """Return names for the columns of a node's parts. A part's column has the name of the node's column that shows
-        or equals it.
+        """Return names for the columns of a node's parts.
 
-        Other columns are anonymous. If the node groups its part's rows, the other columns keep their own names instead.
+        If a column of the node shows or equals a column of a part, the latter has the name of the former. Other columns
+        are anonymous. If the node groups the rows of its part, the part's other columns keep their own names.
         """
         properties, names = self.properties[number], self.names[number]
         part_names: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]
@@ -168,12 +171,13 @@ class Rendering:
 
 
 def shown_name(schema: Schema) -> str:
-    """Return the name of the event, or of the fluent that a table belongs to."""
+    """Return the name of the event or fluent to which a table belongs."""
     return schema.name if schema.fluent is None else schema.fluent.name.removesuffix(RECORDED)
 
 
 def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition], names: Mapping[str, str]) -> Text:
-    """Add WITHIN and conditions, if any, to a pattern's text."""
+    """Return the text of a pattern with its WITHIN and its conditions, if any. `names`: the author's names of
+    variables."""
     if within is not None:
         pattern = pattern_text.within(pattern, within)
     written = tuple(_plain(rename_condition(condition, names)) for condition in conditions)
@@ -181,7 +185,8 @@ def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition
 
 
 def _plain(condition: Condition) -> Condition:
-    """Return a condition as an author would write it. A graph pattern is put on one line and uses the rule's names."""
+    """Return a condition as an author would write it. A graph pattern is written on one line, with the rule's
+    variables."""
     if isinstance(condition, Disjunction):
         inside = tuple(tuple(map(_plain, alternative)) for alternative in condition.alternatives)
         return replace(condition, alternatives=inside)
@@ -195,12 +200,12 @@ def _plain(condition: Condition) -> Condition:
 
 
 def places_of(uses: Iterable[Expression | Condition]) -> set[int]:
-    """Return the numbers of the columns whose canonical names are used."""
+    """Return the numbers of the columns whose canonical names occur in expressions or conditions."""
     return {int(v.name[1:]) for v in used_variables(uses) if v.name[0] == "v" and v.name[1:].isdigit()}
 
 
 def listed(words: Sequence[str]) -> str:
-    """Join words to a list: `a, b and c`."""
+    """Return words as a list in prose: `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -1,7 +1,7 @@
-"""Safety: every variable that is used is bound, and both sides of an OR bind the same variables for the rest of the
-rule.
+"""Safety of rules: every variable that is used is bound, and both sides of an OR bind the same variables for the rest
+of the rule.
 
-Mistakes that depend on types are found in `cep.plan.types`: conditions that cannot be ordered, values that never join.
+`cep.plan.types` finds mistakes that depend on types: conditions that cannot be ordered, and values that never join.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cep.rules.terms import (
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
-    """Return the numbers of the rules that cannot be planned, and all errors."""
+    """Return the numbers of the rules that cannot be planned, and all errors in the rules."""
     statics = frozenset(static.name for static in rules.statics)
     refused: set[int] = set()
     errors = Mistakes()
@@ -44,7 +44,7 @@ def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
 
 
 class Checker:
-    """A check of one rule, which reports its mistakes."""
+    """A check of one rule. It collects the mistakes of the rule."""
 
     def __init__(self, rules: Rules, rule: Rule, statics: frozenset[str], errors: Mistakes) -> None:
         self.rules = rules
@@ -91,7 +91,7 @@ class Checker:
 
     @property
     def names(self) -> set[str]:
-        """Return the names of the variables of the rule's pattern."""
+        """The names of the variables in the rule's body."""
         return _names(self.rule.body)
 
     @property
@@ -107,14 +107,18 @@ class Checker:
         return _inside(choice, self.rule)
 
     def written(self, names: Iterable[str]) -> set[str]:
-        """Return the names without generated ones, which replace the variables of a TIMES."""
+        """Return the names that the author wrote. Generated names, which replace the variables of a TIMES, are left
+        out."""
         return _written(names)
 
     def listed(self, names: list[str]) -> str:
         return _listed(names)
 
     def where(self, pattern: Pattern, conditions: Sequence[Condition], outside: frozenset[str]) -> None:
-        """Report variables that neither the pattern nor any condition can bind."""
+        """Report variables in conditions that neither the pattern nor any condition can bind.
+
+        `outside`: the variables of the rest of the rule, if the pattern is negated.
+        """
         bound = variables(pattern)
         known = bound | {name for condition in conditions for name in self.bindable(condition)}
         single = list(each_condition(conditions))
@@ -143,7 +147,7 @@ class Checker:
     def bindable(self, condition: Condition) -> list[str]:
         """Return the variables that a condition might bind.
 
-        A disjunction might bind the variables that all its alternatives might bind, and its local variables.
+        A disjunction might bind its local variables, and the variables that all its alternatives might bind.
         """
         if isinstance(condition, Disjunction):
             alternatives = [
@@ -156,7 +160,8 @@ class Checker:
         return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
 
     def asks(self, condition: Condition, negated: bool) -> bool:
-        """Return True if a condition is a static predicate: one with `not` if `negated`, otherwise one without."""
+        """Return True if a condition is a static predicate. `negated`: True to look for `not`, False to look for
+        none."""
         if not isinstance(condition, Predicate) or condition.negated != negated:
             return False
         return condition.name in self.statics or condition.name not in TESTS
@@ -164,7 +169,8 @@ class Checker:
     # --- what to say ---
 
     def unbound(self, variable: Variable, pattern: Pattern, bound: Iterable[str], place: str) -> None:
-        """Report a variable that `pattern` does not bind."""
+        """Report a variable that `pattern` does not bind. `place`: a phrase for the message that says where the
+        variable is used, or ""."""
         name = variable.name
         negated = [atom for pattern in patterns(pattern) for part in absent(pattern) for atom in atoms(part)]
         for atom in negated:
@@ -198,7 +204,7 @@ class Checker:
             self.error(f"`{name}` is not bound", variable.span, hint)
 
     def local(self, name: str) -> str | None:
-        """Return a hint if a graph pattern has the variable in lower case, else None."""
+        """Return a hint if a graph pattern contains the variable in lower case, otherwise None."""
         for condition in each_condition(conditions(self.rule.body)):
             if isinstance(condition, Predicate) and condition.graph is not None:
                 inside = [v for v in sparql_variables(condition.graph.text) if v.lower() == name.lower()]
@@ -210,7 +216,7 @@ class Checker:
 def _idle_policies(rules: Rules) -> list[CepError]:
     """Return an error for each policy statement that ranks by a variable that no later rule has.
 
-    A goal without this variable uses the default policy.
+    A goal that lacks this variable uses the default policy.
     """
     idle: dict[PolicyChoice, bool] = {}
     for rule in rules.rules:
@@ -232,7 +238,7 @@ def _idle_policies(rules: Rules) -> list[CepError]:
 
 
 def _local(condition: Disjunction) -> set[str]:
-    """Return the variables that are local to alternatives, at any depth."""
+    """Return the variables that are local to alternatives of a disjunction, at any depth."""
     deeper = (
         condition
         for conditions in condition.alternatives
@@ -249,13 +255,13 @@ def _inside(choice: PolicyChoice, rule: Rule) -> bool:
 
 
 def _written(names: Iterable[str]) -> set[str]:
-    """Return the names without generated ones, which replace the variables of a TIMES."""
+    """Return the names that the author wrote. Generated names, which replace the variables of a TIMES, are left out."""
     return {name for name in names if "'" not in name}
 
 
 def _constant(name: str, pattern: Pattern) -> str | None:
-    """Return a hint if a pattern has the variable's name in lower case as an argument, which is a constant; else
-    None."""
+    """Return a hint if a pattern has the variable's name in lower case as an argument, because that is a constant.
+    Otherwise return None."""
     for atom in atoms(pattern):
         for argument in atom.properties().arguments:
             if isinstance(argument, Constant) and argument.type == "string":

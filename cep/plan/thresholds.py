@@ -1,7 +1,8 @@
-"""The thresholds of a program: constants that its rules compare attributes with, for charts of the values.
+"""The thresholds of a program, for charts of attribute values. A threshold is a constant with which a rule compares an
+attribute.
 
-`warm(S, T) <- reading(S, T) WHERE T > 30` has one threshold, for `temp` of `reading`. A threshold also applies to the
-attribute of another event from which a rule copies the value.
+`warm(S, T) <- reading(S, T) WHERE T > 30` has one threshold, for `temp` of `reading`. If a rule copies the value from
+another event, the threshold also applies to the attribute of that event.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Consta
 
 NUMBERS = ("int", "float")
 ALIKE = ("avg", "min", "max", "median", "percentile", "first", "last", "ewma")
-"""Aggregates whose results are of the same magnitude as their input values."""
+"""Aggregates whose results have the magnitude of their input values."""
 
 Place = tuple[str, str]
 """An event and the name of one of its attributes."""
@@ -25,10 +26,11 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A constant that an attribute of an event is compared with.
+    """A constant with which a rule compares an attribute of an event.
 
-    `aggregate`: the function whose result is compared, or empty for the value itself. `line`: the rule's line. `leads`:
-    the events and the tables of alerts that depend on the rule.
+    - `aggregate`: the function whose result is compared, or "" if the value itself is compared.
+    - `line`: the line of the rule.
+    - `leads`: the events and the tables of alerts that depend on the rule.
     """
 
     event: str
@@ -72,7 +74,7 @@ def thresholds(rules: Rules) -> list[Threshold]:
 
 
 def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
-    """Return the numeric attributes that bind each variable."""
+    """Return, for each variable, the numeric attributes that bind it."""
     places: dict[str, list[Place]] = defaultdict(list)
     for part in parts:
         known = part.properties()
@@ -84,7 +86,8 @@ def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
 
 
 def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, AggregateResult]) -> tuple[list[Place], str]:
-    """Return the attributes that a variable's values come from, and the aggregate that computes the values, or ""."""
+    """Return the attributes from which a variable gets its values, and the aggregate that computes the values, or
+    ""."""
     result = results.get(name)
     if result is None:
         return bound.get(name, []), ""
@@ -94,7 +97,7 @@ def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, Aggre
 
 
 def _comparisons(conditions: Sequence[Condition]) -> Iterator[Comparison]:
-    """Yield comparisons, turned so that the constant is on the right."""
+    """Yield the comparisons in conditions, except `!=`. A number on the left side is moved to the right side."""
     for condition in conditions:
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -117,7 +120,7 @@ def _number(term: Expression) -> int | float | None:
 
 
 def _leads(event: str, uses: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """Return an event and all events derived from it."""
+    """Return an event, and all events that are derived from it."""
     reached, due = {event}, [event]
     while due:
         new = uses.get(due.pop(), set()) - reached
@@ -127,7 +130,7 @@ def _leads(event: str, uses: Mapping[str, set[str]]) -> tuple[str, ...]:
 
 
 def _sources(place: Place, copied: Mapping[Place, list[Place]]) -> list[Place]:
-    """Return an attribute and all attributes that its values are copied from."""
+    """Return an attribute, and all attributes from which its values are copied."""
     places = [place]
     for origin in places:
         places += [other for other in dict.fromkeys(copied.get(origin, ())) if other not in places]

@@ -1,9 +1,10 @@
-"""Find simultaneous occurrences whose order could differ from the order in a single process, because buckets are
-merged.
+"""Find simultaneous occurrences whose order may be wrong because buckets are merged. In a single process, the order is
+known.
 
-Occurrences arrive by (end, start, order). Occurrences that tie in all three arrive in the order in which they were
-derived. Between stages, rows keep the order of the bucket that derived them, but the order of tied rows from different
-buckets is unknown. This module finds such rows, and the goals whose results depend on their order.
+Occurrences arrive in the order of (end, start, order). Occurrences tie if all three are equal; they then arrive in the
+order in which they were derived. Between stages, rows keep the order of the bucket that derived them. But the order of
+tied rows from different buckets is unknown. This module finds such rows, and the goals whose results depend on their
+order.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from cep.plan.copartitioning import EVERYWHERE, KeyColumns
 from cep.plan.dependencies import Dependencies
 
 TIME_POINT = ""
-"""A name for the origin of a time point's order. No other occurrence has this origin."""
+"""The origin of a time point's order. No other occurrence has this origin."""
 
 
 class Ties:
-    """Facts about the order of a program's occurrences that do not depend on the split.
+    """The order of a program's occurrences, as far as it does not depend on the split into stages.
 
-    `origins`: the inputs from which occurrences inherit their order, by event (`node_origins`: by node). `alone`: for
-    each event, True if no two occurrences with the same end have the same order.
+    - `origins`: for each event, the inputs from which its occurrences inherit their order.
+    - `node_origins`: the same for each node.
+    - `alone`: for each event, True if no two occurrences with the same end have the same order.
     """
 
     def __init__(self, dependencies: Dependencies) -> None:
@@ -38,7 +40,7 @@ class Ties:
             pass
 
     def _trace(self) -> bool:
-        """Do one sweep of the least fixpoint of origins; return True if anything changed."""
+        """Extend the origins by one sweep of their least fixpoint. Return True if anything changed."""
         nothing: frozenset[str] = frozenset()
         self.node_origins = origins = []
         for number, properties in enumerate(self.dependencies.properties):
@@ -54,7 +56,7 @@ class Ties:
         return self.origins != before
 
     def _narrow(self) -> bool:
-        """Do one sweep of the greatest fixpoint of `alone`; return True if anything changed."""
+        """Narrow `alone` by one sweep of its greatest fixpoint. Return True if anything changed."""
         plan = self.dependencies.plan
         self.node_alone = alone = []
         for number, properties in enumerate(self.dependencies.properties):
@@ -73,7 +75,7 @@ class Ties:
         return self.alone != before
 
     def completing(self, number: int) -> list[int]:
-        """Return the nodes below from which an occurrence inherits its order of arrival."""
+        """Return the parts of a node from which its occurrences inherit their order of arrival."""
         parts = self.dependencies.plan.nodes[number].parts
         return [parts[part] for part in self.dependencies.properties[number].completes]
 
@@ -86,13 +88,20 @@ def _disjoint(sets: Sequence[frozenset[str]]) -> bool:
 
 
 class UnorderedTies:
-    """Ties of unknown order in one stage.
+    """The tied occurrences of one stage whose order is unknown.
 
-    `events`: derived events whose ties may reach other stages out of order. `goals`: nodes that depend on the order of
-    their input, each with the inputs whose ties may be out of order.
+    Parameters:
 
-    `inputs`: for each input, True if it is in every bucket. `unsure`: the inputs whose ties may be out of order.
-    `places`: the key columns of the derived events, or None if the stage runs in one place.
+    - `rules`: the rules of the stage.
+    - `inputs`: for each input, True if it is in every bucket.
+    - `unsure`: the inputs that may have ties of unknown order.
+    - `places`: the key columns of the derived events, or None if the stage runs in one place.
+
+    Results:
+
+    - `events`: the derived events that may reach other stages with ties of unknown order.
+    - `goals`: the nodes that depend on the order of their input, each with the inputs that may have ties of unknown
+      order.
     """
 
     def __init__(
@@ -150,15 +159,15 @@ class UnorderedTies:
         )
 
     def known(self, completers: Sequence[str], outputs: Set[str], inputs: Mapping[str, bool]) -> bool:
-        """Return True if tied occurrences are in the same bucket, because each order belongs to one input
+        """Return True if tied occurrences are always in the same bucket, because each order belongs to one input
         occurrence."""
         single = all(c != TIME_POINT and not inputs[c] and (c in outputs or self.ties.alone[c]) for c in completers)
         return single and _disjoint([self.source(c, outputs) for c in completers])
 
     def source(self, completer: str, outputs: Set[str]) -> frozenset[str]:
-        """Return the program's inputs from which an input of the stage inherits its order.
+        """Return the inputs of the program from which an input of the stage inherits its order.
 
-        If the stage also derives the event, the event counts as an input of the program.
+        If the stage also derives this input, the input counts as an input of the program.
         """
         if completer == TIME_POINT or completer in outputs:
             return frozenset({completer})

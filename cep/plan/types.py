@@ -1,8 +1,8 @@
 """Infer the types of all columns by a fixpoint over the rules, and report every static type error.
 
-An undeclared derived event takes its types from its heads: int and float are combined to float, other mixtures to
-`any`. Groups are typed in the order in which they run. In a cycle, the readers of a type that grew are typed again;
-types only grow.
+An undeclared derived event gets its types from the heads of its rules. Int and float are combined to float, other
+mixtures to `any`. Groups of units are typed in running order. In a cycle, a type may grow; then its readers are typed
+again. Types never shrink.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SUMMED = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a node's column. `optional`: values may be missing."""
+    """The type of a node's column. `optional`: True if values may be missing."""
 
     spelt_as: ClassVar[str] = "Column"
     type: str
@@ -57,7 +57,8 @@ class ColumnType:
 
 @dataclass(slots=True)
 class Typing:
-    """The result of type inference: the columns of every node, the schema of every event, typed head arguments."""
+    """The result of type inference: the columns of each node, the schema of each event, and the typed arguments of each
+    head."""
 
     columns: list[tuple[ColumnType, ...]]
     schemas: dict[str, Schema]
@@ -75,13 +76,13 @@ def infer(
 ) -> Typing:
     """Infer all types. Raises CepErrors with every type error and every condition that cannot be run.
 
-    `partial`: rejected rules were left out, so some types may be unknown.
+    `partial`: True if rules with errors were left out, so that some types may be unknown.
     """
     return Inference(binarised, groups, dict(schemas), relations, pool, source, partial).run()
 
 
 class Inference:
-    """The types inferred so far. Operators use it to type their columns (`Node.columns`)."""
+    """The types inferred so far. Operators use this object to type their columns (`Node.columns`)."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Inference:
     # --- the fixpoint ---
 
     def grows(self, unit: PlanUnit) -> bool:
-        """Infer the type of a unit again; return True if it changed."""
+        """Infer the types of a unit again. Return True if they changed."""
         if isinstance(unit, int):
             before, self.columns[unit] = self.columns[unit], self.nodes[unit].columns(self, unit)
             return self.columns[unit] != before
@@ -192,7 +193,8 @@ class Inference:
         return tuple(typed)
 
     def checked(self, argument: Expression, types: Mapping[str, str], names: Sequence[str]) -> Typed | None:
-        """Type an expression over columns. Errors use the author's names of the columns."""
+        """Return a typed expression over columns, or None if it has an error. `names`: the author's names of columns,
+        for errors."""
         try:
             return check(argument, types, self.source)
         except CepError:
@@ -210,7 +212,10 @@ class Inference:
         return ColumnType(type, optional)
 
     def meet(self, number: int, left: tuple[int, int], right: tuple[int, int]) -> None:
-        """Reject a join key whose two types can never be equal. `left` and `right`: a node and one of its columns."""
+        """Report a join key whose two types can never be equal.
+
+        `left`, `right`: a node and one of its columns.
+        """
         left_type, two = (self.columns[node][column].type for node, column in (left, right))
         if UNKNOWN in (left_type, two) or common_type(left_type, two) is not None:
             return
@@ -225,7 +230,7 @@ class Inference:
         )
 
     def origin(self, number: int, column: int) -> str | None:
-        """Describe the attribute that a column comes from, or return None."""
+        """Describe the attribute from which a column gets its values. Return None if it is unknown."""
         node = self.nodes[number]
         properties = node.properties()
         if properties.event is not None:
@@ -237,12 +242,12 @@ class Inference:
         return self.origin(node.parts[part], below)
 
     def decided(self, number: int, conditions: Sequence[Condition], columns: Sequence[ColumnType]) -> None:
-        """Check the conditions that a node decides over its columns. This happens in the final sweep only."""
+        """Check the conditions that a node decides over its columns. Do so in the final sweep only."""
         if conditions and self.final:
             self.conditions(conditions, columns, self.names[number])
 
     def ranked(self, number: int, side: int, column: int) -> None:
-        """Check that a policy ranks by a number, a time or a duration."""
+        """Check that a policy ranks by a number, a time or a duration. Report an error otherwise."""
         type, name, place = self.columns[side][column].type, self.names[side][column], self.origin(side, column)
         if type == "any" and not self.partial:
             self.complain(
@@ -260,7 +265,8 @@ class Inference:
     def conditions(
         self, conditions: Sequence[Condition], columns: Sequence[ColumnType], names: Sequence[str]
     ) -> Conditions | None:
-        """Compile conditions over columns. Errors use the author's `names` of the columns."""
+        """Compile conditions over columns. Return None if they have an error. `names`: the author's names of columns,
+        for errors."""
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         try:
             return compile_conditions(conditions, types, self.relations, self.pool, self.source)
@@ -295,7 +301,7 @@ class Inference:
         return (*columns, *(ColumnType(compiled.binds.get(name, "any"), True) for name in binds))
 
     def result(self, child: int, result: AggregateResult) -> ColumnType:
-        """Return the column of an aggregate over a node."""
+        """Return the type of the column that contains the result of an aggregate over a node."""
         if result.function == "count":
             return ColumnType("int", False)
         assert result.argument is not None, "only count() has no argument (checked by the parser)"
@@ -324,7 +330,7 @@ class Inference:
 
 
 def grown(old: str, new: str) -> str:
-    """Return the type of a column that contains values of both types."""
+    """Return the type of a column that contains values of two types."""
     if UNKNOWN in (old, new):
         return new if old == UNKNOWN else old
     if old == new:

@@ -1,4 +1,4 @@
-"""Candidates for a key: arguments of different events that hold the same variable."""
+"""Candidates for a key: arguments of different events that contain the same variable."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cep.plan.node import PartColumn
 from cep.rules.terms import Variable
 
 MOST = 16
-"""The greatest number of choices to try if a variable is in several arguments of the same events."""
+"""The greatest number of combinations to try if a variable is in several arguments of the same events."""
 
 
 def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterable[str]) -> list[dict[str, int]]:
-    """Return, for each variable that rules share, the argument that holds it in each input: {event: position}.
+    """Return the candidates for a key. Each one maps inputs to the position of an argument: {event: position}.
 
-    Variables are followed through goals and heads. A variable in several arguments of an input yields several
-    candidates.
+    A candidate exists for each variable that rules share. Variables are followed through goals and heads. A variable in
+    several arguments of an input yields several candidates.
     """
     classes = _Classes(dependencies)
     for rule in sorted(rules):
@@ -35,7 +35,7 @@ def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterabl
 
 
 class _Classes:
-    """Classes of arguments that are equal wherever rules pair or group their events (union-find)."""
+    """Classes of arguments whose values are equal wherever rules pair or group their events (union-find)."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self.dependencies = dependencies
@@ -44,7 +44,7 @@ class _Classes:
         self.shown: dict[int, list[Slot | None]] = {}
 
     def read(self, rule: int) -> None:
-        """Add the equalities of a rule."""
+        """Add the equalities between arguments that a rule implies."""
         for number in self.dependencies.nodes[rule]:
             if number not in self.shown:
                 self.shown[number] = self.node(number)
@@ -66,7 +66,7 @@ class _Classes:
             self.parent[second] = first
 
     def node(self, number: int) -> list[Slot | None]:
-        """Return, for every column, one argument of an event whose values the column contains, or None."""
+        """Return, for each column of a node, one argument of an event whose values the column contains, or None."""
         properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
             slots: list[Slot | None] = [(properties.event, position) for position in self.plan.nodes[number].takes()]

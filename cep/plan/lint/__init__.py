@@ -1,1 +1,1 @@
-"""Warnings about code that is valid but probably not intended; each module has one kind."""
+"""Warnings about code that is valid but probably not intended. Each module has one kind of warning."""

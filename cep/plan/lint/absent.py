@@ -1,4 +1,4 @@
-"""Warn about a variable of a negated pattern that looks joined with the rest of the rule, but is not.
+"""Warn about a variable of a negated pattern that looks as if it were joined with the rest of the rule, but is not.
 
 A negated pattern joins only on the variables of its own operator (docs/decisions/2026-11-22-absent-variables.md).
 """
@@ -15,7 +15,8 @@ from cep.rules.terms import Variable
 
 
 def unjoined(rules: Rules) -> list[Warning]:
-    """Return a warning for each variable that looks joined but is not, at its first position."""
+    """Return a warning for each variable that looks joined but is not. The warning has the variable's first
+    position."""
     remarks: list[Warning] = []
     for rule in rules.rules:
         if any(absent(pattern) for pattern in patterns(rule.body)):
@@ -34,7 +35,7 @@ class _WatchedRule:
         return list(self.inside(self.rule.body, heads))
 
     def inside(self, pattern: Pattern, outside: frozenset[str]) -> Iterator[Warning]:
-        """Yield the warnings of a pattern. `outside`: the variables of the positive patterns around it."""
+        """Yield the warnings about a pattern. `outside`: the variables of the positive patterns around it."""
         here = outside | {variable.name for variable in pattern.properties().mentions}
         occurring = [_occurring(part) for part in parts(pattern)]
         for number, part in enumerate(parts(pattern)):
@@ -48,7 +49,7 @@ class _WatchedRule:
             yield from self.inside(part, whole)
 
     def warning(self, variable: Variable, pattern: Pattern) -> Warning:
-        """Warn that a variable of a negated pattern is a new variable."""
+        """Return a warning that a variable of a negated pattern is a new variable."""
         beside = [text for part in parts(pattern) if (text := excerpt(self.source, part.span))]
         binding = " and ".join(f"`{text}`" for text in beside) or "stands beside it"
         binding += " bind" if len(beside) > 1 else " binds" if beside else ""
@@ -59,6 +60,6 @@ class _WatchedRule:
 
 
 def _occurring(pattern: Pattern) -> frozenset[str]:
-    """Return the variables of a pattern, except variables of negated parts."""
+    """Return the variables of a pattern. Variables of negated parts are left out."""
     own = frozenset(variable.name for variable in pattern.properties().mentions)
     return own.union(*(_occurring(part) for part in parts(pattern)))

@@ -12,7 +12,7 @@ from cep.rules.static.typed_facts import by_name
 
 
 def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
-    """Return warnings about declared predicates without facts, rules or a table in `tables`."""
+    """Return warnings about declared predicates that have no facts, no rules and no table in `tables`."""
     known = {statement.name for statement in rules.statics}.union(tables)
     return [
         Warning(
@@ -28,8 +28,8 @@ def empty(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
 
 
 def by_order(rules: Rules, tables: Mapping[str, pl.DataFrame]) -> list[Warning]:
-    """Return warnings about tables whose columns are matched to the declared attributes by position, because the names
-    differ."""
+    """Return warnings about tables whose column names differ from the declared attributes. Such columns are matched by
+    position."""
     remarks = []
     for name, declared in rules.declared.items():
         names = [attribute.name for attribute in declared.attributes]

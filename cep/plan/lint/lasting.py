@@ -17,14 +17,15 @@ from cep.plan.horizon import event_of
 from cep.plan.node import Lasting, Meeting, Node
 
 INSTANT, MADE, GIVEN = range(3)
-"""Kinds of occurrences: INSTANT for instants or unknown, MADE for sequences of several events, GIVEN for inputs
+"""Kinds of occurrences. INSTANT: instants, or unknown. MADE: sequences of several events. GIVEN: inputs that are
 declared with START and END."""
 
 
 def lasting(
     binarised: Binarised, schemas: Mapping[str, Schema], inputs: frozenset[str], source: Source
 ) -> list[Warning]:
-    """Return a warning for each NOT of a pattern with intervals, and for each UNLESS of an input with intervals."""
+    """Return a warning for each NOT of a pattern that has intervals, and for each UNLESS of an input that has
+    intervals."""
     kinds = _kinds(binarised.nodes, binarised.heads, schemas, inputs)
     remarks: dict[Span, Warning] = {}
     for number, node in enumerate(binarised.nodes):
@@ -49,7 +50,7 @@ def lasting(
 def _kinds(
     nodes: Sequence[Node], heads: Sequence[Head], schemas: Mapping[str, Schema], inputs: frozenset[str]
 ) -> list[int]:
-    """Return the kind of each node: the least fixpoint of the rules and declarations."""
+    """Return the kind of each node's occurrences. It is the least fixpoint of the rules and declarations."""
     events = {
         name: GIVEN if name in inputs and schema.start is not None else INSTANT for name, schema in schemas.items()
     }

@@ -22,8 +22,11 @@ NUMBERS = ("int", "float")
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A bound of a value. `open`: the bound itself is excluded. `why`: the reason in words, or the position of the
-    condition that sets the bound. `hint`: what to change."""
+    """A bound of a value.
+
+    `open`: True if the bound itself is excluded. `why`: the reason in words, or the position of the condition that sets
+    the bound. `hint`: what the author should change.
+    """
 
     value: int | float
     open: bool
@@ -33,14 +36,14 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """The known range of a value. `kind`: number, time or duration."""
+    """The known range of a value. `kind`: "number", "time" or "duration"."""
 
     kind: str
     low: _Limit | None = None
     high: _Limit | None = None
 
     def clash(self) -> tuple[_Limit, _Limit] | None:
-        """Return the two bounds if no value lies between them, else None."""
+        """Return the two bounds if no value lies between them, otherwise None."""
         if self.low is None or self.high is None:
             return None
         apart = self.low.value > self.high.value
@@ -48,7 +51,8 @@ class _Range:
         return (self.low, self.high) if apart or touching else None
 
     def meet(self, other: _Range) -> _Range:
-        """Return the intersection. Where both ranges have the same bound, it is taken from this range."""
+        """Return the intersection of two ranges. If both have the same bound, the result has the bound of this
+        range."""
         if self.kind != other.kind:
             return self
         low, high = self.low, self.high
@@ -64,7 +68,7 @@ Ranges = Mapping[str, _Range]
 
 def unsatisfiable(rules: Rules) -> list[Warning]:
     """Return a warning for each WHERE that can never hold, and for each UNLESS that is longer than the WITHIN around
-    it."""
+    the UNLESS."""
     searcher = Searcher(rules)
     for rule in rules.rules:
         rule.body.ranges(searcher)
@@ -72,7 +76,7 @@ def unsatisfiable(rules: Rules) -> list[Warning]:
 
 
 class Searcher:
-    """A collector of warnings. Operators return the ranges of their variables to it (`Pattern.ranges`)."""
+    """A collector of warnings. Operators call it to find the ranges of their variables (`Pattern.ranges`)."""
 
     def __init__(self, rules: Rules) -> None:
         self.source = rules.source
@@ -84,7 +88,8 @@ class Searcher:
         self.found.setdefault(span, Warning(message, self.source, span, hint, "never"))
 
     def declared(self, event: str, arguments: Sequence[Variable | Constant]) -> Ranges:
-        """Return the declared ranges of an input event's attributes. Records outside them are rejected."""
+        """Return the declared ranges of an input event's attributes, by variable. Records outside these ranges are
+        rejected."""
         schema = self.schemas.get(event)
         if schema is None or event in self.derived:
             return {}
@@ -103,8 +108,10 @@ class Searcher:
         return {name: known for name, known in inside.items() if name != "duration()"}
 
     def narrow(self, inside: dict[str, _Range], conditions: Sequence[Condition]) -> None:
-        """Narrow the known ranges by conditions. Each alternative is checked separately, together with all other
-        conditions."""
+        """Narrow the known ranges in `inside` by conditions. Warn about conditions that contradict each other.
+
+        Each alternative of a disjunction is checked separately, together with all other conditions.
+        """
         for condition in conditions:
             read = _read(condition)
             if read is None:
@@ -151,12 +158,13 @@ def _limit(bound: int | float | None, attribute: Attribute, event: str) -> _Limi
 
 
 def both(left: Ranges, right: Ranges) -> Ranges:
-    """Return the ranges that are known if both patterns occur."""
+    """Return the ranges that are known if two patterns both occur."""
     return {**left, **{name: left[name].meet(known) if name in left else known for name, known in right.items()}}
 
 
 def _read(condition: Condition) -> tuple[str, _Range] | None:
-    """Return the range that a comparison with a constant requires of a variable or of `duration()`, or None."""
+    """Return the range of a variable or of `duration()` that a comparison with a constant requires. Return None for any
+    other condition."""
     if not isinstance(condition, Comparison) or condition.operator == "!=":
         return None
     operator, left, right = condition.operator, condition.left, condition.right

@@ -1,4 +1,4 @@
-"""Warn about names that nearly equal others, and about derived events that can never occur."""
+"""Warn about names that are nearly equal to other names, and about derived events that can never occur."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from cep.plan.pattern import Pattern, atoms, events, mentioned, parts, policies
 from cep.rules.terms import Constant
 
 LONGEST = 64
-"""The length of the longest name that is searched for similar names."""
+"""The length of the longest name for which similar names are searched."""
 
 
 def suspicious(rules: Rules) -> list[Warning]:
-    """Return warnings about names and events, in program order."""
+    """Return warnings about suspicious names and about events that can never occur, in program order."""
     slips = [w for rule in rules.rules for w in (*_slips(rules, rule), *_words(rules, rule))]
     return [*_strangers(rules), *slips, *_unstarted(rules)]
 
 
 def _strangers(rules: Rules) -> list[Warning]:
-    """Return warnings about undeclared events with the name of a static predicate, or almost the name of a known
-    event."""
+    """Return warnings about undeclared events that are named like a static predicate, or almost like a known event."""
     known = {name for name, schema in rules.schemas.items() if schema.declared} | {rule.event for rule in rules.rules}
     statics = {static.name for static in rules.statics}
     written = [(atom, event) for rule in rules.rules for atom in atoms(rule.body) if (event := atom.properties().event)]
@@ -49,7 +48,7 @@ def _strangers(rules: Rules) -> list[Warning]:
 
 
 def _slips(rules: Rules, rule: Rule) -> list[Warning]:
-    """Return warnings about variables that occur once and differ by one letter from another variable of the rule."""
+    """Return warnings about variables that occur once and whose name is almost that of another variable of the rule."""
     written = [*used_variables(rule.arguments), *mentioned(rule.body)]
     times = Counter(variable.name for variable in written)
     times.update(policy.by for policy in policies(rule.body) if policy.by)
@@ -67,7 +66,8 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
 
 
 def _words(rules: Rules, rule: Rule) -> list[Warning]:
-    """Return warnings about lower-case words that equal the name of their attribute: the author meant a variable."""
+    """Return warnings about lower-case words that equal the name of their attribute. The author probably meant a
+    variable."""
     remarks = []
     for atom in atoms(rule.body):
         properties = atom.properties()
@@ -85,7 +85,7 @@ def _words(rules: Rules, rule: Rule) -> list[Warning]:
 
 
 class _Near:
-    """An index of names, which finds the names that differ from another name by a slip."""
+    """An index of names that finds misspellings of a name."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
@@ -95,19 +95,20 @@ class _Near:
                 self.spelt.setdefault(spelling, []).append(number)
 
     def candidates(self, name: str) -> list[str]:
-        """Return the names that may be misspellings of this one, in their original order."""
+        """Return the indexed names that may be misspellings of a name, in their original order."""
         numbers = {number for spelling in _spellings(name) for number in self.spelt.get(spelling, ())}
         return [self.names[number] for number in sorted(numbers)]
 
 
 def _spellings(name: str) -> set[str]:
-    """Return the spellings under which a name is indexed; names that differ by a slip share at least one.
+    """Return the spellings under which a name is indexed. If one name is a misspelling of another, they share a
+    spelling.
 
-    They are the name itself and the name with one of these changes:
+    The spellings are the name itself, and the name with one of these changes:
 
     - all letters in lower case
     - one lower-case letter left out
-    - two neighbouring characters, neither a lower-case letter, in descending order
+    - two neighbouring characters, neither of them a lower-case letter, in descending order
     """
     spellings = {name, name.lower()}
     if len(name) <= LONGEST:
@@ -119,9 +120,10 @@ def _spellings(name: str) -> set[str]:
 
 
 def _slip(name: str, other: str, ends: bool = False) -> bool:
-    """Return True if the names differ by one wrong, missing, added or swapped lower-case letter inside the name.
+    """Return True if two names differ by one wrong, missing, added or swapped lower-case letter inside the name.
 
-    Differences in digits, or (unless `ends`) at the ends, are often intended: `Temp1` and `Temp2`, `WindA` and `WindB`.
+    Differences in digits are often intended: `Temp1` and `Temp2`. So are differences at the ends: `WindA` and `WindB`.
+    `ends`: True to accept differences at the ends as misspellings.
     """
     if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
         return False
@@ -140,8 +142,8 @@ def _slip(name: str, other: str, ends: bool = False) -> bool:
 
 
 def _unstarted(rules: Rules) -> list[Warning]:
-    """Return warnings about derived events that can never occur, because every rule for such an event depends on the
-    event itself."""
+    """Return warnings about derived events that can never occur because each of their rules needs an earlier occurrence
+    of the same event."""
     derived = {rule.event for rule in rules.rules}
     possible = {name for name, schema in rules.schemas.items() if schema.declared or name not in derived}
     readers: dict[str, list[Rule]] = {}
@@ -190,7 +192,7 @@ def _possible(pattern: Pattern, possible: set[str]) -> bool:
 
 
 def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
-    """Return the impossible events that a pattern needs."""
+    """Return the events that a pattern needs and that can never occur. `possible`: the events that can occur."""
     event = pattern.properties().event
     if event is not None:
         return [] if event in possible else [event]

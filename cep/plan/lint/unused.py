@@ -1,5 +1,5 @@
-"""Warn about conditions without effect: a variable that is not used elsewhere, or a graph pattern without variables of
-the rule."""
+"""Warn about conditions that have no effect: a variable that is not used elsewhere, or a graph pattern that contains no
+variable of the rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.rules.terms import Comparison, Condition, Constant, Expression, Predica
 
 
 def unused(rules: Rules) -> list[Warning]:
-    """Return warnings about conditions of event rules and static rules."""
+    """Return warnings about the conditions of event rules and static rules that have no effect."""
     remarks: list[Warning] = []
     for rule in rules.rules:
         times = Counter(
@@ -32,7 +32,8 @@ def unused(rules: Rules) -> list[Warning]:
 
 
 def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Warn about variables that are bound in conditions and not used. `times`: how often the rule has each variable."""
+    """Warn about variables that conditions bind and that are not used. `times`: how often each variable occurs in the
+    rule."""
     for condition in each_condition(conditions):
         if isinstance(condition, Comparison):
             if condition.operator == "=":
@@ -61,7 +62,7 @@ def _meant(name: str, other: Expression, times: Counter[str]) -> str:
 
 
 def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Warn about a graph pattern that uses no variable of the rule, or uses one with different capitals."""
+    """Warn about a graph pattern that uses no variable of the rule, or that spells one with other capitals."""
     assert condition.graph is not None, "it stands in braces"
     inside = sparql_variables(condition.graph.text)
     shared = {name for name in inside if times[name] > 1}
