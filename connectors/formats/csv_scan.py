@@ -1,8 +1,8 @@
-"""A compiled scanner of text fields: one pass over the bytes finds the cells of the wanted columns. Quotes follow RFC
-4180.
+"""A compiled scanner of text tables. It finds the cells of the wanted columns in one pass over the bytes. Quotes follow
+RFC 4180.
 
-Polars reads tables faster, but pads short lines and reports no line numbers. With an additional pass that finds both,
-polars would be slower (docs/decisions/2026-11-22-records.md).
+Polars reads tables faster, but pads short lines and does not report line numbers. With an additional pass that finds
+both, polars would be slower (docs/decisions/2026-11-22-records.md).
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from cep.connectors.records.numbers import ESCAPED, NULL, STRING
 from cep.core.kernels import njit
 
 FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
-"""States of a line. FIELDS: too few or too many fields. QUOTES: text after a closing quote. OPEN: a quote is not
-closed."""
+"""The states of a line.
+
+FIELDS: too few or too many fields. QUOTES: text after a closing quote. OPEN: a quote that is not closed.
+"""
 
 
 @njit(_nrt=False)
 def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
-    """Return True if a field ends at i: at a separator, a line end, or the end of the bytes."""
+    """Return True if a field ends at i. It ends at a separator, a line end, or the end of the bytes."""
     return (
         i >= stop
         or buffer[i] == separator
@@ -30,7 +32,7 @@ def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyped-def]
-    """Scan the field at i. Return (end, first, length, kind, state), with the state FINE, QUOTES or OPEN."""
+    """Scan the field at i. Return (end, first, length, kind, state). The state is FINE, QUOTES or OPEN."""
     escaped = False
     if i < stop and buffer[i] == quote:
         i += 1
@@ -66,12 +68,14 @@ def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyp
 def scan(  # type: ignore[no-untyped-def]
     buffer, i, final, longest, separator, quote, comment, columns, first_cell, next_cell, width, capacity
 ):
-    """Scan lines of fields. Return their cells; the states, starts and numbers (from 0) of lines; and where the scan
-    stopped.
+    """Scan lines of fields, from position `i` on.
 
-    It stops before an incomplete last line, unless `final`. A quote that is not closed within `longest` bytes is OPEN.
-    A line with invalid quotes ends at its first line break, and the scan continues there. `capacity` must exceed the
-    number of line breaks. Lines that begin with the bytes of `comment` are skipped.
+    Return the number of scanned lines, where the scan ended, the number of line breaks, the cells (offset, length,
+    kind), and the state, start and number of each line.
+
+    The scan ends before an incomplete last line, unless `final` is True. If a quote is not closed within `longest`
+    bytes, the line is OPEN. A line with invalid quotes ends at its first line break, and the scan continues there.
+    Lines that begin with the bytes `comment` are skipped. `capacity` must exceed the number of line breaks.
     """
     stop = len(buffer)
     offset = np.zeros((width, capacity), np.int32)

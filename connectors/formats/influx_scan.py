@@ -1,6 +1,6 @@
-"""A compiled scanner of InfluxDB's line protocol: one pass over the bytes finds the cells.
+"""A compiled scanner of InfluxDB's line protocol. It finds the cells of each line in one pass over the bytes.
 
-A slower reader reads lines that are not plain.
+Lines that are not plain are left to a slower reader.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ def _digits(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
-    """Return True if buffer[i:stop] is `true`, `True` or `TRUE`. If the argument `true` is False, compare with `false`,
-    `False` and `FALSE` instead."""
+    """Return True if buffer[i:stop] is `true`, `True` or `TRUE`.
+
+    If the argument `true` is False, return True if it is `false`, `False` or `FALSE`.
+    """
     size = stop - i
     if size != (4 if true else 5):
         return False
@@ -52,8 +54,10 @@ def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return (kind, length) of the number or boolean buffer[i:stop], without a suffix `i` or `u`; kind -1 for
-    others."""
+    """Return the kind and length of the number or boolean buffer[i:stop]. The length excludes a suffix `i` or `u`.
+
+    The kind is -1 if the text is neither.
+    """
     c = buffer[i]
     if c == 116 or c == 84:
         return (TRUE, stop - i) if stop - i == 1 or _is(buffer, i, stop, True) else (-1, 0)
@@ -86,9 +90,9 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
-    """Copy a text without its escapes, and return the end in `out`.
+    """Copy a text to `out` without its escapes. Return the end of the copy.
 
-    Strings (`quoted`) escape `"` and backslashes; keys and tags escape commas, equals signs and blanks.
+    Strings (`quoted`) have escaped quotes and backslashes. Keys and tags have escaped commas, equals signs and blanks.
     """
     while i < stop:
         c = buffer[i]
@@ -105,7 +109,7 @@ def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-def]
-    """Add an entry, unless `place` is negative, and return the number of entries."""
+    """Add an entry, unless `place` is negative. Return the number of entries."""
     if place < 0:
         return e
     name_of, first_of, length_of, kind_of = entries
@@ -115,9 +119,9 @@ def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-d
 
 @njit(_nrt=False)
 def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: ignore[no-untyped-def]
-    """Return (first, length, end in `out`) of a text.
+    """Return (first, length, end of `out`) of a text.
 
-    A text with escapes is copied without them to `out`, whose positions are counted from `base`.
+    If the text has escapes, copy it to `out` without them. Positions in `out` are counted from `base`.
     """
     if not escaped:
         return first, length, o
@@ -127,9 +131,9 @@ def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: igno
 
 @njit(_nrt=False)
 def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, o):  # type: ignore[no-untyped-def]
-    """Scan a line.
+    """Scan a line. Return (measurement or kind of the line, number of entries, end of `out`).
 
-    Return (index of the measurement or kind of the line, number of entries, end of the texts in `out`).
+    `e`: the number of entries so far. `out`, `o`: the buffer of texts without escapes, and its end so far.
     """
     names, ends, slots = keys
     any_place, tag_place, field_place = places
@@ -231,18 +235,19 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
 
 @njit()
 def scan(buffer, starts, stops, measurements, types, keys, places, beside, capacity):  # type: ignore[no-untyped-def]
-    """Scan all lines. Return the types of their measurements, where their entries begin, the entries, and unescaped
-    texts.
+    """Scan all lines. Return the event type of each line, where its entries begin, the entries, and the texts without
+    escapes.
 
-    Cells of unescaped texts are positioned after the buffer.
+    The positions of these texts are counted from the end of the buffer.
 
-    `measurements`, `keys`: names, their ends and a hash table of them. `places`: for each key, the cells for any value,
-    for a tag, and for a field; -1: not needed. `beside`: the names of the measurement and the timestamp, and the length
-    of the buffer.
+    - `measurements`, `keys`: the names, the end of each name, and a hash table of the names.
+    - `types`: the event type of each measurement.
+    - `places`: for each key, three cells: for a tag or field, for a tag only, and for a field only; -1: not needed.
+    - `beside`: the names of the measurement and the timestamp, and the length of the buffer.
+    - `capacity`: at least twice the number of equals signs plus twice the number of lines. Each value has an equals
+      sign, and adds at most two entries.
 
-    `capacity` must be at least twice the number of equals signs plus twice the number of lines: each value has an
-    equals sign, and makes at most two entries. The texts fit into a copy of the buffer, because each byte is copied at
-    most once.
+    The texts without escapes fit into a copy of the buffer, because each byte is copied at most once.
     """
     n = len(starts)
     type_of, begin, entries = room_for(n, capacity)

@@ -1,7 +1,9 @@
-"""A compiled search along paths in JSON: cells of values in nested objects, and a row for each element of a list.
+"""A compiled search along paths in JSON. It finds values in nested objects, and creates a row for each element of a
+list.
 
-A scanner has checked that the text is JSON, and found the top-level values of each record. Objects and lists along a
-path are containers, whose cells follow the event's cells. Containers are searched one at a time, outer ones first.
+A scanner has already checked that the text is JSON, and has found the top-level values of each record. Objects and
+lists along a path are called containers. Their cells follow those of the event's values. Containers are searched one
+after the other, outer ones first.
 """
 
 from __future__ import annotations
@@ -18,17 +20,21 @@ from cep.connectors.records.paths import EACH, Path, path, place
 from cep.core.kernels import njit
 
 Matrix = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
-"""Offsets, lengths and kinds of cells: matrices with a row per column and a column per record."""
+"""The offsets, lengths and kinds of cells, as matrices that have a row per column of the event and a column per
+record."""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Objects and lists in which to search for values.
+    """Objects and lists in which values are searched.
 
-    For each container: its `cell`, and the index of its first key in `keys`. For each key: where its letters begin
-    (`ends`), its index in a list (`places`; -1 for a name), and the cell of its value (`targets`).
+    - `cell`: for each container, the number of its cell.
+    - `keys`: for each container, the number of its first key.
+    - `letters`, `ends`: the letters of all keys, and where those of each key begin and end.
+    - `places`: for each key, its index in a list; -1 for a name.
+    - `targets`: for each key, the cell that stores its value.
     """
 
     cell: Ints
@@ -57,11 +63,14 @@ class Containers:
 
 @dataclass(frozen=True, slots=True)
 class EventPaths:
-    """The paths of one event's values. It has one cell per source, followed by the cells of containers.
+    """The paths to the values of one event type. There is one cell per source, followed by the cells of containers.
 
-    `keys`: top-level keys with their cells. `before`: the objects to search, outer ones first. `list`: the cell of the
-    list whose elements are events, or None. `elements`: the cells for its elements. `after`: objects inside elements.
-    `width`: the number of cells.
+    - `keys`: the top-level keys, and the cell of each.
+    - `before`: the objects to search, outer ones first.
+    - `list`: the cell of the list whose elements are events, or None.
+    - `elements`: the cells for the elements of this list.
+    - `after`: the objects to search inside elements.
+    - `width`: the number of cells.
     """
 
     keys: tuple[tuple[str, int], ...]
@@ -73,7 +82,7 @@ class EventPaths:
 
     @classmethod
     def of(cls, sources: Sequence[str]) -> EventPaths | None:
-        """Return the paths of sources; None if all values are at the top level."""
+        """Return the paths for some sources. Return None if all values are at the top level."""
         paths = [path(source) for source in sources]
         if all(len(steps) == 1 for steps in paths):
             return None
@@ -104,7 +113,8 @@ class EventPaths:
 
 
 def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Containers) -> None:
-    """Fill the cells of values in objects. Clear `good` for rows that are not plain."""
+    """Find the values inside containers, and store their cells in the matrix. Clear `good` for rows that are not
+    plain."""
     if len(inside.cell):
         names = inside.letters, inside.ends, inside.places
         _descend(buffer, *matrix, good, inside.cell, inside.keys, *names, inside.targets)
@@ -113,9 +123,11 @@ def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Cont
 def expand(
     buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, list: int, elements: Sequence[int]
 ) -> tuple[Matrix, Ints, Ints]:
-    """Return a matrix with one row per element of a list, the original row of each, and its index in the list.
+    """Create a row for each element of a list.
 
-    A row without a list is left out, and its `good` is cleared.
+    Return the new matrix. For each new row, return the original row and the index of the element. `list`: the cell of
+    the list. `elements`: the cells that store the element. A row that has no list gets no new row, and its `good` is
+    cleared.
     """
     offset, length, kind = matrix
     counts, first, size, what = _elements(buffer, offset[list], length[list], kind[list], good)
@@ -129,8 +141,8 @@ def expand(
 
 @njit(_nrt=False, forceinline=True)
 def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Scan a string whose first character is at i. Return (position after the closing quote, True if it has
-    escapes)."""
+    """Scan a string whose first character is at i. Return the position after the closing quote, and True if the string
+    has escapes."""
     escaped = False
     while i < stop and buffer[i] != 34:
         if buffer[i] == 92:
@@ -175,7 +187,8 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, letters, ends, targets):  # type: ignore[no-untyped-def]
-    """Find the values of keys in the object from i to its bracket at `stop`. Return False if it is not plain."""
+    """Find the values of the wanted keys in the object from i to its bracket at `stop`. Return False if the object is
+    not plain."""
     while True:
         while i < stop and buffer[i] != 34:
             i += 1
@@ -199,7 +212,8 @@ def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, let
 
 @njit(_nrt=False, forceinline=True)
 def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, places, targets):  # type: ignore[no-untyped-def]
-    """Find elements by index in the list from i to its bracket at `stop`. Return False if a key is a name."""
+    """Find the wanted elements in the list from i to its bracket at `stop`, by index. Return False if a key is a
+    name."""
     position = 0
     while True:
         while i < stop and (buffer[i] <= 32 or buffer[i] == 44):
@@ -218,7 +232,7 @@ def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, pla
 
 @njit(_nrt=False)
 def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, places, targets):  # type: ignore[no-untyped-def]
-    """Find the values in the objects and lists of some columns, outer ones first."""
+    """Find the values inside several containers of all rows, outer containers first."""
     for row in range(kind.shape[1]):
         for number in range(len(cells)):
             cell = cells[number]
@@ -243,7 +257,7 @@ def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, pla
 
 @njit()
 def _elements(buffer, offset, length, kind, good):  # type: ignore[no-untyped-def]
-    """Return the number of elements of each list, and their positions.
+    """Return the number of elements in each row's list, and the positions of all elements.
 
     A list of n elements takes at least 2 n + 1 bytes, which limits the number of positions.
     """

@@ -1,7 +1,7 @@
-"""A compiled scanner of JSON Lines: one pass over the bytes finds the cells. A slower reader reads lines that are not
-plain.
+"""A compiled scanner of JSON Lines. It finds the cells of each line in one pass over the bytes. Lines that are not
+plain are left to a slower reader.
 
-Pyarrow's reader is as fast, but accepts two records on a line, uses one schema for all of them, and loses digits of
+Pyarrow's reader is as fast, but accepts two records on a line, uses one schema for all records, and loses digits of
 times (docs/decisions/2026-11-22-records.md).
 """
 
@@ -30,8 +30,10 @@ def blank(c):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def string(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Scan a string whose first character is at i. Return (position after the closing quote or -1, True if it has
-    escapes)."""
+    """Scan a string whose first character is at i. Return its end and True if it has escapes.
+
+    The end is the position after the closing quote, or -1 if the string is not valid.
+    """
     escaped = False
     while i < stop:
         c = buffer[i]
@@ -91,7 +93,7 @@ def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
-    """Return the position after the word `letters` at i, or -1 if it is not there."""
+    """Return the position after the word `letters` at i, or -1 if there is another text at i."""
     for j in range(len(letters)):
         if i + j >= stop or buffer[i + j] != letters[j]:
             return -1
@@ -100,7 +102,8 @@ def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Scan the value at i, which is not a list or object. Return (end or -1, kind, first, length)."""
+    """Scan the value at i, which is not a list or object. Return (end, kind, first, length); end -1 if it is not
+    valid."""
     c = buffer[i]
     if c == 34:
         j, escaped = string(buffer, i + 1, stop)
@@ -132,7 +135,7 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the position after the list or object at i, or -1 if it is not JSON or nested too deeply."""
+    """Return the position after the list or object at i. Return -1 if it is not valid JSON or is nested too deeply."""
     objects = np.int64(0)  # the open brackets, innermost in the lowest bit: 1 for an object, 0 for a list
     depth = 0
     due = True  # a value is expected here; else a comma or the end of the innermost
@@ -191,9 +194,9 @@ def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # type: ignore[no-untyped-def]
-    """Scan a line. Each known key becomes an entry with its value.
+    """Scan a line. Add an entry for the value of each known key.
 
-    Return (type of the line, number of entries, True if its values are positional).
+    Return (event type of the line, number of entries, True if the values are in `args`).
     """
     guess_first, guess_length, guess_name = guesses
     name_of, first_of, length_of, kind_of = entries
@@ -320,9 +323,10 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
 
 @njit()
 def room_for(n, capacity):  # type: ignore[no-untyped-def]
-    """Allocate the result of a scan: the types of n lines, where their entries begin, and `capacity` entries.
+    """Allocate the result of a scan: the event types of n lines, where the entries of each line begin, and `capacity`
+    entries.
 
-    An entry is (name, first byte, length, kind).
+    An entry consists of name, first byte, length and kind.
     """
     entries = (
         np.empty(capacity, np.int32),
@@ -335,10 +339,11 @@ def room_for(n, capacity):  # type: ignore[no-untyped-def]
 
 @njit()
 def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: ignore[no-untyped-def]
-    """Scan all lines. Return their types, a mask of positional ones, where their entries begin, and the entries.
+    """Scan all lines. Return the event type of each line, a mask of the lines whose values are in `args`, where the
+    entries of each line begin, and the entries.
 
-    `capacity` must exceed half the number of bytes. An entry takes at least two bytes (`0,`), and at most one further
-    entry is begun.
+    `capacity` must exceed half the number of bytes, because an entry takes at least two bytes (`0,`), and at most one
+    further entry is begun.
     """
     n = len(starts)
     type_of, begin, entries = room_for(n, capacity)
@@ -354,10 +359,10 @@ def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: i
 
 @njit()
 def gather(rows, positional, begin, entries, first_cell, next_cell, times, wanted, width, names, whole):  # type: ignore[no-untyped-def]
-    """Return the cells of some lines of one type, and a mask of the good lines.
+    """Return the cells of the lines `rows`, which have one event type, and a mask of the good lines.
 
-    A line is good if no key appears twice and `args` has the right length; with `whole`, also if no attribute is
-    absent. The first `wanted` of the `width` cells are the times and the values of `args`.
+    A line is good if no key appears twice and `args` has the right length. If `whole` is True, it must also have all
+    attributes. The first `wanted` of the `width` cells are the times and the attributes.
     """
     name_of, first_of, length_of, kind_of = entries
     n = len(rows)

@@ -1,4 +1,5 @@
-"""A compiled scanner of documents with many JSON records: it finds the records of plain documents, and writes lines."""
+"""A compiled scanner of JSON documents that contain many records. It finds the records of plain documents, and writes
+lines."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LONGEST = 12
 
 @njit()
 def flat(buffer):  # type: ignore[no-untyped-def]
-    """Return the bytes with blanks in place of line ends between values.
+    """Return a copy of the bytes in which blanks replace the line ends between values.
 
     Return also True if all strings are closed and contain no line end.
     """
@@ -49,7 +50,7 @@ def _past(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
-    """Find the objects in the list at i, whose elements must all be objects. Return (end or -1, number of objects)."""
+    """Find the objects in the list at i. Return (end, number of objects); end -1 if an element is not an object."""
     i = _past(buffer, i + 1, stop)
     if i < stop and buffer[i] == 93:
         return i + 1, e
@@ -70,9 +71,10 @@ def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-untyped-def]
-    """Find the records of the document at i. Return (end or -1, number of records).
+    """Find the records of the document at i. Return (end, number of records); end -1 if the document is not plain.
 
-    They are the elements of a list, of the list at the key `pages` of an object, or the object itself.
+    If the document is a list, its elements are the records. If it is an object with a list at the key `pages`, the
+    elements of this list are the records. Any other object is itself the record.
     """
     if buffer[i] == 91:
         return _list(buffer, i, stop, first, beyond, e)
@@ -112,13 +114,13 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
 
 @njit()
 def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-untyped-def]
-    """Find the records of the documents in some spans.
+    """Find the records of all documents in several spans of the buffer.
 
-    Return a mask of the spans that are plain; other spans have no records. Return for each record where it begins and
-    ends, the index of its span, and the first record of its document. `alone`: a span is one document; otherwise it may
-    contain several.
+    Return a mask of the plain spans; other spans have no records. For each record, return where it begins, where it
+    ends, the index of its span, and the first record of its document. `alone`: True if each span must be a single
+    document.
 
-    `capacity` must exceed half the number of bytes: a record takes at least two bytes.
+    `capacity` must exceed half the number of bytes, because a record takes at least two bytes.
     """
     n = len(starts)
     plain = np.ones(n, np.bool_)
@@ -146,7 +148,7 @@ def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-u
 
 @njit()
 def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
-    """Count the colons outside strings in each object."""
+    """Count the colons outside of strings in each object. `first`, `beyond`: where the objects begin and end."""
     counts = np.zeros(len(first), np.int64)
     for k in range(len(first)):
         i = first[k]
@@ -161,8 +163,10 @@ def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
-    """Read a plain number of seconds. Return (microseconds, number of digits after the point or -1). An absent number
-    is 0."""
+    """Parse a number of seconds. Return the microseconds, and the number of digits after the point.
+
+    The second value is -1 if the number is not plain. If the number is absent (`length` is 0), the result is 0.
+    """
     if length == 0:
         return 0, 0
     stop = i + length
@@ -193,7 +197,7 @@ def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _named(c, begins):  # type: ignore[no-untyped-def]
-    """Return True if a name of SenML may contain this character, or begin with it if `begins`."""
+    """Return True if a SenML name may contain this character. `begins`: True if it is the first character."""
     if 48 <= c <= 57 or 97 <= (c | 32) <= 122:
         return True
     return not begins and (c == 45 or c == 46 or c == 47 or c == 58 or c == 95)
@@ -201,12 +205,14 @@ def _named(c, begins):  # type: ignore[no-untyped-def]
 
 @njit()
 def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
-    """Resolve names and times of SenML records. Return their bytes, where each name and time is, and a mask of the
-    records that have both.
+    """Resolve the names and times of SenML records.
 
-    `first`, `length`: one row each for base name, name, base time and time; length 0 if absent. `least`: the
-    microseconds from which on a time is absolute. In the result, a name takes the bytes of its parts and two quotes,
-    and a time at most twenty bytes.
+    Return a buffer with the resolved texts, the end of each text, and a mask of the records whose name and time are
+    valid.
+
+    `first`, `length`: the position and length of the base name, the name, the base time and the time, one row each;
+    length 0 if absent. `least`: the microseconds from which on a time is absolute. In the buffer, a name takes the
+    bytes of its parts and two quotes, and a time takes at most twenty bytes.
     """
     n = first.shape[1]
     size = 0
@@ -259,8 +265,8 @@ def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
 def identify(buffer, first, length, collection, text):  # type: ignore[no-untyped-def]
     """Find the ids in links to entities of a collection.
 
-    Return first, length, a mask of the ids that are texts, and a mask of the links that could be read. Length 0: the
-    link has no id. `text`: ids must be texts.
+    Return the position and length of each id, a mask of the ids that are texts, and a mask of the links that could be
+    read. The length is 0 if a link has no id. `text`: True if ids must be texts.
     """
     n = len(first)
     starts = np.zeros(n, np.int64)
@@ -296,10 +302,11 @@ def identify(buffer, first, length, collection, text):  # type: ignore[no-untype
 
 @njit()
 def write(buffer, names, ends, first, length, quoted):  # type: ignore[no-untyped-def]
-    """Write lines of JSON: for each record, an object with the values of its columns, each after its name.
+    """Write a line of JSON for each record: an object with the record's values.
 
-    Length -1: the record lacks the value. A value takes its name, its bytes, two quotes and a separator; a line takes
-    two brackets and a line end.
+    `names`, `ends`: the text before each value, and where these texts end. `first`, `length`: the position and length
+    of each value; length -1 if the record lacks it. A value takes its name, its bytes, two quotes and a separator; a
+    line takes two brackets and a line end.
     """
     columns, n = first.shape
     size = 3 * n

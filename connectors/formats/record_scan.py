@@ -1,4 +1,5 @@
-"""A compiled scanner of JSON that does not have one record per line: it puts each record on a line of its own."""
+"""A compiled scanner of JSON whose records are in a list or span several lines. It puts each record on a line of its
+own."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import numpy as np
 from cep.core.kernels import njit
 
 BETWEEN, LIST = 0, 1
-"""States in which a text continues: between records, or between records in a list."""
+"""The states at the end of a text: between records, or between the records of a list."""
 _BROKEN = 1  # replaces a line end in a string, which JSON does not allow
 
 
@@ -19,11 +20,12 @@ def _apart(c):  # type: ignore[no-untyped-def]
 
 @njit()
 def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
-    """Return the same number of bytes with one record per line.
+    """Copy records so that each record is on a line of its own. The number of bytes stays the same.
 
-    Return also the begin and end of each record, the number of bytes used, and the state after them. An incomplete
-    record is left out, unless `final`. A line end follows each record, except at the end of the bytes. `capacity` must
-    exceed half the number of bytes: a record takes at least one byte, and its separator another.
+    Return the new bytes, the begin and end of each record, the number of bytes read, and the state after them. `place`:
+    the state before them. An incomplete last record is left out, unless `final` is True. A line end follows each
+    record, except at the end of the bytes. `capacity` must exceed half the number of bytes, because a record takes at
+    least one byte, and its separator another.
     """
     n = len(buffer)
     out = np.full(n, 32, np.uint8)

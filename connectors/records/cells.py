@@ -1,4 +1,4 @@
-"""Compiled kernels that convert bytes to columns of plain numbers, times and texts, and mark missing cells."""
+"""Compiled kernels that convert cells to columns of numbers, times and texts, and that mark missing cells."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _FAR = FAR * SECOND
 
 @njit()
 def numbers(values, buffer, offset, length, kind, textual, point, whole):  # type: ignore[no-untyped-def]
-    """Read numbers into `values`, int64 if `whole`, else float64. Return the state of each cell."""
+    """Read numbers into `values`. Return the state of each cell.
+
+    `whole`: True if `values` has the type int64, False if it has float64.
+    """
     n = len(kind)
     states = np.zeros(n, np.uint8)
     for row in range(n):
@@ -48,9 +51,10 @@ def numbers(values, buffer, offset, length, kind, textual, point, whole):  # typ
 
 @njit()
 def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type: ignore[no-untyped-def]
-    """Read seconds, and with `calendar` also ISO 8601, as microseconds.
+    """Read seconds as microseconds. Return the microseconds, a mask of the cells that contain an offset, and the
+    states.
 
-    Return microseconds, a mask of those with an offset, and the state of each cell.
+    `calendar`: True to accept ISO 8601 too.
     """
     n = len(kind)
     values = np.zeros(n, np.int64)
@@ -76,8 +80,10 @@ def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type:
 
 @njit()
 def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # type: ignore[no-untyped-def]
-    """Convert counts to microseconds. A unit has ten to the power of `shift` microseconds. `calendar`: they count from
-    1970, and times outside of the years 1 to 9999 are BAD."""
+    """Convert numbers in a unit to microseconds. One unit is ten to the power of `shift` microseconds.
+
+    `calendar`: True if the numbers count from 1970; then times outside of the years 1 to 9999 are BAD.
+    """
     n = len(kind)
     values = np.zeros(n, np.int64)
     states = np.zeros(n, np.uint8)
@@ -95,9 +101,10 @@ def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # ty
 
 @njit()
 def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, point):  # type: ignore[no-untyped-def]
-    """Mark cells as NULL that equal one of some texts or, with `numeric`, one of some numbers.
+    """Mark missing cells as NULL. A cell is missing if it equals one of several texts.
 
-    Return a mask of the cells that may be equal to one, but must be compared by other code.
+    If `numeric` is True, a cell is also missing if it equals one of `numbers`. Return a mask of the cells that this
+    kernel cannot compare.
     """
     n = len(kind)
     doubtful = np.zeros(n, np.bool_)
@@ -127,10 +134,10 @@ def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, p
 
 @njit()
 def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no-untyped-def]
-    """Copy texts into one buffer. Return its bytes, the ends of texts, a bitmap of present ones, and the states of
-    cells.
+    """Copy the texts of cells into one buffer. Return its bytes, the end of each text, a bitmap of the cells that are
+    present, and the states of the cells.
 
-    A text is at most as long as its cell.
+    `rows`: the cells to copy. A text is at most as long as its cell.
     """
     n = len(rows)
     size = 0
@@ -174,10 +181,10 @@ def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no
 
 @njit()
 def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no-untyped-def]
-    """Remove the marks between thousands from cells (`cep.connectors.records.thousands`). Return bytes, offsets and
-    lengths.
+    """Remove the marks between groups of three digits (`cep.connectors.records.thousands`). Return the new bytes, and
+    the offset and length of each cell.
 
-    `mark`: the bytes of the mark. A cell never grows.
+    `mark`: the bytes of the mark. No cell becomes longer.
     """
     n = len(kind)
     size = 0
@@ -236,7 +243,7 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
 
 @njit()
 def halves(buffer, first, length):  # type: ignore[no-untyped-def]
-    """Return the position after the slash in each interval `start/end`; -1 without a slash."""
+    """Return the position after the slash in each interval `start/end`; -1 if there is no slash."""
     ends = np.full(len(first), -1, np.int64)
     for k in range(len(first)):
         for i in range(first[k], first[k] + length[k]):

@@ -1,4 +1,4 @@
-"""The keys that a program reads, in a hash table that compiled scanners search by bytes."""
+"""The names of the keys that a program reads, in a hash table that compiled scanners use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 
 Names = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
-"""The letters of all names in one buffer, the end of each name, and a hash table of their indexes."""
+"""The letters of all names in one buffer, the end of each name, and a hash table of the names' indexes."""
 
 
 @njit(_nrt=False)
@@ -34,7 +34,7 @@ def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def
 
 @njit(_nrt=False)
 def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
-    """Return the index of the name data[i:stop], or -1."""
+    """Return the index of the name data[i:stop], or -1 if it is not in the table."""
     mask = np.uint64(len(slots) - 1)
     place = _hash(data, i, stop) & mask
     while slots[place] >= 0:
@@ -47,7 +47,7 @@ def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def enter(names, ends, slots):  # type: ignore[no-untyped-def]
-    """Insert names into an empty hash table, whose size is a power of two and exceeds their number."""
+    """Insert names into an empty hash table. Its size is a power of two that exceeds the number of names."""
     mask = np.uint64(len(slots) - 1)
     for name in range(len(ends) - 1):
         place = _hash(names, ends[name], ends[name + 1]) & mask
@@ -57,7 +57,7 @@ def enter(names, ends, slots):  # type: ignore[no-untyped-def]
 
 
 def name_table(names: Sequence[str]) -> Names:
-    """Return names in the form that scanners take."""
+    """Build the table of names that compiled scanners use."""
     raw = [name.encode("utf-8") for name in names]
     letters = np.frombuffer(b"".join(raw) or b"\0", np.uint8)
     ends = np.cumsum([0] + [len(name) for name in raw])

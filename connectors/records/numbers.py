@@ -1,6 +1,6 @@
-"""Compiled readers of numbers, times and characters in bytes. They read plain forms; `records` reads other forms.
+"""Compiled readers of numbers, times and escaped characters. They read plain forms; `records` reads all others.
 
-Casts of polars accept forms that a record must not have, and lose digits of times
+Polars casts accept forms that are not valid in a record, and lose digits of times
 (docs/decisions/2026-11-22-records.md).
 """
 
@@ -12,7 +12,8 @@ from cep.connectors.records.times import FIRST, LAST, SECOND
 from cep.core.kernels import njit
 
 MISSING, GOOD, BAD, HARD = 0, 1, 2, 3
-"""States after reading a cell. HARD: a float with many digits, for a slower reader that rounds correctly."""
+"""The states of a cell that has been read. HARD: a float with many digits, which a slower reader must round
+correctly."""
 
 # The kinds of cells that scanners find. STRING has no escapes. ESCAPED is a string with escapes (JSON) or doubled
 # quotes (CSV). NESTED is a list or an object.
@@ -32,7 +33,7 @@ def is_digit(c):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the range without blanks at both ends."""
+    """Return the range from i to stop without the blanks at both ends."""
     while i < stop and (buffer[i] == 32 or buffer[i] == 9):
         i += 1
     while i < stop and (buffer[stop - 1] == 32 or buffer[stop - 1] == 9):
@@ -73,8 +74,8 @@ def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
     """Read a float. Return (value, state).
 
-    The value is exact if floats can represent the mantissa and the power of ten exactly (Clinger's fast path).
-    Otherwise the state is HARD or BAD.
+    The value is exact if floats can represent its digits and the power of ten exactly (Clinger's fast path). Otherwise
+    the state is HARD or BAD.
     """
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
@@ -130,9 +131,9 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Read the digits after a point. Return (microseconds, rest, end).
+    """Read the digits after a point as a fraction of a second. Return (microseconds, rest, end).
 
-    The rest is -1, 0 or 1 if the remaining digits are below, at or above a half.
+    The rest compares the digits after the sixth with half a microsecond: -1 less, 0 equal, 1 greater.
     """
     micros = np.int64(0)
     unit = SECOND
@@ -153,7 +154,7 @@ def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """Read decimal seconds without exponent, rounded half to even. Return (microseconds, state)."""
+    """Read a decimal number of seconds without exponent. Return (microseconds, state). Round half to even."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -180,8 +181,10 @@ def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
-    """Read a decimal count of units of ten to the `shift` microseconds, rounded half to even. Return (microseconds,
-    state)."""
+    """Read a decimal number of units. One unit is ten to the power of `shift` microseconds.
+
+    Return (microseconds, state). Round half to even.
+    """
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -223,7 +226,7 @@ def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def two_digits(buffer, i):  # type: ignore[no-untyped-def]
-    """Return the value of the two digits at i, or -1."""
+    """Return the value of the two digits at i, or -1 if there are no two digits."""
     if is_digit(buffer[i]) and is_digit(buffer[i + 1]):
         return (np.int64(buffer[i]) - 48) * 10 + (np.int64(buffer[i + 1]) - 48)
     return np.int64(-1)
@@ -231,7 +234,7 @@ def two_digits(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def days_before(year, month, day):  # type: ignore[no-untyped-def]
-    """Return (days from 1970-01-01 to a date, state)."""
+    """Return the number of days from 1970-01-01 to a date, and the state."""
     if year < 1 or month < 1 or month > 12 or day < 1:
         return np.int64(0), BAD
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -244,9 +247,9 @@ def days_before(year, month, day):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Read an ISO 8601 time as `times.of_iso` does, except week dates.
+    """Read an ISO 8601 time as `times.of_iso` does, but without week dates.
 
-    Return (microseconds, state, True if the offset is written).
+    Return (microseconds, state, True if the text contains an offset).
     """
     absolute = False
     if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
@@ -315,7 +318,7 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _hex(buffer, i):  # type: ignore[no-untyped-def]
-    """Return the value of the four hexadecimal digits at i, which are valid."""
+    """Return the value of the four hexadecimal digits at i, which must be valid."""
     value = np.int64(0)
     for j in range(i, i + 4):
         c = np.int64(buffer[j])
@@ -325,9 +328,10 @@ def _hex(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def unescape(buffer, i, stop, out, o):  # type: ignore[no-untyped-def]
-    """Copy the characters of a JSON string. Return the end in `out`, or -1 at half a surrogate pair.
+    """Copy the characters of a JSON string to `out` without escapes. Return the end of the copy.
 
-    The escapes must be complete. Characters take no more bytes than their escapes.
+    Return -1 if the string contains half a surrogate pair. Escapes must be complete. A character never takes more bytes
+    than its escape.
     """
     while i < stop:
         c = buffer[i]

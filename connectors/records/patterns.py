@@ -1,4 +1,4 @@
-"""A compiled reader of times in a declared pattern. It reads plain forms; `times` reads other forms."""
+"""A compiled reader of times that have a declared pattern. Times in unusual forms are left to `times`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STEPS = {
 
 
 def _table(words: tuple[str, ...]) -> NDArray[np.uint8]:
-    """Return lower-case names as a matrix with one row per name, padded with zeros."""
+    """Return words in lower case as a matrix that has a row per word, padded with zeros."""
     table = np.zeros((len(words), 10), np.uint8)
     for row, word in enumerate(words):
         table[row, : len(word)] = np.frombuffer(word.lower().encode(), np.uint8)
@@ -46,10 +46,10 @@ _MONTHS, _WEEKDAYS = _table(MONTHS), _table(DAYS)
 
 @lru_cache(maxsize=64)
 def compiled(pattern: str) -> NDArray[np.int64]:
-    """Compile a pattern to a matrix with one row per step.
+    """Compile a pattern to a matrix that has a row per step.
 
-    A row begins with the kind of step. For a character, its byte follows; for a number of one or two digits, its
-    meaning, minimum and maximum. The last column is 1 if the number must have all its digits.
+    The first column is the kind of step. For a character, its byte follows. For a number of one or two digits, the
+    meaning, the minimum and the maximum follow. The last column is 1 if the number must have all its digits.
     """
     steps: list[tuple[int, ...]] = []
     tokens = parts(pattern)
@@ -62,9 +62,9 @@ def compiled(pattern: str) -> NDArray[np.int64]:
 
 @njit(_nrt=False)
 def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-def]
-    """Read one or two digits with a value from `least` to `most`: two if both fit, always two if `whole`.
+    """Read a number between `least` and `most`, which has one or two digits. If `whole` is True, it must have two.
 
-    Return (value or -1, end).
+    Two digits are read if the value fits. Return the value or -1, and the end.
     """
     if i >= stop or not is_digit(buffer[i]):
         return np.int64(-1), i
@@ -80,7 +80,7 @@ def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-d
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
-    """Find a word by its first `letters` characters; 0: by all of them. Return (its index or -1, end)."""
+    """Find a word by its first `letters` characters; 0: by all its characters. Return its index or -1, and the end."""
     for word in range(len(words)):
         j = 0
         while j < 10 and words[word, j] != 0 and (letters == 0 or j < letters):
@@ -94,9 +94,9 @@ def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
-    """Read a time as `time_pattern` does. `said`: room for five numbers.
+    """Read a time as `time_pattern` does. `said`: a buffer for five numbers that the function may overwrite.
 
-    Return (microseconds in the written time zone, True if the offset is written, state).
+    Return the microseconds in the time zone of the text, True if the text contains an offset, and the state.
     """
     said[_SAID_MONTH] = said[_SAID_DAY] = 1
     said[_SAID_HOUR] = said[_SAID_MINUTE] = said[_SAID_SECOND] = 0
@@ -217,7 +217,7 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
-    """Return True if a cell consists of digits, at least `least` and fewer than `full`."""
+    """Return True if a cell consists only of digits, and their number is at least `least` and less than `full`."""
     if stop - i < least or stop - i >= full:
         return False
     while i < stop:
@@ -229,11 +229,11 @@ def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
 
 @njit()
 def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  # type: ignore[no-untyped-def]
-    """Read cells in a pattern. Return microseconds, a mask of those with an offset, and states; missing cells are
-    MISSING.
+    """Read cells that have a pattern. Return the microseconds, a mask of the cells that contain an offset, and the
+    states.
 
-    Numbers, and texts if `textual`, that have at least `least` digits get back leading zeros up to `full` digits. 0
-    means that no zeros can be lost.
+    A missing cell is MISSING. A number of at least `least` digits gets back leading zeros, up to `full` digits; 0: no
+    zeros can be lost. If `textual` is True, this also holds for texts of digits.
     """
     n = len(kind)
     values = np.zeros(n, np.int64)
@@ -258,11 +258,10 @@ def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  #
 
 @njit()
 def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-untyped-def]
-    """Join the cells of each row with blanks. Return bytes, offsets, lengths and kinds.
+    """Join the cells of each row with blanks. Return the bytes, and the offsets, lengths and kinds of the new cells.
 
-    A row with a missing cell is missing; one with an escape cannot be read here. `digits`: for each column, the number
-    of digits without and with lost zeros, as in `read_patterns`. The result has room for all cells and, for each cell,
-    one more byte and the lost zeros.
+    If a cell is missing, the new cell is missing. If a cell has an escape, the new cell must be read by other code.
+    `digits`: for each column, the arguments `least` and `full` of `read_patterns`.
     """
     parts, n = kinds.shape
     size = 0

@@ -1,5 +1,5 @@
-"""Compiled writer of tables as lines of JSON. Each column is converted to pieces of text, and the pieces of each row
-are joined under their keys."""
+"""A compiled writer of tables as lines of JSON. It converts each column to pieces of text, and joins the pieces of each
+row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NULL = np.frombuffer(b"null", np.uint8)
 
 
 class TextPieces:
-    """Consecutive texts in `data`. Text i ends at ends[i + 1]."""
+    """Consecutive texts in one buffer, `data`. Text i ends at ends[i + 1]."""
 
     __slots__ = ("data", "ends")
 
@@ -32,8 +32,10 @@ class TextPieces:
 
 
 def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
-    """Return the column's values as JSON, with null for missing ones. Times have the format `times`
-    (`cep.connectors.records.times`); durations are in seconds."""
+    """Convert the values of a column to JSON. A missing value becomes null, and durations are in seconds.
+
+    `times`: the format of times (`cep.connectors.records.times`).
+    """
     if type in ("time", "duration"):
         return as_ticks(column, times if type == "time" else SECONDS)
     if column.dtype == pl.Object or isinstance(column.dtype, (pl.List, pl.Struct)):
@@ -49,19 +51,19 @@ def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
 
 
 def as_is(column: pl.Series) -> TextPieces:
-    """Return texts that are already JSON. Missing values become null."""
+    """Convert a column of texts that are already JSON. A missing value becomes null."""
     data, ends, present = _buffers(column)
     return TextPieces(data, ends) if present.all() else TextPieces(*_nulls(data, ends, present))
 
 
 def as_ticks(column: pl.Series, times: str) -> TextPieces:
-    """Convert microseconds to times in a format. ISO 8601 is quoted."""
+    """Convert microseconds to times as JSON, in the format `times`. ISO 8601 is quoted."""
     present = column.is_not_null().to_numpy()
     return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), present, *unit_of(times), True))
 
 
 def ticks_text(column: pl.Series, times: str) -> pl.Series:
-    """Convert microseconds to times in a format. ISO 8601 is not quoted. Missing values stay missing."""
+    """Convert microseconds to texts in the format `times`. ISO 8601 is not quoted. Missing values stay missing."""
     present = column.is_not_null().to_numpy()
     data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), present, *unit_of(times), False)
     texts = as_texts(TextPieces(data, ends))
@@ -69,7 +71,10 @@ def ticks_text(column: pl.Series, times: str) -> pl.Series:
 
 
 def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> TextPieces:
-    """Return a JSON object with a line break for each row: its type, then the keys with their values."""
+    """Write each row as a JSON object and a line break. The object has the key `type`, then the given keys.
+
+    `columns`: the values of each key as JSON.
+    """
     heads = [f", {json.dumps(key, ensure_ascii=False)}: ".encode() for key in keys]
     heads[0] = f'{{"type": {json.dumps(type, ensure_ascii=False)}'.encode() + heads[0]
     bases = np.cumsum([0] + [len(pieces.data) for pieces in columns])
@@ -81,7 +86,10 @@ def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> Text
 
 
 def merged(parts: Sequence[TextPieces], order: Ints) -> bytes:
-    """Return the texts at the indexes in `order`, which count through all parts. Texts may be left out or repeated."""
+    """Return the texts with the numbers in `order`, in this order. Texts are numbered through all parts.
+
+    `order` need not contain all numbers, and may contain a number several times.
+    """
     if len(parts) == 1 and len(order) == len(parts[0].ends) - 1 and (np.diff(order) > 0).all():
         return parts[0].data.tobytes()
     if not len(order):
@@ -113,14 +121,14 @@ def _buffers(column: pl.Series) -> tuple[Bytes, Ints, NDArray[np.bool_]]:
 
 
 def as_texts(pieces: TextPieces) -> pl.Series:
-    """Return the pieces as a column of text."""
+    """Convert pieces to a column of texts."""
     buffers = [None, pa.py_buffer(pieces.ends), pa.py_buffer(pieces.data)]
     return pl.Series(pl.from_arrow(pa.LargeStringArray.from_buffers(len(pieces.ends) - 1, buffers[1], buffers[2])))
 
 
 @njit()
 def _nulls(data, ends, present):  # type: ignore[no-untyped-def]
-    """Return the texts, with `null` in place of missing ones."""
+    """Return the texts with `null` in place of those that are not `present`."""
     n = len(present)
     out = np.empty(len(data) + 4 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)
@@ -140,7 +148,7 @@ def _nulls(data, ends, present):  # type: ignore[no-untyped-def]
 
 @njit()
 def _escape(data, ends, present):  # type: ignore[no-untyped-def]
-    """Return the strings quoted and escaped for JSON."""
+    """Return the texts as JSON strings, quoted and escaped, with `null` in place of those that are not `present`."""
     n = len(present)
     size = 0
     for c in data:
@@ -187,7 +195,7 @@ def _escape(data, ends, present):  # type: ignore[no-untyped-def]
 
 @njit()
 def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
-    """Write the value with `width` digits, including leading zeros."""
+    """Write `value` with exactly `width` digits, including leading zeros."""
     for j in range(o + width - 1, o - 1, -1):
         out[j] = 48 + value % 10
         value //= 10
@@ -196,7 +204,7 @@ def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
 
 @njit()
 def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
-    """Write a point and the microseconds without trailing zeros, or nothing if they are zero."""
+    """Write a point and the microseconds without trailing zeros. Write nothing if they are zero."""
     if micros == 0:
         return o
     out[o] = 46
@@ -208,8 +216,7 @@ def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
 
 @njit()
 def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
-    """Write a point and the decimals of rest/size, at most twelve, without trailing zeros. `size` must be below
-    2**59."""
+    """Write a point and up to twelve decimals of rest/size, without trailing zeros. `size` must be less than 2**59."""
     point = o
     out[o] = 46
     o += 1
@@ -228,7 +235,9 @@ def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
 
 @njit()
 def _ticks(values, present, unit, zeros, json):  # type: ignore[no-untyped-def]
-    """Convert times to text. `unit`, `zeros`: results of `unit_of`.
+    """Convert times to text. `unit`, `zeros`: the results of `unit_of`.
+
+    `json`: True to quote ISO 8601, and to write `null` for times that are not `present`.
 
     The longest number has 36 bytes: a sign, 19 digits, three zeros, a point and twelve decimals.
     `"9999-12-31T23:59:59.999999Z"` has 29.
@@ -297,9 +306,11 @@ def _ticks(values, present, unit, zeros, json):  # type: ignore[no-untyped-def]
 
 @njit()
 def _join(data, bases, ends, letters, heads):  # type: ignore[no-untyped-def]
-    """Join the pieces of each row, with the text in `letters` before each piece, and end the object.
+    """Join the pieces of each row to a JSON object. A text precedes each piece, and a bracket and a line end follow the
+    last.
 
-    The output contains `data` once and, for each row, all heads and two more bytes.
+    `letters`, `heads`: the texts that precede the pieces, and where they end. The output contains `data` once and, for
+    each row, all heads and two more bytes.
     """
     columns, n = ends.shape[0], ends.shape[1] - 1
     out = np.empty(len(data) + n * (len(letters) + 2), np.uint8)
