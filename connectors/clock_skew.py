@@ -49,7 +49,7 @@ def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Ba
 
 
 def reason(time: int, now: int, limit: int) -> str:
-    """Return the reason in the dead letter of a record whose time is ahead of the clock."""
+    """Explain, for a dead letter, that the time of a record is ahead of the clock."""
     far, clock = say_duration(-((now - time) // SECOND) * SECOND), iso(now // SECOND * SECOND)
     return f"{iso(time)} is {far} ahead of the clock ({clock}), more than {say_duration(limit)}: a clock is wrong"
 

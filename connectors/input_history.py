@@ -122,8 +122,8 @@ class InputHistory:
     def records(self, since: int, from_time: int, journal: Path) -> Iterator[tuple[int, JournalRecord]]:
         """Yield (number, batch) for all batches from number `since` on. The batches in `journal` come last.
 
-        If all records of a file end before `from_time`, this file and all earlier ones are left out. So are the batches
-        before a missing batch. Raises CepError if a file is damaged.
+        If all records of a file end before `from_time`, this file and all earlier ones are left out. If a batch is
+        missing, all earlier batches are left out. Raises CepError if a file is damaged.
         """
         number = since
         while True:

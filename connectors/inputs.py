@@ -27,7 +27,7 @@ _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input: a file, standard input (`path` is `-`), or a live input whose `address` is parsed.
+    """An input: a file, standard input (`path` is `-`), or a live input (`address` is not None).
 
     `type`: the event type of all records, or None if each record names its event type. `bound`: True if the user named
     the event type.
@@ -45,7 +45,8 @@ class Input:
         return FORMATS[self.format]
 
     def events(self, schemas: Mapping[str, Schema]) -> list[Schema]:
-        """Return the event types that a table may contain: the one of the input, or all that have WHEN."""
+        """Return the event types that a table may contain: only `type` if it is not None, else all event types that
+        have WHEN."""
         if self.type is not None:
             return [schemas[self.type]]
         return [schema for schema in schemas.values() if schema.when is not None]
@@ -303,8 +304,7 @@ def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) ->
 
 
 def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the format that the declaration of the event type `name` names. If `name` is None, all declarations must
-    agree."""
+    """Return the format in the declaration of the event type `name`. If `name` is None, all declarations must agree."""
     named = {
         None if schema.records is None else schema.records.name
         for schema in schemas.values()

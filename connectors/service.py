@@ -69,21 +69,21 @@ RoundListener = Callable[[Round], None]
 
 
 class Service:
-    """A distributor of the results of `cep.app.pipeline.flow`. It calls the listeners one after the other, in the
+    """A distributor of the results of `cep.app.pipeline.flow`. It calls all listeners one after the other, in the
     engine's thread.
 
-    `text`: the text of the program. `name`: the name of its file. `written`: functions of listeners that write in the
-    background. Each returns a future that is done when everything so far has been written. Any thread may read
-    `rounds`, `last` and `ended`.
+    `text`: the text of the program. `name`: the name of the program's file. `written`: functions of listeners that
+    write in the background. Each returns a future that is done when everything so far has been written. Any thread may
+    read `rounds`, `last` and `ended`.
     """
 
     def __init__(
         self, engine: Engine, text: str, name: str, stats: RunStats, cuts: Mapping[str, int] | None = None
     ) -> None:
-        """Create the service. `cuts`: for each fluent or alert table that an earlier program derived, the time until
-        which it did so.
+        """Create the service.
 
-        An interval that began before this time is shown as beginning at this time.
+        `cuts`: for each fluent or alert table that an earlier program derived, the time at which this program took
+        over. An interval that began earlier is shown as beginning at this time.
         """
         self.cuts = dict(cuts or {})
         self.engine = engine

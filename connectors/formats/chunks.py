@@ -63,7 +63,8 @@ class ChunkReaders(Protocol):
 
     - `ahead`: the number of chunks to request before the first result is taken.
     - `least`: the smallest chunk size in bytes for which another process is worth its cost.
-    - `cheap`: True if the pool should also read CSV. CSV is fast to read, and its rows have to be copied back.
+    - `cheap`: True if the pool should also read CSV. This rarely pays, because CSV is fast to read and its rows have to
+      be copied back.
     """
 
     ahead: int

@@ -25,7 +25,7 @@ _NAME = "([A-Za-z_][A-Za-z0-9_]*)"
 _TERM = r'[^\s\x1c-\x1f"(),]+'
 _INT, _FLOAT = r"^-?[0-9]{1,18}$", r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
 _MORE = 2
-"""The number of attributes that a fluent's record adds to the fluent's own: the end and the bounds of the interval."""
+"""The number of additional attributes in a fluent's record: the end and the bounds of the interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class ClauseColumns:
 
     @property
     def _number(self) -> str:
-        """A regular expression for the numbers that an exact time can be computed from. Groups: sign, whole part,
+        """A regular expression for numbers that can be converted to microseconds exactly. Groups: sign, whole part,
         decimals."""
         whole, part = 1, 0
         while 10 ** (whole + 1) * self.tick <= FARTHEST:
@@ -175,8 +175,10 @@ class ClauseColumns:
         return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
 
     def _made(self, count: int, forms: Mapping[str, _Found]) -> PlainLines:
-        """Build the table of each name. Drop the lines that have an argument which is not plain. `count`: the number of
-        lines."""
+        """Build a table per event type or fluent. Drop the lines that have an argument which is not plain.
+
+        `count`: the number of lines. `forms`: the parsed lines of each name.
+        """
         read = np.zeros(count, np.bool_)
         tables: dict[str, pl.DataFrame] = {}
         for name, (lines, texts, start, end, bounds) in forms.items():

@@ -37,7 +37,7 @@ _INTERVAL = re.compile(r"([\[(])([^,]+),([^,]+)([\])])")
 _Row = tuple[str, int, tuple[Value, ...]]
 """An occurrence of an event, or a record of a fluent: name, time and values."""
 _MORE = 2
-"""The number of attributes that a fluent's record adds to the fluent's own: the end and the bounds of the interval."""
+"""The number of additional attributes in a fluent's record: the end and the bounds of the interval."""
 
 
 class ClauseReader:

@@ -123,8 +123,8 @@ def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: 
 def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
     """Convert a column of times to texts.
 
-    If the pattern requires leading zeros, whole numbers get them back (`time_pattern.padded`). So do floats without
-    decimals, because pandas turns an integer column with missing values into floats.
+    If the pattern requires leading zeros, whole numbers get them back (`time_pattern.padded`). Floats without decimals
+    get them back too, because pandas turns an integer column with missing values into floats.
     """
     numeric = column.dtype.is_numeric()
     texts = number_texts(column) if numeric else column.cast(pl.String)

@@ -101,7 +101,8 @@ class PointReader:
 
         - `line`: the number of the block's first line.
         - `first`: the number of its first record.
-        - `beside`: for each source, the value that each line's message has for it outside of the line.
+        - `beside`: values from the messages that contain the lines, such as the topic. For each source: one value per
+          line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)

@@ -112,8 +112,8 @@ def measurement(schema: Schema) -> str | None:
 def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] | None) -> Record:
     """Convert a point to an occurrence of an event. Raise Unreadable if a value is missing or has the wrong type.
 
-    `schema`: a result of `timed`. `envelope`: for each source, the value that the point's message has for it outside of
-    the point.
+    `schema`: a result of `timed`. `envelope`: values from the message that contains the point, such as the topic, by
+    source.
     """
 
     def get(source: str) -> Any:

@@ -106,7 +106,7 @@ def read_json(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A number of whole records of a file.
+    """Several whole records of a file.
 
     - `data`: the bytes of these records, changed so that each record is on a line of its own.
     - `position`: the position of the first byte in the file.
@@ -130,7 +130,7 @@ class Part:
         return len(self.ends)
 
     def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:
-        """Convert dead letters and a block from record numbers to positions in the file.
+        """Return dead letters and a block with their lines and positions in the file.
 
         In the arguments, a line number is the index of a record in this part. `line`: the number of the line of the
         file in which this part begins.

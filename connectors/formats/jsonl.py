@@ -140,7 +140,8 @@ class LineReader:
 
         - `line`: the number of the block's first line.
         - `first`: the number of its first record.
-        - `beside`: for each source, the value that each line's message has for it outside of the line.
+        - `beside`: values from the messages that contain the lines, such as the topic. For each source: one value per
+          line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)
@@ -244,8 +245,8 @@ class LineReader:
     ) -> list[_LineRows]:
         """Add the rows of event types that have WHEN. Their conditions are tested on every line.
 
-        `line_rows`: the rows of the event types that lines name themselves. If a line cannot be read column by column
-        for one event type, it is read on its own for all event types.
+        `line_rows`: the rows of lines that name their event type. If a line cannot be read column by column for one
+        event type, it is read on its own for all event types.
         """
         every = list(line_rows)
         lines = np.flatnonzero(types > ODD)
@@ -331,8 +332,8 @@ class LineReader:
         good: NDArray[np.bool_],
         paths: EventPaths | None,
     ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
-        """Drop the lines that certainly fail the condition WHEN. Return the other lines, their cells, and their part of
-        `good`.
+        """Drop the lines that certainly fail the condition WHEN. Return the other lines, their cells, and their values
+        in `good`.
 
         The test uses only values at the top level. If the paths lead into a list, it uses all values outside of the
         list's elements.
@@ -451,8 +452,8 @@ def with_envelope(
 ) -> Cells:
     """Fill in values that a record lacks from its message's envelope.
 
-    Clear `good` for records that lack a value and must be read one by one. These are records whose envelope lacks the
-    value too, and records of a block in which another record has its own value.
+    Clear `good` for a record that must be read on its own. This is the case if its envelope lacks a topic level,
+    or if other records of the block have their own value and this record does not.
     """
     data = [cells.buffer.tobytes()]
     size = len(data[0])

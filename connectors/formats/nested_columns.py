@@ -65,7 +65,7 @@ def flattened(
     batch: pa.RecordBatch, plain: Sequence[str], nested: Mapping[str, Path], reasons: Reasons
 ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
     """Replace nested columns by plain ones, one row per list element. Return the batch, and the original row of each
-    row.
+    new row.
 
     `plain`: the columns to keep. `nested`: the path of each nested value, by source. A row whose list is missing is
     kept, and `reasons` gets an entry for it.

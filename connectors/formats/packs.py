@@ -71,8 +71,10 @@ class Resolver(MakesLines, Protocol):
 class DocumentLines:
     """JSON lines that were generated from documents.
 
-    For each line, the lists store the number of its document, and the span of its record in the document's text, in
-    characters. `refused`: for each row that has no line, the reason.
+    - `lines`: the generated lines.
+    - `document`: for each line, the number of its document.
+    - `first`, `beyond`: for each line, where its record begins and ends in the document's text, in characters.
+    - `refused`: for each row that has no line, the reason.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -179,7 +181,8 @@ class PackReader:
         - the time format (see `Block.times`);
         - the number of rows that match no event type.
 
-        `beside`: for each source, the value that each row's message has for it outside of the record.
+        `beside`: values from the messages that contain the records, such as the topic. For each source: one value per
+        row.
         """
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
@@ -311,8 +314,8 @@ def _is_document(line: bytes) -> bool:
 def elements(text: str, offset: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
     """Parse the document at position `offset`. Return its elements, the span of each element, and the document's end.
 
-    The elements are those of the document if it is a list, or those of the list at its key `pages`. Any other document
-    is its own only element. Raise Unreadable if the document is not JSON.
+    If the document is a list, its elements are returned. If it is an object with a list at the key `pages`, the
+    elements of this list are returned. Any other document is returned as a single element. Raise Unreadable if the document is not JSON.
     """
     scan = _scan if pages is None else _plain
     try:

@@ -25,7 +25,7 @@ Spans = tuple[Ints, Ints, Bools]
 """A part of each record: its position in the buffer, its length (-1 if it is absent), and whether it is quoted."""
 
 LARGE = 1 << 16
-"""The size in bytes from which on a text is converted by this module. The reference is faster for smaller texts."""
+"""The minimum size in bytes of a text that this module converts. The reference is faster for smaller texts."""
 
 _NO_KEYS = ["\0", "\1"]  # in place of the keys `type` and `args`
 
@@ -79,8 +79,8 @@ class PlainRecords:
 class Lines:
     """The lines that a format generates from records.
 
-    - `buffer`: the bytes from which all parts of lines are copied.
-    - `columns`: the parts of a line. Each has a constant text and the part that follows it.
+    - `buffer`: the bytes from which all values are copied.
+    - `columns`: for each value of a line, the constant text before it, and its position in the buffer.
     - `written`: a mask of the records that have a line.
     - `odd`: a mask of the records that must be converted one by one.
     - `refused`: a mask of the spans that must be left to the reference.

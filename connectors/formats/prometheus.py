@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NONE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _TIME = re.compile(r"(-?)(\d{1,17})(?:\.(\d+))?", re.ASCII)
 _SECONDS = 10**11
-"""The limit below which a timestamp without decimals is in seconds, as in OpenMetrics. Larger ones are in
+"""The limit below which a timestamp without decimals is in seconds, as in OpenMetrics. Larger timestamps are in
 milliseconds."""
 
 _LINE = '`metric{label="text"} value milliseconds`'

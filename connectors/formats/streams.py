@@ -295,8 +295,8 @@ def whole_lines(
 def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
     """Return the number of bytes to read next, after an incomplete line of `begun` bytes.
 
-    The first read completes a chunk; later ones read a chunk each. The line never exceeds `longest` by more than one
-    byte.
+    The first read completes a chunk, and later reads have the size of a chunk. All reads together return at most one
+    byte more than `longest`.
     """
     return min(chunk - begun if begun < chunk else chunk, longest + 1 - begun)
 

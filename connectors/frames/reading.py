@@ -205,7 +205,8 @@ def _is_column(value: Any) -> bool:
 
 
 def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> list[Schema]:
-    """Return the event types that a row may have: `event` if it is given, else all that have WHEN."""
+    """Return the event types that a row may have: only `event` if it is not None, else all event types that have
+    WHEN."""
     if event is not None:
         return [schemas[event]]
     tested = [schema for schema in schemas.values() if schema.when is not None]
@@ -281,7 +282,7 @@ def _with_paths(
 
 
 def _within(table: _Table, schema: Schema) -> str | None:
-    """Return a hint that names the nested column in which a missing column may be. Return None if no column has
+    """Return a hint that names the nested column which may contain a missing column. Return None if no column has
     structs."""
     missing = [source for source in sources(schema, ()) if source not in table.names]
     batch = next(iter(table.rows([name for name in table.names if table.names.count(name) == 1])), None)

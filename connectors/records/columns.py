@@ -88,7 +88,7 @@ class Cells:
         return replace(self, offset=self.offset[:, rows], length=self.length[:, rows], kind=self.kind[:, rows])
 
     def between(self, first: int, beyond: int) -> Cells:
-        """Return the cells of the columns from `first` to before `beyond`, which must be text fields."""
+        """Return the cells of the columns from `first` up to but without `beyond`. The cells must be text fields."""
         here = slice(first, beyond)
         return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
 
@@ -351,7 +351,8 @@ def floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
 
 
 def bools(cells: Cells, c: int) -> tuple[Bools, States]:
-    """Read booleans from `true` and `false`. Text fields and JSON numbers may also be `yes`, `no`, `1` and `0`."""
+    """Read a column of booleans: `true` and `false`. Text fields and JSON numbers may also be `yes`, `no`, `1` and
+    `0`."""
     kind = cells.kind[c].copy()
     texts = np.flatnonzero((kind >= NUMBER) & (kind <= ESCAPED))
     if len(texts):

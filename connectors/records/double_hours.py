@@ -25,8 +25,7 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""The share of the steps between records that must lead back in time for an event type's times to count as
-descending."""
+"""If more than this share of the steps between records lead back in time, an event type's times count as descending."""
 
 
 @lru_cache(maxsize=64)
@@ -65,7 +64,7 @@ class OrderedTimes:
         self.falls = self.steps = self.doubtful = 0
 
     def settled(self, times: Ints) -> Ints:
-        """Return the times, with those of a second pass moved from the first pass to the second.
+        """Return the times. Move times of a second pass into this pass by adding the length of the double hour.
 
         `times`: the times of the next records, all read as times of the first pass.
         """
@@ -112,7 +111,8 @@ class OrderedIntervals:
         self.falls = self.steps = self.doubtful = self.undecided = 0
 
     def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Return the starts and ends, with those of a second pass moved from the first pass to the second.
+        """Return the starts and ends. Move times of a second pass into this pass by adding the length of the double
+        hour.
 
         `starts`, `ends`: the times of the next records, all read as times of the first pass.
         """
@@ -138,7 +138,7 @@ class OrderedIntervals:
         return settled_times
 
     def _pass_over(self, starts: Ints, ends: Ints) -> None:
-        """Take notice of records that lie outside of all double hours."""
+        """Update the stored times with records that lie outside of all double hours."""
         if not len(starts):
             return
         cuts = np.flatnonzero(np.diff(starts, prepend=self._start)).tolist()
@@ -215,7 +215,11 @@ def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, in
 
 
 class FoldedTables:
-    """Assignment of one input's times to the passes of double hours, for event types with `FOLD order`."""
+    """The tables of one input, if the order of records decides about double hours.
+
+    A double hour is the hour that clocks pass twice when summer time ends. `FOLD order` in a declaration says that the
+    order of records decides which pass a time belongs to.
+    """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._series: dict[str, OrderedTimes | OrderedIntervals] = {
@@ -227,7 +231,7 @@ class FoldedTables:
     def remarks(self, file: str) -> list[str]:
         """Return remarks about ambiguous intervals, and about event types whose times are descending.
 
-        From descending times, the pass cannot be derived.
+        If times are descending, their order does not show the pass.
         """
         texts = []
         for name, series in self._series.items():
@@ -244,7 +248,8 @@ class FoldedTables:
         return texts
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the next tables, with the times of a second pass moved from the first pass to the second."""
+        """Return the next tables. Move times of a second pass into this pass by adding the length of the double
+        hour."""
         if not self._series:
             return tables
         return {name: self._of(name, table) for name, table in tables.items()}
@@ -278,7 +283,7 @@ class Doubtful:
         return cls({name: schema for name, schema in schemas.items() if _unsaid(schema)}, Counter(), set())
 
     def take(self, tables: Mapping[str, Any]) -> None:
-        """Count the ambiguous times among further events. The start of an event decides."""
+        """Count the events that start at an ambiguous time. `tables`: the tables of a batch."""
         for name in tables.keys() & self.schemas.keys():
             format = self.schemas[name].format
             assert format is not None and format.zone is not None, "it names a zone"

@@ -44,7 +44,8 @@ def unknown() -> str:
 
 
 def told_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int) -> Told:
-    """Return a function that describes the late or withdrawn records in the tables. It searches only once.
+    """Return a function that describes the late or withdrawn records in the tables. The function searches them only
+    once.
 
     `latest`, `stable`: arguments of `late_input`.
     """

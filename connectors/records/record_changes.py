@@ -27,8 +27,8 @@ class RecordChanges:
         engine.follow_input(lambda event, changes: self._changes.append((event, changes)))
 
     def take(self) -> tuple[Frames, Frames]:
-        """Return the tables of records that were removed and added since the last call. Columns are as readers produce
-        them."""
+        """Return the tables of records that were removed and added since the last call. They have the columns of input
+        tables."""
         taken, self._changes = self._changes, []
         gone = self._frames((event, change.going) for event, change in taken)
         return gone, self._frames((event, change.coming) for event, change in taken)
@@ -43,7 +43,7 @@ class RecordChanges:
 
 
 def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with the bounds of intervals as texts, as readers produce them."""
+    """Return the table with the bounds of intervals as texts, as in input tables."""
     if RECORD_BOUNDS not in frame.columns:
         return frame
     words = pl.col(RECORD_BOUNDS).replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)

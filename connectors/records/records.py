@@ -117,7 +117,7 @@ def read_events(
     - `default`: the event type of records that do not name one.
     - `bound`: True if the user bound the input to this event type. Then a field `type` is ignored, unless it names
       another event type of the program; such a record is Unreadable.
-    - `envelope`: for each source, the value that the record's message has for it outside of the record.
+    - `envelope`: values from the message that contains the record, such as the topic, by source.
     """
     value = parse(line)
     if not isinstance(value, dict):
@@ -340,7 +340,7 @@ def table_hint(line: str) -> str:
 def decode(raw: bytes, table: bool = False) -> str:
     """Decode a line as UTF-8. Raise Unreadable if it is not UTF-8.
 
-    `table`: True if the file is a text table. Then the error suggests to declare the encoding.
+    `table`: True if the file is a text table. Then the error suggests declaring the encoding.
     """
     try:
         return raw.decode("utf-8")

@@ -16,7 +16,7 @@ from cep.runtime.maximal_intervals import clipped
 
 ADD, WITHDRAW = "add", "withdraw"
 UNREVISED = "withdraws a record, which needs `--revise`"
-"""The reason for dead letters if the program does not revise."""
+"""The reason in the dead letter of a withdrawal, if the program does not revise its results."""
 VERSION = "@version"
 """The column that numbers the changes of each `@id`: 1 when it is added, 2 when withdrawn, 3 when added again."""
 _MANY = 1 << 16  # the number of versions after which final ones are dropped
@@ -147,7 +147,8 @@ def cut(
     """Restrict changes to the time between `since` and `until` (see `clipped`). Drop changes that then cancel each
     other.
 
-    If a fluent's interval is cut, it gets a new id. `meanings`: for each fluent, the text that enters its ids.
+    If a fluent's interval is cut, it gets a new id. `meanings`: for each fluent, the fingerprint that is part of its
+    ids.
     """
     if since is None and until is None:
         return dict(tables)

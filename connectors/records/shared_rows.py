@@ -15,10 +15,10 @@ Ints = NDArray[np.int64]
 
 
 def share_rows(block: Block, events: Sequence[Bools]) -> tuple[list[Ints], Block]:
-    """Number the events of a block's rows. Return the numbers of each event type's events, and the block with one
-    record per event.
+    """Number the events of a block's rows.
 
-    `events`: for each event type, a mask of the rows that contain one.
+    Return the numbers of the events of each type, and the block with one record per event. `events`: for each event
+    type, a mask of the rows that contain one.
     """
     counts: Ints = np.add.reduce([rows.astype(np.int64) for rows in events])
     number = block.first + np.cumsum(counts) - counts

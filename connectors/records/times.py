@@ -212,7 +212,7 @@ def _others(pattern: str) -> tuple[str, ...]:
 
 
 def form(format: TimeFormat | None, number: bool) -> str:
-    """Return the form in which to write times, if the input has this format. If the format is a pattern, return ISO
+    """Return the form in which to write times that were read in this format. If the format is a pattern, return ISO
     8601.
 
     `number`: True if the times are numbers.

@@ -65,7 +65,7 @@ def kind(value: Any) -> str:
 
 
 def json_time(key: str, value: Any, format: TimeFormat | None) -> int:
-    """Convert a time in JSON to microseconds. Without a format, it is a number of seconds or ISO 8601."""
+    """Convert a time in JSON to microseconds. Without a format, the time is a number of seconds or in ISO 8601."""
     try:
         return _json_ticks(value, format)
     except ValueError as error:
@@ -87,7 +87,7 @@ def written_time(value: int | str, pattern: str | None) -> str:
 
 
 def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:
-    """Convert a time in a text field to microseconds. Without a format, it is a number of seconds or ISO 8601.
+    """Convert a time in a text field to microseconds. Without a format, the time is a number of seconds or in ISO 8601.
 
     Surrounding blanks are ignored. If the format is a pattern, numbers may have lost leading zeros.
     """

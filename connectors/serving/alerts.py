@@ -93,7 +93,7 @@ class Said(BaseModel):
 
 
 class Assigned(Said):
-    """A request body that names the person to whom an alert is assigned. null: the alert is assigned to nobody."""
+    """A request body that names the person to whom an alert is assigned. null: nobody."""
 
     to: Annotated[str, Field(max_length=64)] | None
 
@@ -207,8 +207,11 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         return JSONResponse(document, status, headers=_SAFE)
 
     def ends(change: AlertChange) -> dict[str, str | None]:
-        """Return the end of an alert, None while it is open (`over`), and the watermark at which it was first closed
-        (`closed`)."""
+        """Return two times of an alert as JSON members.
+
+        `over`: its end, None while it is open. `closed`: the watermark at which it was first closed since it was last
+        reopened, None if it was not closed.
+        """
         life = [entry.change for entry in outbox.life(change.alert)]
         reopened = max((place for place, change in enumerate(life) if change.action == "reopened"), default=-1)
         closed = [change.time for change in life[reopened + 1 :] if change.action == "closed"]

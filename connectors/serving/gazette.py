@@ -32,8 +32,8 @@ IDENTIFIERS = (
 )
 """Properties whose values identify a thing.
 
-If two things share an identifier, it belongs to the one that has it as the value of the earlier property. If both have
-it as the value of the same property, it belongs to a station (STATIONS).
+If two things have the same identifier, the identifier leads to the thing that has it in the earlier property. If both
+have it in the same property, it leads to a station (STATIONS).
 """
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",

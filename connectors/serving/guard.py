@@ -216,7 +216,7 @@ class Guard:
     def _may(self, client: str) -> bool:
         """Return True if the client may send a request now.
 
-        Its allowance grows by `rate` requests per second, up to twice `rate`.
+        The client's allowance grows by `rate` requests per second, up to twice `rate`.
         """
         now, most = time.monotonic(), 2 * self.limits.rate
         left, last = self._left.pop(client, (most, now))

@@ -54,7 +54,7 @@ def accepts(headers: Headers, kind: str) -> bool:
 
 
 def _weight_of(kind: str, accepts: Sequence[tuple[str, float]] | None) -> float:
-    """Return the weight of the most specific media range that includes the media type `kind`."""
+    """Return the weight of a media type, which is the weight of the most specific media range that includes it."""
     if accepts is None:
         return 1.0
     fitting = [(-media_range.count("*"), weight) for media_range, weight in accepts if _fits(kind, media_range)]

@@ -1,4 +1,4 @@
-"""The program as the live page shows it: its text, and for each rule its position and the operators that it uses."""
+"""The program as the live page shows it: its text, the position of each rule, and the operators that each rule uses."""
 
 from __future__ import annotations
 

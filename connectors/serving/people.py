@@ -114,8 +114,8 @@ class People:
 
 
 def cookie_value(token: str) -> str:
-    """Return the value of the cookie for a token. The value survives restarts of the server, and depends only on the
-    token."""
+    """Return the value of the cookie for a token. It is computed only from the token, so it survives restarts of the
+    server."""
     return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
 
 

@@ -78,7 +78,7 @@ class Readings:
     def series(self, event: str, attribute: str, key: str, since: int, until: int) -> Series:
         """Return the values of an attribute in records about the subject `key`, from `since` to `until`.
 
-        The last value before this time and the first value after it are included.
+        The last value before `since` and the first value after `until` are included.
         """
         with self._lock:
             tables = list(self._tables.get(event, ()))

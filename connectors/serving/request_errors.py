@@ -21,7 +21,7 @@ _SAID = {404: "Not Found", 405: "Method Not Allowed"}
 def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
     """Replace the framework's error responses by plain text, with one line per mistake.
 
-    `paths`: the methods of each path, which errors list.
+    `paths`: the methods of each path, which an error 405 lists.
     """
 
     @app.exception_handler(RequestValidationError)

@@ -36,7 +36,7 @@ STATIONS = 20_000
 """The maximum number of stations that are shown. Further subjects are only counted."""
 
 MISSED = 3
-"""A factor. A station has no data if no record arrives for this multiple of its usual gap between records."""
+"""A station counts as without data if no record arrives within this multiple of the usual gap between its records."""
 
 _BECAUSE = "because"
 
@@ -198,7 +198,7 @@ class Scene:
                 self._changed(station)
 
     def _heard(self, station: Station, end: int) -> None:
-        """Update a station's usual gap between records, because a record with this end has arrived."""
+        """Update a station's usual gap between records. `end`: the end of a record that has arrived."""
         if station.last_record != BEGINNING and end > station.last_record:
             station.gap = max(end - station.last_record, station.gap * 99 // 100)
             if not station.awaited:
@@ -362,7 +362,7 @@ class Scene:
         """Return the changes after number `number`: the number reached, the new events, and the changed stations.
 
         At most `most` events are returned, oldest first. Return None if some of the events are no longer kept, or the
-        number is unknown.
+        number does not exist yet.
         """
         with self.lock:
             if not max(self._gone, self.withdrawn.gone) <= number <= self.number:
@@ -400,8 +400,10 @@ class Scene:
         return withdrawn
 
     def taken_back(self, number: int, reached: int) -> list[bytes]:
-        """Return the events whose withdrawal has a number above `number` and at most `reached`, oldest withdrawal
-        first."""
+        """Return the events that were withdrawn by the changes after `number`, up to and including `reached`.
+
+        The oldest withdrawal comes first.
+        """
         with self.lock:
             return self.withdrawn.behind(number, reached)
 

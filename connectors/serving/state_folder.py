@@ -58,8 +58,8 @@ class StateFolder:
         self._file.flush()
 
     def _earlier(self, folder: Path) -> dict[str, str]:
-        """Return the stored fingerprints by name. Return none if the server stopped before it had written them
-        completely."""
+        """Return the stored fingerprint of each name. Return none if the server stopped before it had written all of
+        them."""
         self._file.seek(0)
         data = self._file.read()
         if not (checksum.is_sealed(data) or checksum.MARK.startswith(data.rstrip(b"\0"))):

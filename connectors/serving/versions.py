@@ -27,7 +27,8 @@ class Version:
     - `time`: the wall-clock time at which the version started.
     - `files`: the hash of the files on disk at that time.
     - `watermark`: a time. The version derives all events that end later; None: all events.
-    - `since`: the time from which on new and changed rules have seen the input; None: only the input after the start.
+    - `since`: the time from which on the new and changed rules have seen the input; None: they have seen only the input
+      after the start.
     - `cuts`: for each fluent and each table of alerts, the time at which it begins.
     - `restores`: the number of the earlier version that has the same texts, or None.
     """

@@ -96,12 +96,12 @@ def _kind(type: pa.DataType) -> str:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains commit `number` of the name `append`, or a later commit of this name."""
+    """Return True if the table contains the commit of the name `append` with this number, or a later one."""
     return name.append is not None and added(name, table(name), number)
 
 
 def added(name: TableName, existing: DeltaTable | None, number: int = 1) -> bool:
-    """Return True if the loaded table contains commit `number`, as `is_added` does."""
+    """Return True if `existing`, a loaded table, contains the commit `number`, as `is_added` does."""
     if existing is None or name.append is None:
         return False
     with _explaining(name):
@@ -110,7 +110,8 @@ def added(name: TableName, existing: DeltaTable | None, number: int = 1) -> bool
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Write rows to a table in one commit. Without the name `append`, replace the rows of the table.
+    """Write rows to a table in one commit. Add them under the name `append`; without this name, replace the table's
+    rows.
 
     Raise CepError if the commit fails, or another run has added rows under this name.
     """

@@ -50,12 +50,13 @@ def check(name: TableName, schema: pa.Schema | None = None) -> None:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains commit `number` of the name `append`, or a later commit of this name."""
+    """Return True if the table contains the commit of the name `append` with this number, or a later one."""
     return name.append is not None and _added(name, table(name), number)
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Write rows to a table in one commit. Without the name `append`, replace the rows of the table.
+    """Write rows to a table in one commit. Add them under the name `append`; without this name, replace the table's
+    rows.
 
     `rows`: a function that is called again for each attempt. Raise CepError if the commit fails, if another run has
     added rows under this name, or if another process changed the table during a replacement.

@@ -18,7 +18,7 @@ class TableKind(Protocol):
         """Raise CepError if rows cannot be written to the table. `schema`: the schema of the rows, if known."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Return True if the table contains commit `number` of the name `append`, or a later commit of this name."""
+        """Return True if the table contains the commit of the name `append` with this number, or a later one."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
         """Write rows to a table in one commit, which gets the number `number`.

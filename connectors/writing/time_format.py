@@ -37,8 +37,8 @@ def form(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
 
 
 def number_size(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
-    """Return the number of microseconds per unit of numeric times, according to the formats and declarations of the
-    inputs.
+    """Return the number of microseconds per unit of numeric times. The formats and declarations of the inputs define
+    the unit.
 
     The unit is a second if no input has numeric times. Return None if inputs use different units. If there are no
     inputs, use the declarations of all events.

@@ -53,8 +53,8 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""The values that replace a missing end or time for sorting. An open interval comes last, and a beginning before all
-time comes first."""
+"""The values by which rows without an end or time are sorted. An open interval comes last. A beginning before all time
+comes first."""
 
 
 def rdf_format(path: str, format: str | None) -> str | None:
