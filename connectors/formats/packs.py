@@ -315,7 +315,8 @@ def elements(text: str, offset: int, pages: str | None) -> tuple[list[Any], list
     """Parse the document at position `offset`. Return its elements, the span of each element, and the document's end.
 
     If the document is a list, its elements are returned. If it is an object with a list at the key `pages`, the
-    elements of this list are returned. Any other document is returned as a single element. Raise Unreadable if the document is not JSON.
+    elements of this list are returned. Any other document is returned as a single element. Raise Unreadable if the
+    document is not JSON.
     """
     scan = _scan if pages is None else _plain
     try:

@@ -63,8 +63,10 @@ class WithdrawnEvents:
         return max(self._about.get(key, {}).values(), default=(BEGINNING, ""))
 
     def behind(self, number: int, reached: int) -> list[bytes]:
-        """Return the withdrawn events whose withdrawal has a number above `number` and at most `reached`, oldest
-        withdrawal first."""
+        """Return the events that were withdrawn by the changes after `number`, up to and including `reached`.
+
+        The oldest withdrawal comes first.
+        """
         texts = []
         for event_number, text in reversed(self._newest):
             if event_number <= number:
