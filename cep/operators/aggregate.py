@@ -1,6 +1,6 @@
-"""`p AGGREGATE A = avg(W) OVER LAST 5 EVENTS BY K`: windows over a pattern, and aggregates of their contents.
+"""`p AGGREGATE A = avg(W) OVER LAST 5 EVENTS BY K`: aggregates over windows of a pattern's occurrences.
 
-A sliding window has a result whenever an occurrence enters it. A window of another form has one when it ends.
+A sliding window has a result whenever an occurrence enters it. Any other window has one result, when it ends.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 LONGER = DAY
-"""The maximum time by which a window of local time can exceed its nominal length. Clocks have been set back by up to a
-day."""
+"""The maximum time in microseconds by which a window of local time can exceed its nominal length. Clocks have been set
+back by up to a day."""
 
 COMMUTES = ("count", "min", "max", "median", "percentile", "mode")
-"""Functions whose result does not depend on the order of their input. Sums of integers do not depend on it either."""
+"""Functions whose result does not depend on the order of the values. Sums of integers do not depend on it either."""
 
 SORTED = ("median", "percentile", "mode")
 """Functions that need every value in the window."""
@@ -54,7 +54,10 @@ AGGREGATE = "AGGREGATE"
 
 @dataclass(frozen=True, slots=True)
 class Window(Pattern):
-    """`pattern AGGREGATE results OVER LAST events|duration BY by`. `over`: another form of windows, or None."""
+    """`pattern AGGREGATE results OVER LAST events|duration BY by`.
+
+    `over`: the form of the windows if it is not LAST; None for LAST.
+    """
 
     pattern: Pattern
     results: tuple[AggregateResult, ...]
@@ -142,10 +145,10 @@ class Window(Pattern):
         return attempts or failed or [matcher.missing(self.pattern, bound)]
 
     def members_at(self, ends: Sequence[int]) -> Iterator[tuple[slice, int | None, int]]:
-        """Yield the members of each window that has a result, for a group whose occurrences end at `ends` (ascending).
+        """Yield the members of each window that has a result, for one group of occurrences.
 
-        Each item is (slice of the occurrences, beginning of the window, its end). If the beginning is None, the window
-        begins with its first member.
+        `ends`: the ends of the group's occurrences in ascending order. Each item is a slice of the occurrences, the
+        beginning of the window and its end. If the beginning is None, the window begins with its first member.
         """
         over = self.over
         if over is None or over.form == "every":
@@ -170,8 +173,10 @@ class Window(Pattern):
 
 
 def _reach(duration: int | None, over: Over | None) -> int | None:
-    """Return how long an occurrence can stay in the window, in microseconds. For a session, this time counts from its
-    latest member."""
+    """Return how long an occurrence can stay in its window, in microseconds.
+
+    In a session, this time counts from the session's latest member.
+    """
     if over is None:
         return duration
     if over.form == "every":

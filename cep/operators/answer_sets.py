@@ -1,4 +1,4 @@
-"""Answer sets at each tick: the formula, its pattern and its node (`cep.rules.answer_set_rules`)."""
+"""The formula, pattern and node of LARS rules that are evaluated by answer sets (`cep.rules.answer_set_rules`)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetFormula(OverOne):
-    """The answer sets of rules at each tick.
+    """A formula for the answer sets of rules at each tick.
 
-    `asks`: the variables of the input. `formula` binds them to the number of a fact's predicate, and to its values.
-    `names`: the variables of the output. Their values are the number of a predicate, a tick, the number of the answer
-    set, and further values. `every`: output all answer sets. `seconds`: the time limit of a search.
+    - `asks`: the variables of the input: the number of a fact's predicate, then the fact's values.
+    - `names`: the variables of the output: the number of a predicate, the tick, the number of the answer set, and the
+      values.
+    - `every`: True if all answer sets are output, not only one.
+    - `seconds`: the time limit of a search.
     """
 
     formula: Formula
@@ -68,8 +70,10 @@ class AnswerSetFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetPattern(FormulaPattern):
-    """The pattern of `AnswerSetFormula`. `late`: the delay in microseconds after which the formula's results are
-    known."""
+    """The pattern of `AnswerSetFormula`.
+
+    `late`: the delay in microseconds after which the formula's results are known.
+    """
 
     formula: Pattern
     asks: tuple[str, ...]
@@ -107,8 +111,7 @@ class AnswerSetPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSets(FormulaNode):
-    """The node of `AnswerSetFormula`. Output columns: those of an output row of `AnswerSetTables`, then the kind of
-    change.
+    """The node of `AnswerSetFormula`. Output columns: an output row (`AnswerSetTables`), then the kind of change.
 
     `take`: the input columns that form a fact. `late`: the delay in microseconds after which the input is known.
     """

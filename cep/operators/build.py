@@ -1,4 +1,4 @@
-"""Build goals from a plan: each node becomes a goal, with its columns and conditions resolved."""
+"""A builder that creates the goals of a plan. Each node becomes a goal that reads columns by number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cep.rules.terms import Condition
 
 
 class GoalBuilder:
-    """A builder of goals for the nodes of one plan, which share a pool, the static relations and the knowledge."""
+    """A builder of goals for the nodes of one plan. The goals share a pool, the static relations and the knowledge."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class GoalBuilder:
 
     @cached_property
     def scans(self) -> dict[str, list[tuple[int, Scan]]]:
-        """Return, for each event, the nodes that scan it, with their numbers."""
+        """Return the scans of each event as pairs (node number, node)."""
         scans: dict[str, list[tuple[int, Scan]]] = {}
         for number, node in enumerate(self.plan.nodes):
             if isinstance(node, Scan):
@@ -63,8 +63,10 @@ class GoalBuilder:
 
     @cached_property
     def unread(self) -> frozenset[int]:
-        """Return the nodes that only compute intervals of fluents which nobody reads. There are such nodes only if the
-        output consists of changes."""
+        """Return the nodes that only compute intervals of fluents that nobody reads.
+
+        Such nodes exist only if the program's output consists of changes.
+        """
         plan = self.plan
         if not plan.changes or self.lineage is not None:
             return frozenset()
@@ -81,15 +83,16 @@ class GoalBuilder:
         return events
 
     def events_of(self, number: int) -> list[str]:
-        """Return the events whose heads read a node."""
+        """Return the events that have a head above this node."""
         return list(dict.fromkeys(self._events.get(number, ())))
 
     def node(self, number: int) -> Goal:
-        """Return the goal of a node."""
+        """Return the goal of the node with this number."""
         return self.plan.nodes[number].goal(self, number)
 
     def event(self, name: str) -> relational.Project:
-        """Return the goal of an event, which combines the event's input and the results of its heads."""
+        """Return the goal of an event. It combines the event's input with the results of the rules that derive the
+        event."""
         heads, rules = [], self.heads.get(name, [])
         for number in rules:
             head, arguments = self.plan.heads[number], self.plan.arguments[number]
@@ -108,8 +111,10 @@ class GoalBuilder:
         return relational.Project(width, heads, rules, own, self.equal.passing, self.lineage, distinct)
 
     def _own(self, name: str) -> relational.Own:
-        """Return how an event treats equal input records. With lineage, their numbers are always kept, because
-        explanations show every record."""
+        """Return how the goal of an event treats equal input records.
+
+        With lineage, each record keeps its number among equal ones, because explanations show every record.
+        """
         if name not in self.equal.several:
             return relational.Own.SET
         if name in self.plan.handed:
@@ -118,18 +123,17 @@ class GoalBuilder:
         return relational.Own.NUMBERED if numbered else relational.Own.SEVERAL
 
     def _given_once(self, child: int, columns: Sequence[int | None] | None) -> bool:
-        """Return True if no two rows of a node are equal in these columns.
+        """Return True if no two output rows of the node `child` are equal in these columns.
 
-        That holds if the node's own rows are distinct and the columns include all of them.
+        That is so if the node never outputs equal rows, and `columns` includes all its columns.
         """
         every = set(range(len(self.plan.columns[child])))
         return columns is not None and every <= set(columns) and self.plan.nodes[child].properties().distinct
 
     def _changes_once(self, name: str, rules: Sequence[int]) -> bool:
-        """Return True if all rows of a table of changes are distinct.
+        """Return True if all rows of a fluent's table of changes are distinct.
 
-        That holds if each rule of the event keeps all columns of its formula, and rows of different rules contain
-        different rule numbers.
+        That is so if each rule keeps all columns of its formula, and writes its own rule number into the row.
         """
         fluent = self.plan.schemas[name].fluent
         if fluent is None or not fluent.defined or fluent.part not in (EDGES, TRANSITIONS):
@@ -143,7 +147,7 @@ class GoalBuilder:
         return len(rules) == 1 or len(numbers) == len(rules)
 
     def cycle(self, group: Group) -> Loop | None:
-        """Return the kernel that runs a cycle, or None if there is none for it."""
+        """Return the kernel that evaluates a cycle of the plan, or None if no kernel can."""
         return loop_of(self, group)
 
     # --- pieces ---
@@ -164,9 +168,9 @@ class GoalBuilder:
         return compile_expression(typed, self.pool)
 
     def key(self, name: str, type: str, wanted: str) -> Evaluation:
-        """Return an evaluation that converts a column so that equal values have equal bits.
+        """Return an evaluation that converts a key column to the type `wanted`, so that equal values have equal bits.
 
-        Integers that no float equals become missing, so they join with nothing.
+        An integer that no float equals becomes a missing value, which joins with nothing.
         """
         typed = fitted(TypedVariable(name, type), wanted)
         assert typed is not None, "types that never join were refused"
@@ -175,7 +179,7 @@ class GoalBuilder:
     def keys(
         self, pairs: Sequence[tuple[int, int]], left: Sequence[str], right: Sequence[str]
     ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-        """Return the key columns of both sides, each with the type in which the two sides are compared."""
+        """Return the key columns of both sides of a join. Each column comes with the type in which it is compared."""
         mine, theirs = [], []
         for a, b in pairs:
             type = common_type(left[a], right[b])
@@ -187,9 +191,10 @@ class GoalBuilder:
     def widened_key(
         self, keys: Sequence[tuple[int, str]], types: list[str]
     ) -> tuple[tuple[int, ...], tuple[Evaluation, ...]]:
-        """Return the key columns of a side, and evaluations whose results are appended as further columns.
+        """Return the key columns of one side, and the evaluations that convert key columns.
 
-        A column is converted, and so appended, if it is compared in another type than its own.
+        A column needs conversion if it is compared in another type than its own. The results of the evaluations are
+        appended to the table as further columns.
         """
         places: list[int] = []
         added: list[Evaluation] = []

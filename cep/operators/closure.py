@@ -1,4 +1,7 @@
-"""A formula with closed intervals. It has no syntax of its own; SINCE needs it if its left side binds variables."""
+"""A formula that adds an end point to intervals. It has no syntax of its own.
+
+SINCE needs it if its left side binds variables.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Closure(OverOne):
-    """A formula whose intervals include one end point that they lacked: the beginning or the end, as `edge` says.
+    """A formula that adds one end point to the intervals of its part.
 
-    `MetricFormula.tied` creates it for formulas that hold from just after a time.
+    `edge`: the end point that is added, the beginning or the end. `MetricFormula.tied` uses this class for formulas
+    that hold from just after a time on.
     """
 
     formula: Formula

@@ -1,4 +1,4 @@
-"""`p AND q` and `p AND NOT q` of formulas: joins and anti-joins of tuples while they hold."""
+"""`p AND q` and `p AND NOT q` of formulas: joins and anti-joins of tuples that hold at the same time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class And(OverSeveral):
-    """`p AND q AND NOT r`. `negated`: a flag per part; the first part is never negated."""
+    """`p AND q AND NOT r`.
+
+    `negated`: for each part, True if it follows NOT. The first part never does.
+    """
 
     parts: tuple[Formula, ...]
     negated: tuple[bool, ...]
@@ -53,9 +56,10 @@ class And(OverSeveral):
         return " AND ".join(f"{'NOT ' if no else ''}{placed(part, BETWEEN)}" for part, no in pairs), AND
 
     def spread(self) -> Formula:
-        """Split each part such as `p(X, Y) SINCE q(X)` in two (`tied`), if another part binds Y.
+        """Split each part such as `p(X, Y) SINCE q(X)` in two (`tied`), if other parts bind Y.
 
-        The first part holds for those Y for which p holds. The second part, `q(X)`, holds for any Y.
+        The first half holds for the Y for which p holds. The second half, `q(X)`, holds for any Y. Between them is an
+        OR.
         """
         parts = [part.spread() for part in self.parts]
         for place, (part, no) in enumerate(zip(parts, self.negated, strict=True)):
@@ -112,7 +116,7 @@ class And(OverSeveral):
 
 
 def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> None:
-    """Report variables of a negated part that the formula around the conjunction uses, but no positive part binds."""
+    """Report variables that occur only in a negated part, but are used outside the conjunction."""
     for name in sorted(loose & outside):
         lowering.error(
             f"`{name}` has no value: in these ANDs it occurs only under NOT",
@@ -124,9 +128,9 @@ def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> 
 
 @dataclass(frozen=True, slots=True)
 class ConjunctionPattern(Pattern):
-    """`left AND right`, or `left AND NOT right`. In the second form, `left` binds all variables of `right`.
+    """`left AND right`, or `left AND NOT right`. With NOT, `left` must bind all variables of `right`.
 
-    `lates`: the delays in microseconds after which the two formulas are known.
+    `lates`: for each side, the delay in microseconds after which the formula is known.
     """
 
     left: Pattern
@@ -166,11 +170,14 @@ class ConjunctionPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Conjunction(FormulaNode):
-    """The node of a conjunction: pairs of tuples of two formulas that hold together, joined on `key`.
+    """The node of a conjunction. It outputs pairs of a left and a right tuple that have the same key, while both hold.
 
-    `negated`: the results are instead left tuples, which hold while no right tuple with their key does. `left_kind`,
-    `right_kind`: the columns with the kind of change. Output columns: the other `width` columns of the left, those of
-    the right in `take`, then the kind of change.
+    - `key`: pairs of a left and a right column that must be equal.
+    - `negated`: output left tuples instead, each while no right tuple with the same key holds.
+    - `left_kind`, `right_kind`: the column of each side that contains the kind of change.
+
+    Output columns: the left side's columns without the kind, the right side's columns in `take`, then the kind of
+    change.
     """
 
     left: int
@@ -185,7 +192,7 @@ class Conjunction(FormulaNode):
 
     @property
     def own(self) -> list[int]:
-        """Return the left side's columns, without the kind of change."""
+        """Return the left side's columns except the kind of change."""
         return [column for column in range(self.width + 1) if column != self.left_kind]
 
     def describe(self) -> NodeProperties:

@@ -1,4 +1,4 @@
-"""`L OR R`, of patterns and of formulas: the results of both sides, which bind the same variables."""
+"""`L OR R`, of patterns and of formulas. Both sides bind the same variables, and the output has the rows of both."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ class Either(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Union(Node):
-    """The node of an OR: the occurrences of both sides.
+    """The node of OR, which outputs the occurrences of both sides.
 
-    `right_columns` lists the right side's columns in the order of the left's. `left_columns`: the columns of the left
-    to output; None: all of them, in order.
+    `left_columns`: the left side's columns that are output; None: all of them, in order. `right_columns`: the right
+    side's columns, in the order of the left ones.
     """
 
     left: int
@@ -133,7 +133,7 @@ class Union(Node):
     left_columns: tuple[int, ...] | None = None
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return the left and the right column for each output column."""
+        """Return, for each output column, the left column and the right column that it comes from."""
         own = range(len(self.right_columns)) if self.left_columns is None else self.left_columns
         return list(zip(own, self.right_columns, strict=True))
 

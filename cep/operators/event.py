@@ -1,4 +1,4 @@
-"""An event in a pattern, `sensor(ID, 3, W)`: its occurrences, filtered by constants and repeated variables."""
+"""An event in a pattern, `sensor(ID, 3, W)`. Constants and repeated variables select some of its occurrences."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ class Atom(Pattern):
 
 
 class WholeTable(Pattern):
-    """The base class of patterns that read all rows of a table. `event`: the table's name; `names`: its columns."""
+    """The base class of patterns that read all rows of a table.
+
+    `event`: the table's name. `names`: the variables for its columns.
+    """
 
     __slots__ = ()
     event: str
@@ -111,8 +114,10 @@ class WholeTable(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Node):
-    """The node of an event: selects the occurrences with given constants, and with equal values in given arguments.
-    Output columns: the arguments in `take`."""
+    """The node of an event in a pattern. It selects occurrences by constants and by equal arguments.
+
+    Output columns: the arguments in `take`.
+    """
 
     event: str
     constants: tuple[tuple[int, Constant], ...]
@@ -156,8 +161,10 @@ class Scan(Node):
         return self.under(rendering, rendering.names[number])
 
     def under(self, rendering: Rendering, names: Sequence[str]) -> Text:
-        """Return the event's text with these names for its columns. If most arguments are `_`, the others are written
-        by name."""
+        """Return the event as text, with `names` as the names of its columns.
+
+        If most arguments are `_`, the other arguments are written by name.
+        """
         schema = rendering.schemas[self.event]
         arguments: list[Expression] = [Variable("_")] * len(schema.attributes)
         for position, constant in self.constants:
@@ -181,7 +188,7 @@ class Scan(Node):
 
 
 def _constant(inference: Inference, event: str, attribute: Attribute, constant: Constant) -> None:
-    """Report a constant that the attribute can never equal."""
+    """Report a constant that can never equal the attribute at its position."""
     typed = TypedConstant(constant.value, constant.type)
     if attribute.type == "unknown" or coerced(typed, attribute.type) is not None:
         return

@@ -1,4 +1,4 @@
-"""`p AGGREGATE N = count(), M = max(X) BY A` of formulas: aggregates over all tuples of a group that hold at a time."""
+"""`p AGGREGATE N = count(), M = max(X) BY A` of formulas: aggregates over the tuples of a group that hold at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _EARLIEST = {"first": "min", "last": "max"}
-"""Aggregates that depend on the order of time, each with one that does not, which the author may have meant."""
+"""Aggregates that depend on the order of time, each with an aggregate that does not and may have been meant."""
 _TRENDS = ("slope", "rate", "ewma")
 """Aggregates of how values change over time."""
 
@@ -90,7 +90,7 @@ class AggregatedFormula(OverOne):
                 unbound(variable.name, variable.span)
 
     def _of_one_time(self, lowering: Lowering, result: AggregateResult) -> None:
-        """Report aggregates that depend on order in time, because all tuples hold at the same time."""
+        """Report an aggregate that depends on order in time, because all its tuples hold at the same time."""
         function = result.function
         if function not in _EARLIEST and function not in _TRENDS:
             return
@@ -110,7 +110,10 @@ class AggregatedFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class GroupingPattern(FormulaPattern):
-    """`formula AGGREGATE results BY by`. `late`: the delay in microseconds after which the formula is known."""
+    """`formula AGGREGATE results BY by`.
+
+    `late`: the delay in microseconds after which the formula is known.
+    """
 
     formula: Pattern
     results: tuple[AggregateResult, ...]
@@ -155,8 +158,10 @@ class GroupingPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class Grouping(FormulaNode):
-    """The node of an aggregate over the tuples of a group that hold. Output columns: `by`, one per result, the kind of
-    change."""
+    """The node of an aggregate over the tuples of a group that hold at a time.
+
+    Output columns: the `by` columns, one column per result, then the kind of change.
+    """
 
     child: int
     results: tuple[AggregateResult, ...]

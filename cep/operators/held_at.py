@@ -1,4 +1,4 @@
-"""`p WHERE held(moving(V), T), not held(docked(V), start())`: fluents that hold at another time than `end()`."""
+"""`p WHERE held(moving(V), T), not held(docked(V), start())`: fluents that hold at a chosen time of an occurrence."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldAtPattern(HoldingPattern):
-    """`pattern WHERE held(fluent, at)`, or `not held(...)`. `variable`: a variable of the pattern.
+    """`pattern WHERE held(fluent, at)`, or `not held(...)`.
 
-    `back`: how long before the end `variable` can be, in microseconds; None if unbounded. `name`, `time`: the fluent
-    and the time as written.
+    - `variable`: the variable of the pattern that has the time `at`.
+    - `back`: how long before the occurrence's end this time can be, in microseconds; None if unbounded.
+    - `name`, `time`: the fluent and the time, as they are written in the program.
     """
 
     variable: str = ""
@@ -70,10 +71,10 @@ class HeldAtPattern(HoldingPattern):
 
 @dataclass(frozen=True, slots=True)
 class HeldAt(Holding):
-    """The node of `held`: like Holding, but tests the fluent at the time in the left's column `time_column`.
+    """The node of `held`. Unlike Holding, it tests the fluent at the time in the left side's column `time_column`.
 
-    Occurrences whose time is more than `back` before their end are dropped. `name`, `time`: the fluent and the time as
-    written.
+    `back`: occurrences are dropped if this time is more than `back` microseconds before their end. `name`, `time`: the
+    fluent and the time, as they are written in the program.
     """
 
     time_column: int = field(kw_only=True)

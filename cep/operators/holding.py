@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 ANY = "_'"
-"""The prefix of variables for those arguments of a fluent that may have any value."""
+"""The prefix of variables that stand for arguments of a fluent that may have any value."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldingPattern(Pattern):
-    """`pattern WHERE fluent`, or `not fluent`. `fluent` reads the table of beginnings and ends; its last argument is
-    KIND."""
+    """`pattern WHERE fluent`, or `pattern WHERE not fluent`.
+
+    `fluent` reads the table of the fluent's beginnings and ends. Its last argument is KIND.
+    """
 
     pattern: Pattern
     fluent: Atom
@@ -71,8 +73,13 @@ class HoldingPattern(Pattern):
         take: tuple[int, ...],
         places: Mapping[str, int],
     ) -> Node:
-        """Create the node. `left`, `right`: the nodes of the pattern and of the fluent. `places`: the columns of the
-        left's variables."""
+        """Create the node.
+
+        - `left`, `right`: the nodes of the pattern and of the fluent.
+        - `key`: pairs of a left and a right column that must be equal.
+        - `kind`: the right column with the kind of change. `take`: the right columns that are output.
+        - `places`: the left column of each variable.
+        """
         return Holding(left, right, key, kind, take, self.negated, len(places))
 
     def decider(self) -> Pattern:
@@ -93,11 +100,14 @@ class HoldingPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Holding(Node):
-    """Occurrences of the left side at whose end a fluent holds, one for each tuple of the fluent with the same key.
+    """The node that selects occurrences of the left side by a fluent that holds at their end.
 
-    `negated`: instead, occurrences at whose end no such tuple holds. The right side consists of the fluent's beginnings
-    and ends; its column `kind` distinguishes them. Output columns: the left side's `width` columns, then those of the
-    right side in `take`.
+    It outputs an occurrence once for each tuple of the fluent that holds and has the same key.
+
+    - `negated`: output the occurrences at whose end no tuple with their key holds instead.
+    - `kind`: the right column that tells beginnings from ends.
+
+    Output columns: the left side's `width` columns, then the right side's columns in `take`.
     """
 
     left: int

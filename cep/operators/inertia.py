@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InertiaPattern(WholeTable):
-    """The pattern of inertia: reads the table of a fluent's transitions, `event`, and yields its beginnings and ends.
+    """The pattern of inertia. It reads a table of transitions, and yields the fluent's beginnings and ends.
 
-    `names`: the variables of the table's columns: arguments, the value if `valued`, and the kind of transition.
+    `event`: the table's name. `names`: the variables of its columns: the arguments, the value if `valued`, and the kind
+    of transition.
     """
 
     event: str
@@ -52,7 +53,7 @@ class InertiaPattern(WholeTable):
 
 @dataclass(frozen=True, slots=True)
 class Inertia(Node):
-    """The node of inertia over the transitions of a fluent with `keys` arguments.
+    """The node of inertia over the transitions of a fluent that has `keys` arguments.
 
     Output columns: the arguments, the value if `valued`, and the kind of row: BEGINS, ENDS, WHOLE, HELD or BEFORE.
     """
@@ -85,11 +86,11 @@ class Inertia(Node):
         return bool(self.endless())
 
     def endless(self) -> list[FluentDeadline]:
-        """Return the deadlines that form a cycle, so that they follow each other for ever without input."""
+        """Return deadlines that form a cycle, so that each follows another for ever without input."""
         return [deadline for deadline in self.deadlines if deadline in self._followers(deadline)]
 
     def _followers(self, first: FluentDeadline) -> list[FluentDeadline]:
-        """Return the deadlines that follow a deadline, one after the other."""
+        """Return the deadlines that follow `first`, each because the one before it has passed."""
         followers: list[FluentDeadline] = []
         follower: FluentDeadline | None = first
         while follower is not None and follower.becomes is not None:

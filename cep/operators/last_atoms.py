@@ -1,4 +1,4 @@
-"""The last atoms by arrival: `p(X) at T in [3 #]` of LARS, a window of tuples, as a formula that holds for a time."""
+"""The last atoms by arrival, as a formula: `p(X) at T in [3 #]` of LARS, a window of tuples."""
 
 from __future__ import annotations
 
@@ -34,9 +34,13 @@ if TYPE_CHECKING:
 class LastAtomsFormula(OverSeveral):
     """A formula that holds for an event while it is among the last `atoms` of the `arrivals`, in order of arrival.
 
-    Equal events of a tick count once. `formula`: the event; None: any of the arrivals. `by`: count only events that are
-    equal in these arguments (for arrivals of one event). `variable`: the variable of the event's tick. `oldest`: hold
-    only while the event is the oldest in the window. `tick`: the length of a tick in microseconds.
+    Equal events of a tick count once.
+
+    - `formula`: the event; None: any of the arrivals.
+    - `by`: arguments by which events are counted separately, if only one event arrives.
+    - `variable`: the variable that has the tick of the event, or None.
+    - `oldest`: True if the formula holds only while the event is the oldest in the window.
+    - `tick`: the length of a tick in microseconds.
     """
 
     formula: Formula | None
@@ -89,7 +93,7 @@ def _atom(formula: Formula) -> Atom:
 
 @dataclass(frozen=True, slots=True)
 class LastAtomsPattern(Pattern):
-    """The pattern of `LastAtomsFormula`. It binds only `names` and, if named, the event's tick `variable`."""
+    """The pattern of `LastAtomsFormula`. It binds `names` and, if `variable` is set, the tick of the event."""
 
     event: Atom | None
     arrivals: tuple[Atom, ...]
@@ -134,12 +138,12 @@ class LastAtomsPattern(Pattern):
 
     @property
     def _keys(self) -> list[str]:
-        """Return the variables whose values have separate windows."""
+        """Return the variables whose values are counted separately."""
         arguments = [] if self.event is None else [self.event.arguments[place] for place in self.by]
         return [argument.name for argument in arguments if isinstance(argument, Variable)]
 
     def _arriving(self, builder: Binariser) -> int:
-        """Return the node of all arrivals. If only one event arrives, the node has the event's arguments."""
+        """Return the node that outputs all arrivals. It has argument columns only if a single event arrives."""
         from cep.operators.disjunction import Union
 
         node: int | None = None
@@ -162,11 +166,15 @@ class LastAtomsPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class LastAtoms(FormulaNode):
-    """The node of a window of tuples: a left occurrence holds while it is among the last `atoms` of the right.
+    """The node of a window of tuples. A left occurrence holds while it is among the last `atoms` right occurrences.
 
-    The left occurrences are some of the right ones. `by`, `keys`: count only right occurrences whose columns `by` equal
-    the columns `keys` of the left one. `oldest`: hold only while it is the oldest in the window. Output columns: those
-    of the left in `take`, the tick if `numbered`, then the kind of change.
+    Each left occurrence is also a right one.
+
+    - `keys`, `by`: columns of the left and of the right side. Only right occurrences that are equal in them count.
+    - `oldest`: True if a left occurrence holds only while it is the oldest in the window.
+    - `numbered`: True to output the tick of the left occurrence.
+
+    Output columns: the left columns in `take`, the tick if `numbered`, then the kind of change.
     """
 
     left: int

@@ -1,4 +1,4 @@
-"""A linear recursion that one kernel evaluates: `x <- x SEQ a ...`, with other rules for x that are not recursive."""
+"""A linear recursion that one kernel evaluates: `x <- x SEQ a ...`, beside rules for x that are not recursive."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 class Loop:
     """The machine part that evaluates a recursive event.
 
-    `make`: derives the event from its input and the other rules. `chain`: adds everything that the recursive rule
-    derives. The chain replaces the node `join`, whose right side is `right`. `scanned`: the goal of the event's scan,
-    which others may read. `width`: the number of the event's columns.
+    - `make`: the goal that derives the event from its input and from the rules that are not recursive.
+    - `chain`: the goal that adds everything that the recursive rule derives.
+    - `join`: the node that the chain replaces. `right`: the node of its right side.
+    - `scan`, `scanned`: the node of the event's scan and its goal. Other nodes may read its output.
+    - `width`: the number of the event's columns.
     """
 
     event: str
@@ -82,7 +84,7 @@ class Loop:
         return True
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """Return the chain, the only goal with state."""
+        """Return the chain, which is the only goal of the loop that has state."""
         return [(self.event, self.chain)]
 
     @property
@@ -91,17 +93,20 @@ class Loop:
         return {self.event: self.join}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Give the event and the join the name of the chain: that of the join, with a suffix."""
+        """Give the event and the join the name of the join, with a suffix."""
         return dict.fromkeys((self.event, self.join), f"{names[self.join]} chained")
 
     @property
     def compiled(self) -> str | None:
-        """Return the event."""
+        """Return the name of the event that a kernel evaluates."""
         return self.event
 
 
 def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
-    """Return the loop for a cycle that has a kernel, or None. It must consist of the event, its scan and the join."""
+    """Return the loop for a cycle, or None if no kernel can evaluate it.
+
+    The cycle must consist of an event, its scan and a join.
+    """
     plan = builder.plan
     events = [unit for unit in group.units if isinstance(unit, str)]
     if len(group.units) != 3 or len(events) != 1:
@@ -123,10 +128,12 @@ def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
 
 
 def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, int] | None:
-    """Return the compiled form of a recursive event: the goal, the join node that it replaces, and the head's number.
+    """Return the goal of a recursive event, the number of the join that it replaces, and the number of the recursive
+    head.
 
-    None if there is none. The last rule must be `x(...) <- x(...) SEQ a(...) WHERE ...`, and no other rule of the event
-    may be recursive. The rule must not change key arguments, and its conditions and head must be arithmetic.
+    None if no kernel can evaluate the recursion. The last rule of the event must be `x(...) <- x(...) SEQ a(...) WHERE
+    ...`, and no other rule may be recursive. The rule must not change key arguments, and its conditions and head must
+    be arithmetic.
     """
     plan = builder.plan
     mine = builder.heads[event]
@@ -180,7 +187,10 @@ def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, i
 
 
 def _moved(code: Code, take: Sequence[int]) -> Code:
-    """Convert bytecode over a scan's columns to bytecode over the event's arguments (left sides only)."""
+    """Convert bytecode that reads columns of a scan to bytecode that reads arguments of the event.
+
+    Only the left side is converted. `take`: the argument that each column of the scan contains.
+    """
     moved = code.copy()
     for row in moved:
         if row[0] == LEFT:

@@ -1,4 +1,5 @@
-"""Atoms that hold around their own times: `b at T in [5 sec]` of LARS, where `b` is derived at ticks T."""
+"""Atoms that hold around the ticks in their argument: `b at T in [5 sec]` of LARS, where rules derive `b` at ticks
+T."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesFormula(OverOne):
-    """The formula at all evaluation ticks whose window contains the tick in `variable`. The formula binds this
-    variable.
+    """A formula that holds at all evaluation ticks whose window contains the tick in `variable`.
+
+    The inner `formula` binds this variable.
     """
 
     formula: Formula
@@ -53,7 +55,10 @@ class OwnTimesFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesPattern(FormulaPattern):
-    """The pattern of `OwnTimesFormula`. `late`: the delay in microseconds after which the formula is known."""
+    """The pattern of `OwnTimesFormula`.
+
+    `late`: the delay in microseconds after which the formula is known.
+    """
 
     formula: Pattern
     variable: str
@@ -90,10 +95,10 @@ class OwnTimesPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class OwnTimes(FormulaNode):
-    """The node of `OwnTimesFormula`: tuples of a formula, each at the ticks whose window contains the tick in column
-    `tick_column`.
+    """The node of `OwnTimesFormula`. A tuple holds at the ticks whose window contains the tuple's own tick.
 
-    `tick_column` is a position in `take`. Output columns: those in `take`, the last with the kind of change.
+    `tick_column`: the position of the own tick in `take`. Output columns: the columns in `take`; the last one is the
+    kind of change.
     """
 
     child: int

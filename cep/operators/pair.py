@@ -41,13 +41,15 @@ if TYPE_CHECKING:
 
 DEFAULT_TIES = {"unrestricted": "longest", "recent": "longest", "chronological": "shortest"}
 MOST_PAIRS = 20_000
-"""The greatest number of pairs that an explanation tries for one operator."""
+"""The maximum number of pairs that an explanation tries for one operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair(Pattern):
-    """`left RELATION right`; with `absent`: `NOT(absent).[left, right]`, where the relation is SEQ. `gap`: the bounds
-    of `SEQ[g, h]`."""
+    """`left RELATION right` or, with `absent`, `NOT(absent).[left, right]`, where the relation is SEQ.
+
+    `gap`: the bounds of `SEQ[g, h]`.
+    """
 
     relation: str
     left: Pattern
@@ -77,7 +79,10 @@ class Pair(Pattern):
         return self.paired(builder, components, True)
 
     def paired(self, builder: Binariser, components: tuple[Component, ...], push: bool) -> tuple[int, dict[str, int]]:
-        """Add the node. `push`: let conditions move to a side that binds all their variables."""
+        """Add the node of the pair to the plan. Return its number, and the column of each variable.
+
+        `push`: True if a condition may move to the side that binds all its variables.
+        """
         bound = variables(self.left), variables(self.right)
         down: tuple[list[Component], list[Component]] = ([], [])
         here: list[Component] = []
@@ -106,7 +111,7 @@ class Pair(Pattern):
         return builder.add(node, tuple(places), self.span), places
 
     def _choice(self, left: Mapping[str, int], right: Mapping[str, int]) -> tuple[str, tuple[int | None, int | None]]:
-        """Return the policy's tie-breaker, and the columns that it uses."""
+        """Return the tie-breaker of the policy, and the left and the right column that it compares."""
         choice = self.policy
         if choice.name == "unrestricted":
             return "longest", (None, None)
@@ -173,7 +178,7 @@ class Pair(Pattern):
 
 
 def _half(matcher: Matcher, lefts: list[Attempt], rights: list[Attempt]) -> list[Attempt]:
-    """Combine attempts of both sides where at least one side failed."""
+    """Combine attempts to match the left and the right side, where at least one side has only failed attempts."""
     attempts = []
     for left in lefts[:16]:
         for right in rights[:16]:
@@ -192,10 +197,12 @@ def _nearness(attempt: Attempt) -> tuple[bool, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Join(Node):
-    """The node of a join. Output columns: those of the left, then those of the right that are not in the key.
+    """The node of a join. Output columns: the left columns, then the right columns that are not in the key.
 
-    `key`: pairs of a left and a right column. `absent`: the node that must not occur in between, or None; `absent_key`:
-    pairs of its key columns and output columns. `decide`: conditions on the pair.
+    - `key`: pairs of a left and a right column that must be equal.
+    - `absent`: the node of the event that must not occur in between, or None.
+    - `absent_key`: pairs of a column of `absent` and an output column that must be equal.
+    - `decide`: conditions on the pair.
     """
 
     relation: str
@@ -223,15 +230,15 @@ class Join(Node):
 
     @property
     def own(self) -> list[int]:
-        """Return the right side's columns that are not in the key."""
+        """Return the right columns that are not in the key."""
         return own_columns(self.key, self.right_width)
 
     @property
     def between(self) -> dict[Condition, Comparison]:
-        """Return the comparisons between an expression of the left side and one of the right.
+        """Return the conditions that compare an expression of the left side with one of the right side.
 
-        Each is mapped to the same comparison with the left side first. The policy `recent` has none, because its
-        conditions are tested on the chosen pair only.
+        Each condition is mapped to the same comparison with the left side first. The policy `recent` has none, because
+        it tests conditions only on the chosen pair.
         """
         comparisons: dict[Condition, Comparison] = {}
         for condition in () if self.policy == "recent" else self.decide:
@@ -245,7 +252,7 @@ class Join(Node):
         return comparisons
 
     def _side(self, expression: Expression) -> int | None:
-        """Return the only side, 0 or 1, whose columns an expression reads, or None."""
+        """Return the side whose columns an expression reads, 0 or 1; None if it reads both sides or none."""
         names = expression_variables(expression)
         if not names or any(name[0] != "v" for name in names):
             return None
@@ -333,8 +340,10 @@ class Join(Node):
         return None if self.policy == "chronological" else self.within
 
     def _settled(self) -> bool:
-        """Return True if the key of the negated part is compared only with columns of the join key or of the right
-        side. A newer left occurrence is then as good as an older one."""
+        """Return True if the negated event is compared only with columns of the join key or of the right side.
+
+        Then a newer left occurrence can replace older ones of the same key.
+        """
         keys = {left for left, _ in self.key}
         return all(column in keys or column >= self.left_width for _, column in self.absent_key)
 
@@ -420,18 +429,18 @@ class Join(Node):
 
 
 def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
-    """Return the columns of a right side that are not in `key`, which pairs columns of left and right."""
+    """Return the right columns that are not in `key`, which has pairs of a left and a right column."""
     taken = {right for _, right in key}
     return [column for column in range(right_width) if column not in taken]
 
 
 def _lasting(relation: IntervalRelation) -> Lasting:
-    """Return what the relation alone says about a pair's duration."""
+    """Return what follows for a pair's duration from the relation alone."""
     if relation.instant_if(LEFT_INSTANT) or relation.instant_if(RIGHT_INSTANT):
         return Lasting.AS_SHORTEST
     return Lasting.TOUCHING if relation.instant_if(LEFT_INSTANT, RIGHT_INSTANT) else Lasting.MORE
 
 
 def place_of(join: Join, column: int) -> PartColumn:
-    """Return the part and the column that a join's column comes from."""
+    """Return the part of a join, and its column, that an output column comes from."""
     return (0, column) if column < join.left_width else (1, join.own[column - join.left_width])

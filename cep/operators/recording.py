@@ -1,4 +1,4 @@
-"""Fluents from records of intervals: a fluent holds wherever any of its records says so."""
+"""Fluents that are defined by records of intervals. A fluent holds at a time if any of its records covers the time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordingPattern(WholeTable):
-    """The pattern of a fluent's records: reads the table `event`, and yields beginnings and ends.
+    """The pattern of a fluent's records. It reads the table `event`, and yields the fluent's beginnings and ends.
 
-    `names`: the variables of the arguments, of the value if there is one, and of the kind of row. `final`: no record
-    closes another.
+    `names`: the variables of the arguments, of the value if there is one, and of the kind of row. `final`: True if no
+    record can end the interval of another record.
     """
 
     event: str
@@ -47,10 +47,11 @@ class RecordingPattern(WholeTable):
 
 @dataclass(frozen=True, slots=True)
 class Recording(Node):
-    """The node of a fluent's records. `width`: the number of arguments, including the value.
+    """The node of a fluent's records.
 
-    Input columns: the arguments, end, bounds and start. Output columns: the arguments, and the kind of row. `final`: no
-    record closes another.
+    `width`: the number of arguments, including the value. `final`: True if no record can end the interval of another
+    record. Input columns: the arguments, the end, the bounds and the start. Output columns: the arguments, and the kind
+    of row.
     """
 
     child: int

@@ -1,4 +1,4 @@
-"""Tuples that hold while something supports them: occurrences of events, projected tuples, rules of a fluent."""
+"""Tuples that hold as long as something supports them: an event's occurrence, a tuple that is projected, or a rule."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EDGES = (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT)
 
 
 def kept(names: Mapping[str, str], own: Sequence[str]) -> tuple[str, ...]:
-    """Return the variables `own`, renamed by `names`."""
+    """Return the names of the variables `own` after the renaming `names`."""
     return tuple(names.get(name, name) for name in own)
 
 
@@ -42,7 +42,7 @@ def kept(names: Mapping[str, str], own: Sequence[str]) -> tuple[str, ...]:
 class FormulaAtom(Formula):
     """A fluent or event in a formula: `f(X, 3)`, `f(X) = v`, `e(X)`, `e(X) WITHIN d`.
 
-    `within`: d in microseconds. `names`: the attribute names if arguments are given by name.
+    `within`: the duration d in microseconds. `names`: the attribute names, if arguments are written by name.
     """
 
     name: str
@@ -90,15 +90,16 @@ class FormulaAtom(Formula):
 
 
 def formula_atoms(formula: Formula) -> list[FormulaAtom]:
-    """Return the fluents and events of a formula, with repetitions."""
+    """Return the fluents and events in a formula, in order and with repetitions."""
     return [formula for formula in formulas(formula) if isinstance(formula, FormulaAtom)]
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaEventPattern(FormulaPattern):
-    """An event in a formula, with only the variables `names`. It holds during its occurrences.
+    """An event in a formula. It holds during its occurrences.
 
-    `longest`: the greatest length of an occurrence in microseconds; None if all are instants.
+    `names`: the variables that are kept. `longest`: the maximum length of an occurrence in microseconds; None if all
+    are instants.
     """
 
     event: Atom
@@ -131,11 +132,12 @@ class FormulaEventPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class ProjectionPattern(FormulaPattern):
-    """The projection of a formula to some variables: holds while the formula holds for any values of the others.
+    """The projection of a formula to some of its variables. It holds while the formula holds for any values of the
+    others.
 
-    `late`: the delay in microseconds after which the formula is known. `delay`: how much later the output rows are
-    known. `closed`: "begin" or "end", the end point that is added to each interval although the formula does not hold
-    there.
+    - `late`: the delay in microseconds after which the formula is known.
+    - `delay`: how much later the output rows are known.
+    - `closed`: the end point that is added to each interval, "begin" or "end"; None: no end point is added.
     """
 
     formula: Pattern
@@ -166,9 +168,10 @@ class ProjectionPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class ExtentPattern(WholeTable):
-    """The pattern of a fluent that formulas define. It reads `event`, the table of their results, and yields changes.
+    """The pattern of a fluent that formulas define. It reads the formulas' results, and yields the fluent's changes.
 
-    `names`: the variables of the table's columns: arguments, value, kind of row, and the number of the rule.
+    `event`: the table of the results. `names`: the variables of its columns: the arguments, the value, the kind of row,
+    and the number of the rule.
     """
 
     event: str
@@ -197,7 +200,10 @@ class _Counted(FormulaNode):
 
 
 def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
-    """Return the properties of a node that groups by columns of its part."""
+    """Return the properties of a node that counts the supports of each tuple of the columns in `take`.
+
+    `word`: the node's name. `kind`: the column with the kind of change, or None.
+    """
     return NodeProperties(
         word,
         "formula",
@@ -212,9 +218,9 @@ def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
 
 @dataclass(frozen=True, slots=True)
 class Projection(_Counted):
-    """The node of a projection. A tuple of the columns in `take` holds while any input tuple with these values does.
+    """The node of a projection. A tuple of the columns in `take` holds while any input tuple with its values holds.
 
-    `closed`: see `ProjectionPattern`. Output columns: `take`, then the kind of change.
+    `closed`: see `ProjectionPattern`. Output columns: the columns in `take`, then the kind of change.
     """
 
     child: int
@@ -242,10 +248,10 @@ class Projection(_Counted):
 
 @dataclass(frozen=True, slots=True)
 class FormulaEvent(_Counted):
-    """The node of an event in a formula, which holds during its occurrences.
+    """The node of an event in a formula. A tuple holds during the occurrences that have its values.
 
-    Occurrences longer than `within` are dropped; None: all are instants. Output columns: `take`, then the kind of
-    change.
+    `within`: the maximum length of an occurrence; longer ones are dropped; None: all are instants. Output columns: the
+    columns in `take`, then the kind of change.
     """
 
     child: int
@@ -278,9 +284,9 @@ class FormulaEvent(_Counted):
 
 @dataclass(frozen=True, slots=True)
 class Extent(_Counted):
-    """The node of a fluent that formulas define. `width`: the number of its columns.
+    """The node of a fluent that formulas define. `width`: the number of the fluent's columns.
 
-    Output columns: the fluent's, then the kind of row (`cep.core.fluents`).
+    Output columns: the fluent's columns, then the kind of row (`cep.core.fluents`).
     """
 
     child: int
@@ -309,9 +315,10 @@ class Extent(_Counted):
 
 
 def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> list[int]:
-    """Return the kinds of rows of a fluent's node that are read. A scan that names no kind reads `changes`.
+    """Return the kinds of output rows of a fluent's node that someone reads.
 
-    In a stage all kinds are read, since other stages may need them.
+    `number`: the node's number. `changes`: the kinds that are read by a scan that names no kind. In a stage, all kinds
+    are returned, because other stages may need them.
     """
     if builder.plan.origin is not None:
         return list(range(KINDS))

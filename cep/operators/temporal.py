@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class MetricInterval:
     """The interval `[low, high]` after an operator, in microseconds. If `high` is None, there is no upper bound.
-    `bounds`: the brackets."""
+
+    `bounds`: the two brackets, as text.
+    """
 
     low: int = 0
     high: int | None = None
@@ -82,7 +84,7 @@ class MetricFormula(OverSeveral):
 
     @property
     def row(self) -> TemporalOperator:
-        """Return the operator's row in the table of operators."""
+        """Return the operator's entry in the table of temporal operators."""
         return TEMPORAL[self.operator]
 
     def bound(self) -> Names:
@@ -113,9 +115,10 @@ class MetricFormula(OverSeveral):
         return self.parts[0].bound() - self.parts[-1].bound() if self.row.inputs > 1 else frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """Split `p SINCE q` in two: `p SINCE r`, and `q` itself if it suffices at its own time, else None.
+        """Split `p SINCE q` in two formulas that are joined by OR: `p SINCE r`, and `q` itself or None.
 
-        `r` holds where `q` does and p holds then or from just after it on (UNTIL: until just before it).
+        `r` holds where q holds, and p holds at the same time or from just after it on (UNTIL: until just before it).
+        The second formula is None if q at the current time is not enough for `p SINCE q`.
         """
         left, right = self.parts
         both = And((right, Closure(left, "end" if self.row.ahead else "begin", self.span)), (False, False), right.span)
@@ -129,11 +132,10 @@ class MetricFormula(OverSeveral):
         return [(f"only the left of {self.operator} has `{name}`", self.span, f"use `{name}` on its right, too")]
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """Rewrite `p SINCE[a, b] q`, if q uses the cycle and p does not. The result reads the state of the cycle only
-        `a` before its own time.
+        """Rewrite `p SINCE[a, b] q` if q uses the cycle and p does not, so that it reads the cycle only `a` earlier.
 
-        The result holds at t if p holds from t - a to t, both excluded, and one of two formulas holds at t - a: q, or p
-        AND `p SINCE[0, b - a] q`.
+        The result holds at t if p holds from t - a to t, both excluded, and if one of two formulas holds at t - a: q,
+        or p AND `p SINCE[0, b - a] q`.
         """
         within, right = self.within, self.parts[-1]
         if self.row.ahead or self.row.inputs == 1 or not within.low or through(self.parts[0]) or not through(right):
@@ -193,13 +195,12 @@ class MetricFormula(OverSeveral):
         )
 
     def _ever(self, right: Formula) -> Formula:
-        """Return a formula that holds while a tuple of the right operand may affect the left one."""
+        """Return a formula that holds while a tuple of the right operand can affect the operator's result."""
         whole = MetricInterval(0, self.within.high, "[" + self.within.bounds[1])
         return MetricFormula(self.row.same_way(DILATE).word, (right,), whole, right.span)
 
 
 def _metric(by: Reach) -> MetricInterval:
-    """Return the metric interval for a reach."""
     high = None if by.high == INFINITE else by.high + 1 >> 1
     return MetricInterval(
         by.low >> 1, high, ("(" if by.low & 1 else "[") + (")" if high is None or by.high & 1 else "]")
@@ -207,14 +208,15 @@ def _metric(by: Reach) -> MetricInterval:
 
 
 def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) -> MetricFormula:
-    """Return the formula of a head with this operator: `ALWAYS[a, b] p WHILE q` becomes `p WHILE ONCE[a, b] q`."""
+    """Rewrite an operator before a head as a formula: `ALWAYS[a, b] p WHILE q` becomes `p WHILE ONCE[a, b] q`."""
     head_operator = TEMPORAL[operator].of_head
     assert head_operator is not None, "no other stands before a head"
     return MetricFormula(head_operator, (formula,), within, span)
 
 
 def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield the head operators that make a head hold before its formula does, each with its mirror image."""
+    """Yield the operators that, before a head, make it hold earlier than its formula. Each comes with its mirror
+    image."""
     for word in operators:
         head_operator = TEMPORAL[word].of_head
         if head_operator is not None and TEMPORAL[head_operator].ahead:
@@ -222,9 +224,9 @@ def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]
 
 
 def wherever(operator: str, within: MetricInterval, formula: Formula, *, throughout: bool, span: Span) -> MetricFormula:
-    """Return an operator over one formula that looks in the same direction as `operator`.
+    """Return a formula that requires `formula` at some time of an interval or, if `throughout`, at all of its times.
 
-    It requires the formula at some time of the interval or, if `throughout`, at all of its times.
+    The interval is in the past if `operator` looks back, and in the future if it looks ahead.
     """
     return MetricFormula(TEMPORAL[operator].same_way(ERODE if throughout else DILATE).word, (formula,), within, span)
 
@@ -274,10 +276,11 @@ class LastingFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class TemporalPattern(Pattern):
-    """The pattern of an operator over one formula, or over two with the same variables.
+    """The pattern of an operator over one formula, or over two that have the same variables.
 
-    `by`: its reach; None for LASTING, which requires `least` microseconds. `lates`: the delays after which the formulas
-    are known.
+    - `by`: the reach of the operator; None for LASTING.
+    - `least`: the microseconds that LASTING requires.
+    - `lates`: for each formula, the delay in microseconds after which it is known.
     """
 
     operator: str
@@ -329,7 +332,10 @@ class TemporalPattern(Pattern):
 
 
 def over(operator: str, held: Intervals, by: Reach | None, least: int) -> Intervals:
-    """Return the intervals in which an operator over one formula holds, given those of the formula (`held`)."""
+    """Return the intervals in which an operator over one formula holds.
+
+    `held`: the intervals of the formula. `by`, `least`: see `TemporalPattern`.
+    """
     if by is None:
         return lasting(held, least)
     by = by.mirrored if TEMPORAL[operator].ahead else by
@@ -338,9 +344,10 @@ def over(operator: str, held: Intervals, by: Reach | None, least: int) -> Interv
 
 @dataclass(frozen=True, slots=True)
 class Temporal(FormulaNode):
-    """The node of a temporal operator. `take`: for each part, the columns of a tuple, then the kind of change.
+    """The node of a temporal operator.
 
-    Output columns: those of the tuple, then the kind of change.
+    `take`: for each part, the columns of a tuple, then the column with the kind of change. Output columns: the columns
+    of the tuple, then the kind of change.
     """
 
     operator: str
@@ -380,7 +387,7 @@ class Temporal(FormulaNode):
 
     @property
     def lag(self) -> int:
-        """Return the least number of microseconds by which it looks back."""
+        """Return the least number of microseconds by which the operator looks back."""
         alone = self.by is not None and self.right is None and not self.looks_ahead()
         return self.by.low // 2 if alone and self.by is not None else 0
 

@@ -1,4 +1,4 @@
-"""Formulas about ticks: time points, the first tick of a stream, and the tuples that hold at each tick."""
+"""Formulas about ticks: a time point, the first tick of a stream, and the tuples that hold at each tick."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Point(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Tick(Node):
-    """The node of a time point: the one occurrence [ticks, ticks], without columns."""
+    """The node of a time point. It outputs the one occurrence [ticks, ticks], without columns."""
 
     ticks: int
 
@@ -80,7 +80,10 @@ class Tick(Node):
 
 @dataclass(frozen=True, slots=True)
 class TickAtoms(Node):
-    """The node that passes on the first of equal occurrences in a tick. `tick`: its length in microseconds."""
+    """The node that outputs only the first of the equal occurrences in a tick.
+
+    `tick`: the length of a tick in microseconds.
+    """
 
     child: int
     tick: int
@@ -120,10 +123,10 @@ class TickAtoms(Node):
 
 @dataclass(frozen=True, slots=True)
 class FirstTickFormula(OverSeveral):
-    """A formula that holds from the tick of the first of several events on, or from the tick `first` if that is
-    earlier.
+    """A formula that holds from the first tick in which one of several events occurs.
 
-    `variable`: the variable of the tick. `tick`: its length in microseconds.
+    `first`: a tick from which it holds even if no event has occurred; None: no tick. `variable`: the variable that has
+    the first tick. `tick`: the length of a tick in microseconds.
     """
 
     parts: tuple[Formula, ...]
@@ -152,7 +155,7 @@ class FirstTickFormula(OverSeveral):
 
 
 def any_of(parts: Sequence[Formula], span: Span) -> Pattern:
-    """Return the pattern of occurrences of any of several events, without their arguments."""
+    """Return a pattern for the occurrences of several events, without their arguments."""
     pattern: Pattern | None = None
     for part in parts:
         assert isinstance(part, FormulaAtom), "an event"
@@ -164,7 +167,7 @@ def any_of(parts: Sequence[Formula], span: Span) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class FirstTickPattern(FormulaPattern):
-    """The pattern of `FirstTickFormula` over the pattern of the events."""
+    """The pattern of `FirstTickFormula`. `events`: the pattern of the events."""
 
     events: Pattern
     variable: str
@@ -195,8 +198,10 @@ class FirstTickPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class FirstTick(FormulaNode):
-    """The node of the first tick, which holds from the first occurrence on. Output columns: the tick, the kind of
-    change."""
+    """The node of the first tick. It holds from the first occurrence on.
+
+    Output columns: the tick, then the kind of change.
+    """
 
     child: int
     tick: int
@@ -223,8 +228,9 @@ class FirstTick(FormulaNode):
 
 @dataclass(frozen=True, slots=True)
 class EachTickFormula(OverOne):
-    """The formula at every evaluation tick, with the tick in the variable `variable`. `tick`: its length in
-    microseconds.
+    """A formula that is evaluated at every tick. It binds `variable` to the tick.
+
+    `tick`: the length of a tick in microseconds.
     """
 
     formula: Formula
@@ -250,7 +256,10 @@ class EachTickFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class EachTickPattern(FormulaPattern):
-    """The pattern of `EachTickFormula`. `late`: the delay in microseconds after which the formula is known."""
+    """The pattern of `EachTickFormula`.
+
+    `late`: the delay in microseconds after which the formula is known.
+    """
 
     formula: Pattern
     variable: str
@@ -287,9 +296,10 @@ class EachTickPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class EachTick(FormulaNode):
-    """The node of `EachTickFormula`: tuples of a formula at each tick. `take`: their columns, then the kind of change.
+    """The node of `EachTickFormula`. It outputs the tuples that hold at each tick.
 
-    Output columns: those of the tuple, the tick, then the kind of change.
+    `take`: the columns of a tuple, then the column with the kind of change. Output columns: the columns of the tuple,
+    the tick, then the kind of change.
     """
 
     child: int

@@ -1,4 +1,4 @@
-"""`p TIMES n`: a chain of SEQ. Variables that the rest of the rule uses are equal in all repetitions."""
+"""`p TIMES n`, a chain of SEQ. A variable that the rest of the rule uses has the same value in all repetitions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repeat(Pattern):
-    """`pattern TIMES count`. `links`: copies of the pattern with renamed local variables; `chain`: the SEQ of these.
+    """`pattern TIMES count`. It has no node of its own.
 
-    It has no node of its own.
+    `links`: copies of the pattern, in each of which the local variables have other names. `chain`: the SEQ of the
+    links.
     """
 
     links: tuple[Pattern, ...]
@@ -56,10 +57,9 @@ class Repeat(Pattern):
 
 
 def _chained(chain: Pattern, links: Sequence[Pattern], names: Mapping[str, str]) -> Pattern:
-    """Return the chain of renamed links.
+    """Return the chain with its links replaced by `links`, in which variables are already renamed by `names`.
 
-    Renaming the chain itself would take exponential time for nested TIMES, because links would be renamed twice per
-    level.
+    So each link is renamed only once. Renaming the chain itself would take exponential time for nested TIMES.
     """
     pairs: list[Pair] = []
     for _ in links[1:]:

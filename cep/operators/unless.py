@@ -1,4 +1,4 @@
-"""`L UNLESS X WITHIN q`: occurrences of L after which no X with the same key occurs; they are known after q."""
+"""`L UNLESS X WITHIN q`: occurrences of L that no X with the same key follows within q. They are known after q."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 GOING_ON = (
     "to exclude one in progress, use `p UNLESS (p PAR x) WITHIN q`, for an instant DURING; see NOT in docs/language.md"
 )
-"""The hint that names the alternative if an X that merely continues must be excluded too."""
+"""A hint that tells how to exclude an X that began earlier and continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ class Unless(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Deadline(Node):
-    """The node of `left UNLESS absent WITHIN duration`. Output columns: the `width` columns of the left.
+    """The node of `left UNLESS absent WITHIN duration`. Output columns: the `width` columns of the left side.
 
-    `key`: pairs of a left and an absent column.
+    `key`: pairs of a left column and a column of `absent` that must be equal.
     """
 
     left: int

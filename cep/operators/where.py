@@ -1,4 +1,4 @@
-"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`, and a WITHIN that no other goal checks."""
+"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`, and the test of a WITHIN that no other goal tests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 KIND = "'kind"
-"""The variable of the column with the kind of change: a fluent or formula begins or ends."""
+"""The variable of the column with the kind of change. It tells if a fluent or formula begins or ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def _times(expression: Expression) -> bool:
 class SelectPattern(Pattern):
     """`pattern WHERE conditions`.
 
-    `late`: the delay in microseconds after which a formula is known, if its conditions query knowledge that may change;
-    else None.
+    `late`: None, unless the pattern is a formula and the conditions query knowledge that may change. Then it is the
+    delay in microseconds after which the formula is known.
     """
 
     pattern: Pattern
@@ -164,11 +164,15 @@ class SelectPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """The node of conditions: occurrences for which they hold, one per answer.
+    """The node of conditions. It outputs the occurrences for which the conditions hold, once per answer.
 
-    Output columns: the `width` input columns, then the variables in `binds`. `within`: the greatest length of an
-    occurrence. `kind`, `late`: the column with the kind of change, and the delay in microseconds after which the
-    formula is known. Only formulas whose conditions query knowledge that may change have these two.
+    - `binds`: the variables that the conditions bind.
+    - `within`: the maximum length of an occurrence in microseconds, or None.
+    - `kind`: the column with the kind of change, or None.
+    - `late`: the delay in microseconds after which the formula is known, or None.
+
+    Only formulas whose conditions query knowledge that may change have a `kind` and a `late`. Output columns: the
+    `width` input columns, then the variables in `binds`.
     """
 
     child: int
@@ -223,13 +227,13 @@ class Select(Node):
 
 
 def of_parts(component: Component) -> bool:
-    """Return True if the component can be decided by parts of the pattern: it has variables of the pattern, and no
-    times."""
+    """Return True if parts of the pattern can decide the component, because it uses variables and no times."""
     return bool(component.variables) and not component.timed
 
 
 def split(components: Iterable[Component]) -> tuple[tuple[Component, ...], tuple[Component, ...]]:
-    """Split conditions into those that parts of a pattern decide, and those that the pattern itself decides."""
+    """Split conditions into those that parts of the pattern decide (`of_parts`), and those that need the whole
+    pattern."""
     every = tuple(components)
     return tuple(c for c in every if of_parts(c)), tuple(c for c in every if not of_parts(c))
 
@@ -244,7 +248,11 @@ def select(
     span: Span,
     late: int | None = None,
 ) -> int:
-    """Add a node that filters another by conditions and a WITHIN. `late`: see `SelectPattern`."""
+    """Add a node that filters the output of another node by conditions and a WITHIN. Return its number.
+
+    - `places`: the column of each variable. `binds`: the variables that the conditions bind.
+    - `within`: the maximum length of an occurrence, or None. `late`: see `SelectPattern`.
+    """
     names = builder.done.names[node]
     renamed, bound = canonical(conditions, places, binds)
     kind = None if late is None else places[KIND]
@@ -252,7 +260,7 @@ def select(
 
 
 def decided(builder: Binariser, node: int, places: dict[str, int], components: Iterable[Component], span: Span) -> int:
-    """Add the conditions to a node, if there are any, and return the resulting node."""
+    """Add a node for conditions above `node`, and return its number. Return `node` if there are no conditions."""
     every = tuple(components)
     conditions = [condition for c in every for condition in c.conditions]
     late = max((c.late for c in every if c.late is not None), default=None)
@@ -262,15 +270,17 @@ def decided(builder: Binariser, node: int, places: dict[str, int], components: I
 def added(
     builder: Binariser, node: Node, names: Sequence[str], components: Iterable[Component], span: Span
 ) -> tuple[int, dict[str, int]]:
-    """Add a node and, above it, a node for the conditions, if there are any. Return the upper node, and the columns of
-    the variables `names`."""
+    """Add a node and, above it, a node for the conditions, if there are any.
+
+    `names`: the variables of the node's columns. Return the number of the upper node, and the column of each variable.
+    """
     number = builder.add(node, names, span)
     places = {name: place for place, name in enumerate(names)}
     return decided(builder, number, places, components, span), places
 
 
 def bounded_by(builder: Binariser, node: int, places: dict[str, int], pattern: Pattern) -> int:
-    """Add a pattern's WITHIN to its node, if it has one, and return the resulting node."""
+    """Add a node for the pattern's WITHIN above `node`, and return its number. Return `node` if there is no WITHIN."""
     if pattern.within is None:
         return node
     return select(builder, node, places, (), (), pattern.within, pattern.span)

@@ -1,4 +1,4 @@
-"""Events in a time window of evaluation ticks: `p(X) at T in [5 sec]` of LARS, as a formula that holds for a time."""
+"""Events in a window of ticks, as formulas: `p(X) at T in [5 sec]` of LARS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def window_text(window: WindowTicks) -> str:
-    """Return the text of the ticks that a window covers."""
+    """Return the text that describes the ticks in a window."""
     if window.last is None:
         return "at any tick so far"
     if not window.last and window.step == 1:
@@ -43,8 +43,9 @@ def window_text(window: WindowTicks) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WindowedFormula(OverOne):
-    """A formula that holds at the ticks whose window contains an event. `variable`: the variable of the event's own
-    tick.
+    """A formula that holds at the ticks whose window contains an occurrence of an event.
+
+    `variable`: the variable that has the tick of the occurrence, or None.
     """
 
     formula: Formula
@@ -77,7 +78,7 @@ class WindowedFormula(OverOne):
 
 @dataclass(frozen=True, slots=True)
 class WindowedEventPattern(DelayedPattern):
-    """The pattern of `WindowedFormula`. It binds only `names` and, if named, the event's tick `variable`.
+    """The pattern of `WindowedFormula`. It binds `names` and, if `variable` is set, the tick of the occurrence.
 
     `delay`: how much later the output rows are known, in microseconds.
     """
@@ -126,8 +127,10 @@ class WindowedEventPattern(DelayedPattern):
 
 @dataclass(frozen=True, slots=True)
 class WindowedEvent(FormulaNode):
-    """The node of an event that holds while it is in the window. Output columns: `take`, the tick if `numbered`, then
-    the kind of change."""
+    """The node of an event in a window. A tuple holds while the window contains an occurrence that has its values.
+
+    Output columns: the columns in `take`, the tick if `numbered`, then the kind of change.
+    """
 
     child: int
     take: tuple[int, ...]

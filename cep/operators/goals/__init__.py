@@ -1,1 +1,1 @@
-"""Goals: running operators with their state, and the compiled kernels that they call."""
+"""Goals: the running operators of a plan with their state, and the compiled kernels that they call."""

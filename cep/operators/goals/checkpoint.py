@@ -1,6 +1,7 @@
-"""Checkpoints of goals: copies of state from before a step, so that the step can be undone.
+"""Checkpoints of goals. A checkpoint copies state before a step, so that the step can be undone.
 
-By default the whole state is copied. An operator that knows which rows a step may change (`touched`) copies only these.
+By default, the whole state is copied. A goal that can predict which rows a step changes (`touched`) copies only these
+rows.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ Ints = NDArray[np.int64]
 T = TypeVar("T")
 ALL = slice(None)
 PICKED = 8
-"""The number of consecutive rows that cost as much to copy as one row picked by index."""
+"""The number of consecutive rows that can be copied in the time in which one row is picked by index."""
 Touched = Mapping[str, Ints | slice]
-"""The rows that a step may change, in the array of each attribute of a goal; ALL for an attribute that is a number."""
+"""The rows that a step may change, by the goal's attribute that contains the array. ALL if the attribute is a
+number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state of a goal before a step: the whole `state`, or the `rows` of attributes that the step may change."""
+    """A copy of a goal's state from before a step.
+
+    `state`: the whole state, or None. `rows`: copies of only the rows that the step may change, with their attribute.
+    """
 
     state: dict[str, Ints] | None = None
     rows: tuple[tuple[str, Ints | slice, Any], ...] = ()
@@ -45,10 +50,9 @@ class TakenBack(ABC):
         """See `cep.operators.goals.contract`."""
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
-        """Return the rows that a step over these inputs may change, without rows that it appends; None if any may
-        change.
+        """Return the rows of the state that a step over these inputs may change, or None if it may change any row.
 
-        The step must not move rows of these arrays.
+        Rows that the step appends do not count. The step must not move rows of the arrays.
         """
         return None
 
@@ -64,7 +68,7 @@ class TakenBack(ABC):
         return Checkpoint({name: array.copy() for name, array in self.as_arrays().items()})
 
     def take_back(self, to: Checkpoint) -> None:
-        """See `cep.operators.goals.contract`. Keys without any state may remain."""
+        """See `cep.operators.goals.contract`. Keys that have no state may remain."""
         if to.state is not None:
             self.become_arrays(to.state)
         for name, rows, value in to.rows:
@@ -75,25 +79,28 @@ class TakenBack(ABC):
 
 
 class Ahead(Generic[T]):
-    """A cache for a computation on an input table, which both the checkpoint and the step need."""
+    """A cache for one computation on an input table. A checkpoint and the step after it both need the result."""
 
     def __init__(self, work: Callable[[Table], T]) -> None:
         self.work = work
         self.known: tuple[Table, T] | None = None
 
     def look(self, table: Table) -> T:
-        """Compute the result, and keep it for the step."""
+        """Compute the result for a table, and keep it for `take`."""
         self.known = table, self.work(table)
         return self.known[1]
 
     def take(self, table: Table) -> T:
-        """Return the kept result, or compute it now."""
+        """Return the result that `look` kept for this table. Compute it if there is none."""
         known, self.known = self.known, None
         return known[1] if known is not None and known[0] is table else self.work(table)
 
 
 def _kept(name: str, value: Ints | int, rows: Ints | slice) -> tuple[str, Ints | slice, Ints | int]:
-    """Copy these rows of an array, or the whole array if that is cheaper. A number is returned unchanged."""
+    """Copy the given rows of an attribute's array, or the whole array if that is cheaper.
+
+    If the attribute is a number, return it unchanged.
+    """
     if not isinstance(value, np.ndarray):
         return name, rows, value
     if isinstance(rows, slice) or PICKED * len(rows) >= len(value):

@@ -1,9 +1,9 @@
 """The protocol of goals, and the conversion of their state to Arrow.
 
-A goal is a running operator of the plan. `step` takes the rows that its inputs have output since the last step, and
-returns the rows that it derives from them. One step takes all occurrences of an instant; only a recursion takes several
-steps within an instant. Inputs and output are sorted by arrival. The output depends on the inputs alone, not on how
-they are divided into steps.
+A goal is a running operator of the plan. `step` takes the rows that the goal's inputs have output since the last step,
+and returns the rows that the goal derives from them. One step takes all occurrences of an instant. Only a recursion
+takes several steps within an instant. Inputs and output are sorted by arrival. The output depends on the inputs, but
+not on how they are divided into steps.
 """
 
 from __future__ import annotations
@@ -27,154 +27,157 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Arrays = dict[str, Ints]
 KeyedRows = tuple[Ints, Ints]
-"""The number of each row's key (-1 if the row belongs to every key), and the rows."""
+"""For each row of a state, the number of its key (-1 if the row belongs to every key); then the rows themselves."""
 Translation = Callable[[Ints], Ints]
-"""A function that translates the codes of one pool to those of another, or handles of lineage. It maps a missing value
-to itself."""
+"""A function that translates pool codes from one pool to another, or lineage handles. It keeps missing values."""
 
 
 class Goal(Protocol):
     """A running operator."""
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """Return the rows that the inputs complete, now that time has reached `frontier`."""
+        """Return the rows that the goal derives from new input, now that time has reached `frontier`."""
         ...
 
     def due(self) -> int | None:
-        """Return the earliest time at which waiting rows produce results without further input, in microseconds.
+        """Return the earliest time at which stored rows produce results without further input, in microseconds.
 
-        None: they never do.
+        None if they never do.
         """
         ...
 
     def pending(self) -> int:
-        """Return an upper bound of the number of results that waiting rows produce without further input."""
+        """Return an upper bound of the number of results that stored rows produce without further input."""
         ...
 
     def begin(self, frontier: Frontier) -> None:
-        """Begin without a state at `frontier`. Results that time alone has produced by then are not output again."""
+        """Start at `frontier` with an empty state. The goal does not output results that time alone has produced
+        earlier."""
         ...
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """Drop state that nothing later than `frontier` can need. Called after steps.
+        """Drop state that no input later than `frontier` can need. The engine calls this after steps.
 
-        It returns quickly if there is little to drop. `wholly`: drop all of it, whatever that costs.
+        It returns quickly if there is little to drop. `wholly`: drop all unneeded state, even if that takes long.
         """
         ...
 
     def snapshot(self) -> pa.RecordBatch:
-        """Return the state: one row of int64 lists."""
+        """Return the state as a record batch with one row; each column is a list of int64."""
         ...
 
     def restore(self, batch: pa.RecordBatch) -> None:
         """Load a snapshot. Raises CepError if it cannot be a snapshot of the same operator.
 
-        A state that was loaded never makes a kernel read or write outside its arrays.
+        Even a damaged snapshot that passes these checks never makes a kernel read or write outside its arrays.
         """
         ...
 
     def extract(self, keys: StateKeys) -> pa.RecordBatch:
         """Remove the state of these keys and return it, with a copy of the state that belongs to every key.
 
-        The result has the form of a snapshot, as if the operator had received only input of these keys. Pass it to
-        `replace`.
+        The result looks like a snapshot of a goal that has received only input of these keys. `replace` accepts it.
         """
         ...
 
     def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
         """Replace all state of these keys, and the state that belongs to every key.
 
-        Raises CepError if the new state is not one of the same operator.
+        Raises CepError if `state` does not come from the same operator.
         """
         ...
 
     def as_arrays(self) -> Arrays:
-        """Return the arrays of the snapshot. The goal may change them later."""
+        """Return the state as the arrays of a snapshot. The goal may change these arrays later."""
         ...
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """Return the arrays of the snapshot without state that nothing later than `frontier` can need.
+        """Return the state as arrays, without anything that no input later than `frontier` can need.
 
-        Use it to compare states with different histories, which may still contain different unneeded state.
+        Use it to compare goals with different histories, which may not have dropped the same unneeded state yet.
         """
         ...
 
     def become_arrays(self, state: Arrays) -> None:
-        """Take over a state of the same operator, from `as_arrays`, `part`, `others` or `together`.
+        """Replace the state by the arrays of another goal of the same operator.
 
-        The arrays belong to the goal from then on.
+        The arrays come from `as_arrays`, `part`, `others` or `together`. They belong to this goal afterwards.
         """
         ...
 
     def part(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """Return the part of a state that belongs to these keys, as new arrays, as `extract` would.
+        """Return the part of `state` that belongs to these keys, as new arrays, in the form that `extract` returns.
 
         The goal's own state does not change.
         """
         ...
 
     def others(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """Return the part of a state that belongs to other keys only, without the state that belongs to every key."""
+        """Return the part of `state` that does not belong to these keys, without the state that belongs to every
+        key."""
         ...
 
     def together(self, left: Arrays, other: Arrays) -> Arrays:
-        """Join two states that have no key in common. One of them has the state that belongs to every key."""
+        """Combine two states that have no key in common.
+
+        Exactly one of the states must contain the part that belongs to every key.
+        """
         ...
 
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
-        """Return a state as rows with the numbers of their keys.
+        """Return the rows of a state, with the number of each row's key.
 
-        Two states are equal for a key if both have the same rows for it, in the same order.
+        The state of a key is the same in two goals if both return the same rows for it, in the same order.
         """
         ...
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        """Return a result of `extract` with its pool codes translated."""
+        """Translate the pool codes in a result of `extract`."""
         ...
 
     def renamed(self, state: pa.RecordBatch, names: Translation) -> pa.RecordBatch:
-        """Return a snapshot of the same operator with its lineage handles translated."""
+        """Translate the lineage handles in a snapshot of the same operator."""
         ...
 
     def codes(self) -> list[Ints]:
-        """Return arrays with all pool codes of the state. They may contain numbers that are not codes."""
+        """Return arrays that contain all pool codes of the state. They may also contain numbers that are not codes."""
         ...
 
     def coded(self) -> list[Ints]:
-        """Return the arrays of `codes` that contain pool codes only."""
+        """Return those arrays of `codes` that contain nothing but pool codes."""
         ...
 
     def names(self) -> list[Ints]:
-        """Return the handles of the waiting occurrences, for lineage."""
+        """Return the lineage handles of all occurrences in the state."""
         ...
 
     def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
         """Copy the state that a step over these inputs may change.
 
-        Called in revision and recursion, before a step that may be undone. If any other step fails, the engine is
-        unusable.
+        Revision and recursion call this before a step that they may undo. If any other step fails, the engine cannot be
+        used any more.
         """
         ...
 
     def whole_checkpoint(self) -> Checkpoint:
-        """Copy the whole current state. It serves for any inputs."""
+        """Copy the whole state, so that a step over any inputs can be undone."""
         ...
 
     def take_back(self, to: Checkpoint) -> None:
-        """Return to the state of a checkpoint.
+        """Restore the state of a checkpoint.
 
-        If the checkpoint was made for certain inputs, the goal may only have taken one step since, over these inputs.
+        After a checkpoint for certain inputs, the goal may have taken only one step, over these inputs.
         """
         ...
 
     @property
     def size(self) -> tuple[int, int]:
-        """Return the number of waiting occurrences, and their size in bytes."""
+        """Return the number of stored occurrences, and the size of the state in bytes."""
         ...
 
 
 class Lasting:
-    """The part of the goal protocol for occurrences that may last beyond the end of the input.
+    """The part of the goal protocol for occurrences that may continue when the input ends.
 
     `latest`: the latest end of the records that the goal has received.
     """
@@ -182,35 +185,39 @@ class Lasting:
     latest = BEGINNING
 
     def open(self, ended: bool = True) -> Table:
-        """Return the occurrences that still last, with an end later than every time.
+        """Return the occurrences that have not ended. In the result, their end is later than every time.
 
-        `ended`: the input has ended; with lineage, each occurrence gets a new handle.
+        `ended`: True if the input has ended. Then each occurrence gets a new handle, if there is lineage.
         """
         raise NotImplementedError("a goal that only keeps records is not asked what lasts")
 
     def known_open(self) -> tuple[Ints, Ints] | None:
-        """Return the records without an end, which a later record may end: a row of arguments for each, and their
-        starts.
+        """Return the records that have no end yet, as their arguments (one row per record) and their starts.
 
-        None: the goal receives no records.
+        A later record may end them. The result is None if the goal does not read records.
         """
         return None
 
 
 class KnowledgeOverTime(Protocol):
-    """The knowledge as it is now, and as it was at earlier times."""
+    """The current knowledge, and its earlier versions."""
 
     def follow(self, late: int) -> None:
-        """Keep the versions of the knowledge from `late` microseconds before the watermark on, because goals will use
-        them."""
+        """Keep old versions of the knowledge, because goals will query them.
+
+        `late`: the age of the oldest version that is needed, in microseconds before the watermark.
+        """
         ...
 
     def changed(self, after: int, until: int) -> list[int]:
-        """Return the times after `after`, up to `until`, at which followed knowledge changed, in ascending order."""
+        """Return the times at which the knowledge changed, in ascending order, from after `after` up to `until`.
+
+        Only versions that `follow` keeps are known.
+        """
         ...
 
     def known_at(self, time: int) -> AbstractContextManager[None]:
-        """Use the knowledge of this time within the block."""
+        """Evaluate the queries inside the `with` block on the knowledge as of this time."""
         ...
 
 
@@ -218,8 +225,9 @@ class KnowledgeOverTime(Protocol):
 class EventGoal(Protocol):
     """The protocol of the goal of an event.
 
-    `merged`: the number of records that were merged with an equal one. `latest_equal`: the end of the latest record
-    that was equal to an earlier one. It is kept only if numbers are used, or if the goal `looks` for such records.
+    `merged`: the number of records that were dropped because they equal an earlier record. `latest_equal`: the end of
+    the latest record that equals an earlier one. It is only updated if equal records are numbered, or if `looks` is
+    True.
     """
 
     merged: int
@@ -227,23 +235,26 @@ class EventGoal(Protocol):
     looks: bool
 
     def taken(self, table: Table) -> Table:
-        """Return the event's own input, sorted. Equal records are merged or numbered."""
+        """Return the event's own input in order. Equal records are merged or numbered."""
         ...
 
     def numbered(self, table: Table) -> Table:
-        """Return the same rows, with their numbers among equal rows in IDENTITY. In a set, all have the same number."""
+        """Return the same rows, with the number of each row among equal rows in IDENTITY.
+
+        If the event is a set, every number is 0.
+        """
         ...
 
 
 class Untimed:
-    """The part of the goal protocol for operators that produce results only from input."""
+    """The part of the goal protocol for operators that produce results only when input arrives."""
 
     def due(self) -> int | None:
-        """Return None: never."""
+        """Return None, because time alone produces no results."""
         return None
 
     def pending(self) -> int:
-        """Return 0."""
+        """Return 0, because time alone produces no results."""
         return 0
 
     def begin(self, frontier: Frontier) -> None:
@@ -252,9 +263,12 @@ class Untimed:
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """The inputs of goals: rows that other `units` output, and incoming `events`.
+    """The inputs of a part of the machine.
 
-    `timed`: the goals also run when they are due (`Goal.due`). `always`: they run at every step.
+    - `units`: the units whose output it reads.
+    - `events`: the input events that it reads.
+    - `timed`: True if it also runs when one of its goals is due (`Goal.due`).
+    - `always`: True if it runs at every step.
     """
 
     units: tuple[PlanUnit, ...]
@@ -265,14 +279,14 @@ class Takes:
 
 @dataclass(frozen=True, slots=True)
 class StateKeys:
-    """Keys whose state is requested from an operator.
+    """A set of keys whose state is requested from a goal.
 
-    `columns`: for each input, the argument columns that form the key. For the event whose absence between a pair is
-    tested, these are the columns of its own key. None: each row of the input belongs to every key.
-
-    `tests`: for each input, a function that takes key columns, one row per occurrence, and returns a mask of the
-    occurrences that belong to the keys. `numbers`: for each input, a function that takes the same columns and returns
-    the numbers of their keys; empty if these are not needed.
+    - `columns`: for each input, the argument columns that form the key. The negated input of a join uses its own
+      columns. None if each row of the input belongs to every key.
+    - `tests`: for each input, a function that returns a mask of the occurrences that have one of these keys. It takes
+      the key columns, one row per occurrence.
+    - `numbers`: for each input, a function that takes the same columns and returns the number of each occurrence's key.
+      Empty if the numbers are not needed.
     """
 
     columns: tuple[tuple[int, ...] | None, ...]
@@ -281,7 +295,10 @@ class StateKeys:
 
 
 def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
-    """Return arrays of one or two dimensions as one row of lists. Their shapes are in the fields' metadata."""
+    """Return arrays of one or two dimensions as a record batch with one row of lists.
+
+    The metadata of the fields contain the shapes.
+    """
     fields, columns = [], []
     for name, array in arrays.items():
         shape = ",".join(str(n) for n in array.shape)
@@ -295,8 +312,8 @@ def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
 
 
 def from_arrow(batch: pa.RecordBatch) -> Arrays:
-    """Return the arrays that `to_arrow` was called with, as writable arrays. Raises CepError if the batch is not from
-    `to_arrow`."""
+    """Return the arrays in a result of `to_arrow`, as writable arrays. Raises CepError if the batch has another
+    form."""
     arrays: Arrays = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.metadata is None:
@@ -313,7 +330,11 @@ def from_arrow(batch: pa.RecordBatch) -> Arrays:
 
 
 def restored(batch: pa.RecordBatch, **columns: int) -> Arrays:
-    """Return the arrays of a state: exactly these names, with these numbers of columns. Raises CepError otherwise."""
+    """Return the arrays in a result of `to_arrow`.
+
+    `columns`: the expected names, each with the number of columns of its array. Raises CepError if the batch has other
+    names or widths.
+    """
     arrays = from_arrow(batch)
     demand(arrays.keys() == columns.keys())
     demand(all(array.ndim == 2 and array.shape[1] == columns[name] for name, array in arrays.items()))
@@ -321,22 +342,22 @@ def restored(batch: pa.RecordBatch, **columns: int) -> Arrays:
 
 
 def between(values: Ints, low: int, beyond: int) -> None:
-    """Raise CepError if a restored array has values outside `low` to `beyond`, `beyond` excluded."""
+    """Raise CepError if a restored array contains a value less than `low`, or not less than `beyond`."""
     demand(not values.size or (int(values.min()) >= low and int(values.max()) < beyond))
 
 
 def demand(holds: bool) -> None:
-    """Raise CepError if a condition on a restored state does not hold."""
+    """Raise CepError unless `holds`, a condition on a restored state."""
     if not holds:
         raise damaged()
 
 
 DAMAGED = "damaged"
-"""The code of the error for a damaged snapshot. For one that does not fit, the code is `snapshot`."""
+"""The error code for a damaged snapshot. A valid snapshot of another program has the code `snapshot`."""
 
 
 def damaged() -> CepError:
-    """Return the error for bytes that are not a snapshot, or that have changed since they were written."""
+    """Return the error for bytes that are not a snapshot, or that were changed after they were written."""
     return CepError(
         "this is not a snapshot, or it is damaged", hint="restore it from a copy, or start without it", code=DAMAGED
     )
@@ -344,10 +365,12 @@ def damaged() -> CepError:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """Copies of waiting rows.
+    """Copies of rows that wait for a partner or a deadline.
 
-    `arguments[column]` are the arguments. `arrival` is their order, where they have one. `until` is the last time at
-    which a row may find a partner or be output without one; END_OF_TIME if there is none.
+    - `arguments[column]`: the arguments of the rows.
+    - `arrival`: the order in which the rows arrived, if it matters.
+    - `until`: the last time at which each row may find a partner or be output without one; END_OF_TIME if there is no
+      limit.
     """
 
     start: Ints
@@ -364,10 +387,10 @@ class WaitingRows:
 
 @runtime_checkable
 class KeepsWaiting(Protocol):
-    """A goal whose occurrences wait for others, or for a deadline."""
+    """A goal that stores occurrences until a partner arrives or a deadline passes."""
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """Return the rows of an input that still wait after `watermark`, with their first `width` arguments.
+        """Return copies of the rows of input `side` that still wait after `watermark`.
 
-        The goal does not change.
+        `width`: the number of arguments to copy.
         """

@@ -1,4 +1,4 @@
-"""A wrapper of goals whose key columns must be converted: it appends the converted columns to the inputs."""
+"""A wrapper for goals whose key columns must be converted. It appends the converted columns to the inputs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from cep.rules.expressions.evaluate import Evaluation
 
 
 class WithConvertedKeys:
-    """A goal whose inputs get converted key columns appended. The last `drop` columns of the output are removed
-    again."""
+    """A wrapper that appends converted key columns to the inputs of `goal`.
+
+    `drop`: the number of last columns that the wrapper removes from the output.
+    """
 
     def __init__(self, goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> None:
         self.goal = goal
@@ -65,7 +67,7 @@ class WithConvertedKeys:
 
 
 class RecursiveWithConvertedKeys(WithConvertedKeys, InRounds):
-    """The same wrapper for a goal that may lie on a cycle of formulas."""
+    """The same wrapper for a goal that may be part of a cycle of formulas."""
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
         self._in_rounds.open_stretch(first, last, goes_on)

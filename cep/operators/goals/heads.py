@@ -1,4 +1,4 @@
-"""Heads of rules: compute the arguments of derived occurrences from a table."""
+"""Heads of rules, which compute the arguments of derived occurrences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cep.rules.expressions.evaluate import Columns, Evaluation
 
 
 def others(keys: Sequence[tuple[int, str]], types: Sequence[str]) -> list[str]:
-    """Return the types of the converted key columns, which are appended to the table."""
+    """Return the types of the key columns that need conversion. Their converted versions are appended to the table."""
     return [type for column, type in keys if types[column] != type]
 
 
@@ -21,8 +21,10 @@ def codes_of(types: Sequence[str]) -> tuple[int, ...]:
 
 
 def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting: bool = True) -> Columns:
-    """Return a table's columns by canonical name. `times`: include start and end; `lasting`: include the duration
-    too."""
+    """Return the columns of a table by their canonical names (`v0`, `v1`, ...).
+
+    `times`: True to include the start and the end. `lasting`: True to include the duration too.
+    """
     named = {f"v{i}": column(table, i, type) for i, type in enumerate(types)}
     if times:
         named |= {"start()": table[START], "end()": table[END]}
@@ -32,7 +34,7 @@ def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting:
 
 
 def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
-    """Return the same occurrences with other arguments, one per evaluation."""
+    """Return the same occurrences with other arguments. Each evaluation computes one argument."""
     projected = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
     projected[:FIRST] = table[:FIRST]
     named = columns_of(table, types)
@@ -42,9 +44,12 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
 
 
 class Head:
-    """The head of a rule, over a table with columns of these `types`: an evaluation for each argument.
+    """The head of a rule.
 
-    `columns`: if every argument is a column or a constant, the column of each (None: a constant); otherwise None.
+    - `types`: the types of the columns that the head reads.
+    - `evaluations`: an evaluation for each argument.
+    - `columns`: for each argument, the column that it copies, or None if it is a constant. None instead of the list if
+      any argument must be computed.
     """
 
     def __init__(
@@ -58,7 +63,7 @@ class Head:
             self.constants = [(FIRST + place, int(bits(evaluations[place]({}, 1))[0])) for place in places]
 
     def of_family(self) -> Head:
-        """Return the head of a family (`cep.operators.goals.in_family`), which also passes on the member."""
+        """Return the same head for a family (`cep.operators.goals.in_family`). It also copies the member."""
         member = len(self.types)
 
         def evaluate(columns: Columns, count: int) -> Column:

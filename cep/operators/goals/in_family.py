@@ -1,7 +1,7 @@
-"""The protocol of goals that may run in a family: goals of one shape, over different events, that run as one goal.
+"""The protocol of goals that can run in a family. A family runs goals of one shape, over different events, as one goal.
 
-The tables of a family have one more argument, which comes last: the number of the goal that a row belongs to, its
-member.
+The tables of a family have one more argument, the last one: the member. It is the number of the goal that a row belongs
+to.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from cep.rules.conditions.column_tests import MASK, NEGATED, ROW, Tests
 
 
 class InFamily(ABC):
-    """A goal that may run in a family."""
+    """A goal that can run in a family."""
 
     @abstractmethod
     def shape(self) -> Hashable:
-        """Return what the goals of a family have in common, besides the types of their columns.
+        """Return a value that is equal for goals that can form a family, if their columns also have equal types.
 
-        They may differ in the constants of column tests. None: the goal runs alone.
+        The constants of column tests are not part of it. None: the goal must run alone.
         """
 
     @abstractmethod
     def united(self, members: Sequence[Self]) -> Self:
-        """Return one goal, without a state, for the goals of a family. The first of them is this one."""
+        """Return a goal with an empty state that runs all `members` of a family. This goal is the first member."""
 
     @abstractmethod
     def gather(self, members: Sequence[Self]) -> None:
-        """Replace the state of the family's goal by the states of its members."""
+        """Fill the state of the family's goal with the states of its members."""
 
     @abstractmethod
     def divide(self, members: Sequence[Self]) -> None:
-        """Replace the states of the members by their parts of the state of the family's goal."""
+        """Divide the state of the family's goal among its members."""
 
 
 def compared(tests: Tests) -> Hashable:
-    """Return the columns of tests and how they are compared, without the constants."""
+    """Return the columns and comparisons of tests, without the constants."""
     return tuple(map(tuple, tests[:, [ROW, MASK, NEGATED]].tolist()))
 
 
 def by_member(tests: Sequence[Tests]) -> Tests:
-    """Return the tests of all members as an array of three dimensions."""
+    """Return the tests of all members as a three-dimensional array."""
     return np.ascontiguousarray(np.stack(tests))

@@ -1,9 +1,9 @@
-"""The protocol of goals that may lie on a cycle of formulas, in addition to `step`: evaluation in rounds.
+"""The protocol of goals that can be part of a cycle of formulas. It adds evaluation in rounds to `step`.
 
-A cycle is evaluated stretch by stretch, where a stretch is a range of time codes. First `shrink` is called until no
-further tuples may end in the stretch. Then `grow` is called until no further intervals follow. Rows are intervals here:
-START and END are time codes (`cep.operators.goals.fluents.changes`). Afterwards `step` passes the final changes to
-every goal.
+A cycle is evaluated stretch by stretch; a stretch is a range of time codes. First `shrink` is called until it finds no
+further tuples that may end in the stretch. Then `grow` is called until no further intervals follow. In these calls,
+START and END of a row are the time codes of an interval (`cep.operators.goals.fluents.changes`). Afterwards `step`
+passes the final changes to every goal.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from cep.core.time import Frontier
 class InRounds(ABC):
     """A goal of formulas that can be evaluated in rounds. Only the first three methods have no default.
 
-    - `timed`: time alone changes its results; `follows`: changes of the knowledge do.
+    - `timed`: True if time alone changes its results. `follows`: True if changes of the knowledge do.
     - `late`: the delay of its results in microseconds.
-    - `ahead`: its results depend on later times.
-    - `holds_from`: its tuples hold from this code on only.
+    - `ahead`: True if its results depend on later times.
+    - `holds_from`: the time code before which none of its tuples hold.
     """
 
     timed = False
@@ -33,48 +33,53 @@ class InRounds(ABC):
 
     @abstractmethod
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
-        """Begin a stretch of time codes. Inputs start empty; tuples that hold before the stretch are in the state.
+        """Begin a stretch of time codes. The goal's state contains the tuples that hold before the stretch; inputs are
+        empty.
 
-        `goes_on`: tuples that hold before the stretch continue through it, except those passed to `shrink`.
+        `goes_on`: True if tuples that hold before the stretch also hold in it, unless they are passed to `shrink`.
         """
 
     @abstractmethod
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the rows that possibly end in the stretch, given the rows of each input that possibly end.
+        """Return the result rows that may end in the stretch.
 
-        Each row is returned once.
+        `inputs`: the rows of each input that may end. The goal returns a result row only once.
         """
 
     @abstractmethod
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """Return what follows from new intervals of each input. Earlier results may be repeated."""
+        """Return the results that follow from new intervals of each input. It may repeat earlier results."""
 
     def remaining(self) -> Table | None:
-        """Return the rows of `shrink` that continue after all, because they have other support. None if it keeps no
-        counts."""
+        """Return the rows from `shrink` that do not end, because something else supports them.
+
+        None if the goal does not count supports.
+        """
         return None
 
     def settled(self) -> Table:
-        """Return the final changes of a stretch, when no round adds anything any more. Every cycle has a goal that
-        implements this."""
+        """Return the final changes of a stretch, after the last round. Every cycle has a goal that implements this
+        method."""
         raise AssertionError("its node does not settle")
 
     def bound(self, first: int) -> None:
-        """Let nothing hold before this code (INFINITE: the code is not known yet)."""
+        """Set the time code before which no tuple holds. INFINITE: the code is not known yet."""
         raise AssertionError("its node does not settle")
 
     def next_change(self) -> int:
-        """Return the code at which time or the knowledge first changes its results, or INFINITE."""
+        """Return the time code at which time or the knowledge next changes the goal's results, or INFINITE."""
         return INFINITE
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """Return the intervals of a stretch in which the goal's tuples held. `changes`: the changes that it has just
-        returned."""
+        """Return the intervals inside a stretch in which the goal's tuples held.
+
+        `changes`: the changes that the goal returned for this stretch.
+        """
         raise AssertionError("cycles read goals that know what holds")
 
     def look_ahead(self, frontier: Frontier, ahead: Frontier) -> Table:
-        """Return results up to `ahead`, which is later than `frontier`, the time up to which inputs are known.
+        """Return results up to `ahead`, a time after `frontier`, up to which the inputs are known.
 
-        The operator looks back in time, so known inputs determine these results.
+        The operator looks back in time, so the known inputs already determine these results.
         """
         raise AssertionError("it looks back by nothing")

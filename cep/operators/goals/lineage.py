@@ -1,4 +1,4 @@
-"""Lineage: the occurrences from which each occurrence was derived. It is optional.
+"""Lineage: an optional record of the occurrences from which each occurrence was derived.
 
 Occurrences have handles, which are called names here. Edges connect the name of an occurrence with the names of its
 constituents.
@@ -22,7 +22,7 @@ _WHOLE, _PART = 0, 1  # the rows of a table of edges
 
 
 class Lineage:
-    """The names of occurrences, and the constituents of each derived one."""
+    """The names of occurrences, and the constituents of each derived occurrence."""
 
     def __init__(self) -> None:
         self.next = DERIVED
@@ -32,14 +32,14 @@ class Lineage:
         self._equal: list[Table] = []  # (name, number of earlier equal ones), sorted by the name
 
     def name(self, table: Table) -> Ints:
-        """Give the rows of a table new names, and return these."""
+        """Give the occurrences in a table new names, and return the names."""
         names = np.arange(self.next, self.next + table.shape[1])
         self.next += table.shape[1]
         table[IDENTITY] = names
         return names
 
     def link(self, wholes: Ints, parts: Ints) -> None:
-        """Record for each pair that the occurrence in `parts` is a constituent of the occurrence in `wholes`.
+        """Record pairs of a derived occurrence and its constituent, by their names.
 
         A part of 0 stands for a time point, which is not recorded.
         """
@@ -47,17 +47,16 @@ class Lineage:
         self._new.append(np.stack([wholes[known], parts[known]]))
 
     def follow(self, names: Ints, rules: Ints) -> None:
-        """Record for each name the number of the rule that derived the occurrence. Needed only if several rules derive
-        an event."""
+        """Record which rule derived each occurrence. This is needed only if several rules derive an event."""
         sorted_runs.put(self._rules, np.stack([names, rules]), _WHOLE)
 
     def number(self, names: Ints, numbers: Ints) -> None:
-        """Record for each name how many equal occurrences precede that occurrence."""
+        """Record for each name how many equal occurrences came before it."""
         some = numbers > 0
         sorted_runs.put(self._equal, np.stack([names[some], numbers[some]]), _WHOLE)
 
     def numbers_of(self, names: Ints) -> Ints:
-        """Return for each of `names` the number of equal occurrences before it."""
+        """Return for each name the recorded number of equal occurrences before it."""
         numbers = np.zeros(len(names), np.int64)
         for run in self._equal:
             index, positions = sorted_runs.found(run, names, _WHOLE)
@@ -65,12 +64,12 @@ class Lineage:
         return numbers
 
     def pass_on(self, names: Ints, parts: Ints) -> None:
-        """Give each of `names` the recorded number of the corresponding occurrence in `parts`."""
+        """Copy the recorded numbers of the occurrences `parts` to the occurrences `names`."""
         if self._equal:
             self.number(names, self.numbers_of(parts))
 
     def rules_of(self, names: Ints) -> tuple[Ints, Ints]:
-        """Return the recorded rules of `names` as sorted pairs (index into names, rule), without duplicates."""
+        """Return the recorded rules as sorted pairs (index into `names`, rule), without duplicates."""
         pairs = [np.empty((2, 0), np.int64)]
         for run in self._rules:
             index, positions = sorted_runs.found(run, names, _WHOLE)
@@ -79,13 +78,14 @@ class Lineage:
         return both[0], both[1]
 
     def edges(self) -> tuple[Ints, Ints]:
-        """Return all edges as (wholes, parts), sorted by the whole."""
+        """Return all edges as (wholes, parts), sorted by the whole. A whole is a derived occurrence, a part its
+        constituent."""
         pairs: Table = np.concatenate([np.empty((2, 0), np.int64), *self._settled()], axis=1)
         pairs = pairs[:, np.argsort(pairs[_WHOLE], kind="stable")]
         return pairs[_WHOLE], pairs[_PART]
 
     def parts_of(self, names: Ints) -> tuple[Ints, Ints]:
-        """Return the constituents of `names` as pairs (index into names, constituent)."""
+        """Return the constituents of these occurrences as pairs (index into `names`, constituent)."""
         index, parts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run in self._settled():
             places, positions = sorted_runs.found(run, names, _WHOLE)
@@ -100,7 +100,10 @@ class Lineage:
         return self._runs
 
     def inputs_of(self, names: Ints) -> tuple[Ints, Ints]:
-        """Return the input events of `names` as sorted pairs (index into names, input), without duplicates."""
+        """Return the input occurrences from which these were derived, as sorted pairs (index into `names`, input).
+
+        The result has no duplicates.
+        """
         roots, current = np.arange(len(names)), names
         found_roots: list[Ints] = []
         inputs: list[Ints] = []
@@ -120,7 +123,7 @@ class Lineage:
         return both[:, 0], both[:, 1]
 
     def behind(self, live: Ints) -> Ints:
-        """Return these names and all names that they derive from, directly or indirectly, including inputs, sorted."""
+        """Return these names and the names of everything that they were derived from, sorted."""
         seen: list[Table] = []
         frontier = np.unique(live)
         while len(frontier):
@@ -131,7 +134,7 @@ class Lineage:
         return np.sort(np.concatenate([np.empty(0, np.int64), *(run[0] for run in seen)]))
 
     def keep(self, live: Ints) -> Ints:
-        """Drop all edges that no name in `live` depends on. Return the names that are still needed, sorted."""
+        """Drop everything that no occurrence in `live` was derived from. Return the names that remain, sorted."""
         needed = self.behind(live)
         settled, self._runs = self._settled(), []
         for run in settled:
@@ -143,7 +146,8 @@ class Lineage:
         return needed
 
     def renumber(self, rules: Mapping[int, int]) -> None:
-        """Change the numbers of rules according to `rules`. Entries of other rules are dropped."""
+        """Replace the recorded rule numbers. `rules`: the new number of each old one; records of other rules are
+        dropped."""
         before, self._rules = self._rules, []
         for run in before:
             known = np.array([number in rules for number in run[_PART].tolist()], np.bool_)
@@ -152,10 +156,10 @@ class Lineage:
             sorted_runs.put(self._rules, kept, _WHOLE)
 
     def add(self, other: Lineage, names: Translation, known: Ints) -> None:
-        """Add another lineage, except for its names in `known`, which is sorted.
+        """Add the records of another lineage.
 
-        `names`: a function that translates names of the other lineage. It returns new names for those that are unknown
-        here.
+        `names`: a function that translates names of `other`; for an unknown occurrence, it returns a new name. `known`:
+        the names of `other` that are skipped, sorted.
         """
         edges = [(self._runs, run, True) for run in other._settled()]
         edges += [(self._rules, run, False) for run in other._rules] + [
@@ -168,11 +172,14 @@ class Lineage:
 
     @property
     def size(self) -> int:
-        """Return the total number of edges, rule entries and numbers of equal occurrences."""
+        """Return the total number of recorded edges, rules and numbers of equal occurrences."""
         return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules, *self._equal))
 
     def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
-        """Return the edges, rules and the next name. `needed`: restrict them to these sorted names."""
+        """Return the lineage as a record batch.
+
+        `needed`: the only names that are included, sorted; None: all.
+        """
         wholes, parts = self.edges()
         rules, equal = (
             np.concatenate([np.empty((2, 0), np.int64), *runs], axis=1) for runs in (self._rules, self._equal)
@@ -186,7 +193,7 @@ class Lineage:
         return to_arrow({**arrays, "next": np.array([self.next], np.int64)})
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Load a snapshot. Raises CepError if it is not valid."""
+        """Load a snapshot. Raises CepError if it is damaged."""
         arrays = from_arrow(batch)
         demand(arrays.keys() == {"wholes", "parts", "rules", "equal", "next"})
         wholes, parts, rules, following = (arrays[name] for name in ("wholes", "parts", "rules", "next"))
@@ -204,13 +211,13 @@ class Lineage:
 
 
 def numbers(table: Table, lineage: Lineage | None) -> Ints:
-    """Return for each occurrence in a table how many equal ones of its event precede it."""
+    """Return for each occurrence in a table how many equal occurrences of its event came before it."""
     part_numbers: Ints = table[IDENTITY] if lineage is None else lineage.numbers_of(table[IDENTITY])
     return part_numbers
 
 
 def first_of_each(tables: Sequence[Table], once: Sequence[bool], lineage: Lineage | None) -> list[Table]:
-    """Return the tables. Those marked in `once` keep only the first of equal occurrences."""
+    """Return the tables. For each table that is True in `once`, drop all but the first of equal occurrences."""
     firsts = list(tables)
     for place, table in enumerate(tables):
         if once[place] and rows(table) and np.count_nonzero(before := numbers(table, lineage)):

@@ -1,4 +1,4 @@
-"""Goals without state: scan, select and union, and the goal that derives events from heads of rules."""
+"""Goals without state (scan, select and union), and the goal that derives an event from the heads of its rules."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
 
 
 class Memoryless(Untimed, InRounds, DeclaredState):
-    """The part of the goal protocol that is trivial without state. `passes_on`: the goal returns its input
-    unchanged."""
+    """The part of the goal protocol that is trivial for goals without state.
+
+    `passes_on`: True if the goal returns its input unchanged.
+    """
 
     passes_on = False
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
-        """Do nothing: rows do not depend on the stretch."""
+        """Do nothing: the output does not depend on the stretch."""
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
         return self.grow(inputs)
@@ -75,8 +77,8 @@ class Memoryless(Untimed, InRounds, DeclaredState):
 
 
 class ScanGoal(Memoryless, InFamily):
-    """The goal of an event scan. It selects the occurrences with the given constants, and with equal values in the
-    given arguments. It returns only the chosen arguments."""
+    """The goal of an event scan. It selects occurrences by constants and by equal arguments, and outputs chosen
+    arguments."""
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class ScanGoal(Memoryless, InFamily):
 
 
 class TickGoal(Memoryless):
-    """The goal of a time point. It occurs once, when the watermark reaches it."""
+    """The goal of a time point. It outputs one occurrence when the watermark reaches the time."""
 
     def __init__(self, ticks: int) -> None:
         self.ticks = ticks
@@ -122,15 +124,15 @@ class TickGoal(Memoryless):
         return np.array([[self.ticks], [self.ticks], [-1], [0]], np.int64)
 
     def due(self) -> int | None:
-        """Return the time of the occurrence, or None once it has occurred."""
+        """Return the time point, or None once it was output."""
         return None if self.done else self.ticks
 
     def pending(self) -> int:
-        """Return the number of time points still to come: 1 or 0."""
+        """Return 1 until the time point was output, then 0."""
         return int(not self.done)
 
     def begin(self, frontier: Frontier) -> None:
-        """Treat a time point that has passed as done."""
+        """Skip the time point if it is not after `frontier`."""
         self.done = self.ticks <= frontier.watermark
 
     def _tables(self) -> dict[str, StateTable]:
@@ -144,10 +146,11 @@ class TickGoal(Memoryless):
 
 
 class SelectGoal(Memoryless, InFamily):
-    """The goal of conditions: occurrences for which they hold, or one per answer. `within`: the greatest length.
+    """The goal of conditions. It outputs the occurrences for which they hold, once per answer if they bind variables.
 
-    `tests`: conditions on one column and a constant, which are not among `conditions`
-    (`cep.rules.conditions.column_tests`). `asked`: the source of `conditions`.
+    - `tests`: conditions that compare one column with a constant (`cep.rules.conditions.column_tests`).
+    - `conditions`: all other conditions. `asked`: the conditions that they were compiled from.
+    - `within`: the greatest length of an occurrence in microseconds, or None.
     """
 
     def __init__(
@@ -192,7 +195,7 @@ class SelectGoal(Memoryless, InFamily):
 
 
 def passed(table: Table, tests: Tests) -> Table:
-    """Return the occurrences that pass the tests. In a family, each member has its own tests."""
+    """Select the occurrences that pass the tests. In a family, each member has its own tests."""
     if not tests.shape[-2] or not rows(table):
         return table
     table = contiguous(table)
@@ -201,13 +204,13 @@ def passed(table: Table, tests: Tests) -> Table:
 
 
 def kept(table: Table, mask: NDArray[np.bool_]) -> Table:
-    """Return the occurrences where the mask is True."""
+    """Select the occurrences where `mask` is True."""
     count = np.count_nonzero(mask)
     return table if count == len(mask) else picked(table, places(mask) if count else NOWHERE)
 
 
 def picked(table: Table, index: Ints) -> Table:
-    """Return the occurrences at these indices."""
+    """Select the occurrences at these indices."""
     if not len(index):
         return empty(len(table) - FIRST)
     selected: Table = take(table, index)
@@ -218,7 +221,7 @@ NOWHERE: Ints = np.empty(0, np.int64)
 
 
 class UnionGoal(Memoryless):
-    """The goal of OR: occurrences of both sides. Conversions bring the columns of both sides to the same types."""
+    """The goal of OR. It outputs the occurrences of both sides, with columns that are converted to common types."""
 
     def __init__(self, left: Sequence[Evaluation], right: Sequence[Evaluation], types: Sequence[Sequence[str]]) -> None:
         self.sides = (left, right)
@@ -234,7 +237,7 @@ class UnionGoal(Memoryless):
 
 
 class Own(Enum):
-    """The ways in which an event treats equal rows of its own input."""
+    """The ways in which the goal of an event treats equal input records."""
 
     SET = "equal records are one"
     SEVERAL = "equal records are as many, and nobody asks for their numbers"
@@ -243,12 +246,16 @@ class Own(Enum):
 
 
 class Project(Memoryless, InFamily):
-    """The goal of an event: its input, and the results of its rules' heads in program order, as a set.
+    """The goal of an event. It outputs the event's input and the results of its rules, as a set.
 
-    Equal occurrences with the same number are merged. Numbers start from 0; they are in IDENTITY, or in the lineage.
-    `rules`: the numbers of the heads, which the lineage records if there are several. `own`: how equal input records
-    are treated. `passing`: the rules whose results keep the number of the row that the head read. `distinct`: the
-    results of the heads are already a set.
+    Equal occurrences that have the same number are merged. Numbers count equal occurrences from 0. They are stored in
+    IDENTITY or, if there is lineage, there.
+
+    - `heads`: the heads of the event's rules, in program order.
+    - `rules`: the numbers of these heads. The lineage records them if there are several.
+    - `own`: how equal input records are treated.
+    - `passing`: the rules whose results keep the number of the row that the head reads.
+    - `distinct`: True if the results of the heads are already a set.
     """
 
     def __init__(
@@ -284,7 +291,7 @@ class Project(Memoryless, InFamily):
         return Project(self.width + 1, heads, range(len(heads)), self.own, passing, None, self.distinct)
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """Process the inputs: the event's own input, then one table per head."""
+        """Combine the event's own input, the first table, with the rows of its heads, one table per head."""
         tables = [self.taken(inputs[0])] if rows(inputs[0]) else []
         by: dict[int, int] = {}
         for table, head, rule in zip(inputs[1:], self.heads, self.rules, strict=True):
@@ -331,7 +338,8 @@ class Project(Memoryless, InFamily):
         return table
 
     def as_set(self, tables: Sequence[Table]) -> Table:
-        """Merge tables. Of occurrences that are equal and have the same number, the first to arrive is kept."""
+        """Merge tables into a set. Of occurrences that are equal and have the same number, the first to arrive is
+        kept."""
         if self.own is Own.SET:
             return as_set(tables)
         if self.lineage is None:
@@ -347,20 +355,23 @@ class Project(Memoryless, InFamily):
         return table
 
     def every(self, inputs: Sequence[Table]) -> Table:
-        """Return all occurrences of the inputs with multiplicity, in no order and without new handles."""
+        """Return all occurrences of the inputs, including equal ones, in no order and without new handles."""
         tables = [inputs[0]] if rows(inputs[0]) else []
         tables += [head(table) for table, head in zip(inputs[1:], self.heads, strict=True) if rows(table)]
         return concat(tables) if tables else empty(self.width)
 
     def without_last(self) -> Project:
-        """Return the goal without the last rule, which another goal evaluates."""
+        """Return the same goal without its last rule, which another goal evaluates."""
         own, passing = self.own, self.passing
         shorter = Project(self.width, self.heads[:-1], self.rules[:-1], own, passing, self.lineage, self.distinct)
         shorter.several = self.several
         return shorter
 
     def _named(self, table: Table, lineage: Lineage, passes: bool) -> Table:
-        """Give occurrences new handles in the lineage, each linked to the row that the head read."""
+        """Give the results of a head new handles in the lineage, and link each to the row that the head read.
+
+        `passes`: True if each result also keeps the number of that row.
+        """
         named = table.copy()
         names = lineage.name(named)
         lineage.link(names, table[IDENTITY])
@@ -369,7 +380,10 @@ class Project(Memoryless, InFamily):
         return named
 
     def _link(self, tables: Sequence[Table], by: Mapping[int, int], unique: Table, lineage: Lineage) -> None:
-        """Record which rules derived the occurrences. An occurrence that several rules derive gets all of them."""
+        """Record in the lineage which rules derived each occurrence in `unique`, the merged set.
+
+        `by`: the rule of each table; a table of input records has none.
+        """
         whole = concat(tables)
         rules = np.repeat([by.get(i, -1) for i in range(len(tables))], [rows(table) for table in tables])
         names = whole[IDENTITY]
@@ -386,7 +400,7 @@ class Project(Memoryless, InFamily):
 
 
 def _unnumbered(table: Table) -> Table:
-    """Return the same occurrences, with the number 0."""
+    """Return the same occurrences with the number 0."""
     if not table[IDENTITY].any():
         return table
     table = table.copy()
@@ -395,7 +409,7 @@ def _unnumbered(table: Table) -> Table:
 
 
 def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:
-    """Return the goal of a node."""
+    """Return the goal of a Scan node."""
     attributes = builder.plan.schemas[scan.event].attributes
     constants: list[tuple[int, int | None]] = []
     for position, constant in scan.constants:
@@ -411,7 +425,7 @@ def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:
 
 
 def constant_bits(builder: GoalBuilder, constant: Constant, type: str) -> int:
-    """Return a constant as the bits that a column of this type holds."""
+    """Return the bits that represent a constant in a column of this type."""
     typed = fitted(TypedConstant(constant.value, constant.type), type)
     assert typed is not None, "constants of another type were refused"
     return _bits(builder, typed)
@@ -435,7 +449,7 @@ def _test(
 
 
 def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
-    """Return the goal of a node."""
+    """Return the goal of a Select node."""
     types, columns = builder.types(node.child), builder.plan.columns[node.child]
     named = {f"v{place}": type for place, type in enumerate(types)} | TIMES
     tests, others = column_tests(node.conditions, named, builder.pool, builder.plan.source)
@@ -444,7 +458,7 @@ def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
 
 
 def union_of(node: disjunction.Union, builder: GoalBuilder, number: int) -> UnionGoal:
-    """Return the goal of a node."""
+    """Return the goal of a Union node."""
     left, right, wanted = node.left, node.right, builder.types(number)
     sides: list[list[Evaluation]] = []
     for child, columns in zip((left, right), zip(*node.pairs()) if wanted else ((), ()), strict=True):

@@ -1,4 +1,4 @@
-"""The table of revisers. An operator without a reviser runs again after any change of its input."""
+"""The choice of a reviser for each goal. A goal without a reviser runs again after any change of its input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from cep.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class GoalInPlan:
-    """A goal with its unit in the plan, and the units that it reads. An event reads its own input first."""
+    """A goal, its unit in the plan, and the units that it reads. The goal of an event reads the event's own input
+    first."""
 
     unit: PlanUnit
     goal: Goal
@@ -35,7 +36,7 @@ class GoalInPlan:
 
 
 def allow_twice(goal: GoalInPlan, allowed: bool) -> None:
-    """Allow or forbid an event to output an occurrence once per derivation."""
+    """Set whether the goal of an event may output an occurrence more than once, if it has several derivations."""
     if isinstance(goal.goal, Project):
         goal.goal.bag = allowed
 
@@ -46,10 +47,11 @@ def revisers_of(
     units: Collection[PlanUnit],
     plan: Plan,
 ) -> list[Reviser | None]:
-    """Return a reviser for each goal, or None if the goal cannot revise.
+    """Return a reviser for each goal, or None for a goal that cannot revise.
 
-    `widths`: the number of columns of each unit. `units`: the events in the program's output. Goals may read units that
-    are not among `goals`.
+    - `goals`: the goals. They may read units that are not among them.
+    - `widths`: the number of columns of each unit.
+    - `units`: the events in the program's output.
     """
     by_unit = {goal.unit: goal for goal in goals}
     revisers: list[Reviser | None] = []
@@ -67,9 +69,10 @@ def revisers_of(
 
 
 def _distinct(unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], plan: Plan) -> bool:
-    """Return True if the output of a unit is already a set, so that nothing must count its derivations.
+    """Return True if the output of a unit is always a set, so that nobody must count derivations.
 
-    A pair has all arguments of both sides. If these are instants, one not before the other, it has their times, too.
+    A pair has all arguments of both sides. If both sides are instants, and the right one is not earlier, its start and
+    end are the times of the sides. So pairs are distinct if the sides are.
     """
     if unit not in goals:
         return False
@@ -101,7 +104,7 @@ def reviser_of(goal: Goal) -> Reviser | None:
 
 
 def in_time(goal: Goal) -> bool:
-    """Return True if all results of a goal end within the step that outputs them."""
+    """Return True if a step of the goal outputs only results that end within the time of this step."""
     inner = goal.goal if isinstance(goal, WithConvertedKeys) else goal
     return type(inner) in _REVISERS or isinstance(inner, IN_TIME)
 
@@ -109,7 +112,7 @@ def in_time(goal: Goal) -> bool:
 def project_reviser(goal: Project) -> Reviser | None:
     """Return the reviser of an event, or None if the goal records lineage.
 
-    If the event's output is a bag, the reviser need not count derivations.
+    The reviser counts derivations, unless the event's output may contain an occurrence more than once.
     """
     if goal.lineage is not None:
         return None

@@ -1,6 +1,7 @@
-"""Sorted runs: a growing table as a few sorted parts, each at least twice as long as the next.
+"""Sorted runs: a growing table that is divided into a few sorted parts. Each part is at least twice as long as the
+next.
 
-So adding rows copies each row only a logarithmic number of times.
+So a row is copied only a logarithmic number of times while the table grows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from cep.operators.goals.contract import Ints
 
 
 def put(runs: list[Table], table: Table, key: int) -> None:
-    """Add occurrences to runs, in place. Each run is sorted by its matrix row `key`."""
+    """Add a table to `runs`, in place. Each run is sorted by its row `key`."""
     if not table.shape[1]:
         return
     runs.append(_sorted(table, key))
@@ -23,7 +24,10 @@ def put(runs: list[Table], table: Table, key: int) -> None:
 
 
 def found(run: Table, values: Ints, key: int) -> tuple[Ints, Ints]:
-    """Return the pairs (index into `values`, position in the run) of equal values in a sorted run."""
+    """Find `values` in the sorted row `key` of a run.
+
+    Return the pairs (index into `values`, position in the run) of equal values.
+    """
     first = np.searchsorted(run[key], values, "left")
     counts = np.searchsorted(run[key], values, "right") - first
     index = np.repeat(np.arange(len(values)), counts)
@@ -32,7 +36,7 @@ def found(run: Table, values: Ints, key: int) -> tuple[Ints, Ints]:
 
 
 def holds(sorted: Ints, values: Ints) -> NDArray[np.bool_]:
-    """Return a mask of the values that occur in a sorted array."""
+    """Return a mask of those of `values` that are in a sorted array."""
     if not len(sorted):
         return np.zeros(len(values), np.bool_)
     places = np.searchsorted(sorted, values)

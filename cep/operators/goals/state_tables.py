@@ -1,9 +1,9 @@
-"""Declared state: an operator declares its state tables, and all operations on the state follow from that.
+"""Declared state: a goal declares its state as tables, and inherits all operations on its state.
 
-A state is {table: int64 array with one row per entry}. These operations are implemented here for all operators: saving,
-validating a snapshot, extracting and combining keys, translating pool codes, and listing live codes and handles. An
-operator converts its state to these arrays (`_state`) and back (`_become`). Hash tables, chains, heaps and other
-derived structures are never saved; `_become` rebuilds them.
+A state maps each table's name to an int64 array with one row per entry. The operations are: saving and validating
+snapshots, extracting and combining keys, translating pool codes, and listing codes and handles. A goal only converts
+its state to these arrays (`_state`) and back (`_become`). Hash tables, chains, heaps and other derived structures are
+never saved; `_become` rebuilds them.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from cep.operators.goals.contract import (
 from cep.operators.goals.lineage import Lineage
 
 Column = tuple[str, int]
-"""A column of a table, by the table's name and the column's number."""
+"""A column of a state table: the table's name and the number of the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedBy:
-    """A mapping from rows to the keys of an input. `columns`: for each key column of the input, the column that holds
-    it.
+    """The columns that tell which key of an input a row belongs to.
 
-    The column is in the table itself, or in one with parallel rows.
+    `input`: the number of the input. `columns`: for each key column of the input, the state column that has its value.
+    It is in the same table, or in a table with parallel rows.
     """
 
     input: int
@@ -53,22 +53,23 @@ class KeyedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTable:
-    """One table of an operator's state. Without `keyed`, `beside`, `owner` or `counted`, its rows belong to every key.
+    """One table of a goal's state. Without `keyed`, `beside`, `owner` or `counted`, its rows belong to every key.
 
     - `width`: the number of columns.
     - `keyed`: for each input, the columns of its key. `tag`: the column with the number of the input that a row is
       from.
-    - `beside`: row i belongs to row i of that table.
+    - `beside`: the name of a parallel table: row i belongs to row i of that table.
     - `owner`: the column with the number of the row that owns this row, in the table that `refers` names for it.
-    - `counted`: a table and a column of it. Each row of that table owns as many consecutive rows of this table as the
-      column says.
-    - `refers`: columns that hold row numbers of a table, each with the least valid number. Negative means no row.
+    - `counted`: another table and one of its columns. Each row of that table owns as many consecutive rows of this
+      table as the column says.
+    - `refers`: columns that contain row numbers of another table: its name and the least valid number. Negative numbers
+      mean no row.
     - `distinct`: no two rows are equal.
     - `dictionary`: rows are unique, and exist only because other tables refer to them.
     - `codes`: columns of pool codes. `codes_by_tag`: the same for the rows of each tag.
     - `handles`: columns of lineage handles.
     - `ranges`: for some columns, the least valid value and the first value beyond the greatest.
-    - `clock`: one row; when states are combined, the later time counts.
+    - `clock`: the table has one row; when states are combined, the row with the later time is kept.
     - `order`: the columns by which rows are sorted when states are combined. Default: rows are appended.
     """
 
@@ -90,12 +91,18 @@ class StateTable:
 
 
 def tuples_of(name: str, columns: Sequence[int], input: int = 0, first: int = 0) -> tuple[KeyedBy, ...]:
-    """Declare rows that hold these key columns of an input, one after the other from column `first` on."""
+    """Declare that the columns from `first` on contain the values of these key columns of an input.
+
+    `name`: the name of the state table.
+    """
     return (KeyedBy(input, {column: (name, first + place) for place, column in enumerate(columns)}),)
 
 
 class DeclaredState(TakenBack):
-    """The part of the goal protocol about state. `lineage`: None if derivations are not recorded."""
+    """The part of the goal protocol about state, for goals that declare their tables.
+
+    `lineage`: None if derivations are not recorded.
+    """
 
     lineage: Lineage | None = None
 
@@ -108,7 +115,8 @@ class DeclaredState(TakenBack):
         """Return the state as the arrays of its tables."""
 
     def _needed(self) -> Arrays:
-        """Return the state as the arrays of its tables, right after `evict` has dropped all that is not needed."""
+        """Return the state as the arrays of its tables, right after `evict` has dropped everything that is not
+        needed."""
         return self._state()
 
     @abstractmethod
@@ -120,7 +128,7 @@ class DeclaredState(TakenBack):
         """See `cep.operators.goals.contract`."""
 
     def _fits(self, state: Arrays) -> None:
-        """Raise CepError if the arrays are not a valid state, even though they fit the declared tables."""
+        """Raise CepError if arrays that fit the declared tables are not a valid state for another reason."""
 
     @cached_property
     def tables(self) -> dict[str, StateTable]:
@@ -129,11 +137,12 @@ class DeclaredState(TakenBack):
 
     @cached_property
     def _targets(self) -> frozenset[str]:
-        """The tables that have references to their rows."""
+        """The tables to whose rows other tables refer."""
         return frozenset(target for table in self.tables.values() for target, _ in table.refers.values())
 
     def begin(self, frontier: Frontier) -> None:
-        """See `cep.operators.goals.contract`. An empty state produces nothing by time alone."""
+        """See `cep.operators.goals.contract`. Nothing to do, because time alone produces nothing from an empty
+        state."""
 
     # --- saving ---
 
@@ -204,7 +213,8 @@ class DeclaredState(TakenBack):
         return self._chosen(state, {name: ~mask for name, mask in self._masks(state, keys).items()})
 
     def together(self, left: Arrays, other: Arrays) -> Arrays:
-        """See `cep.operators.goals.contract`. Rows that sort alike keep their order, with those of `left` first."""
+        """See `cep.operators.goals.contract`. Rows that are equal in the `order` columns keep their order, `left`
+        first."""
         joined: Arrays = {}
         places = {name: len(left[name]) + np.arange(len(other[name])) for name in self._targets}
         for name, table in self.tables.items():
@@ -226,8 +236,8 @@ class DeclaredState(TakenBack):
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
         """See `cep.operators.goals.contract`.
 
-        A reference to another row is replaced by its rank within its key or, for a dictionary, by its contents. Without
-        lineage, handles are ignored.
+        A reference to a row is replaced by the row's rank within its key. A reference to a dictionary is replaced by
+        the row's contents. Without lineage, handles are ignored.
         """
         numbers: dict[str, Ints] = {}
         for name in self.tables:
@@ -253,7 +263,7 @@ class DeclaredState(TakenBack):
         return keyed_rows
 
     def _key_numbers(self, name: str, state: Arrays, keys: StateKeys, known: dict[str, Ints]) -> Ints:
-        """Return the key number of each row of a table; -1 if rows belong to every key."""
+        """Return the number of the key of each row in table `name`; -1 if the row belongs to every key."""
         if name in known:
             return known[name]
         table = self.tables[name]
@@ -271,7 +281,8 @@ class DeclaredState(TakenBack):
         return numbers
 
     def keys_by_row(self, name: str, state: Arrays, keys: StateKeys) -> Ints:
-        """Return the key number of each row of a table with `keyed`; -1 if rows belong to every key."""
+        """Return the number of the key of each row, for a table that declares `keyed`; -1 if the row belongs to every
+        key."""
         numbers = np.full(len(state[name]), -1, np.int64)
         for mine, keyed, columns in self._key_columns(name, state, keys):
             if columns is not None:
@@ -281,7 +292,11 @@ class DeclaredState(TakenBack):
     def _key_columns(
         self, name: str, state: Arrays, keys: StateKeys
     ) -> Iterator[tuple[slice | Bools, KeyedBy, Ints | None]]:
-        """Yield rows of a table with `keyed`, and their key columns, or None if they belong to every key."""
+        """Yield groups of rows of a table that declares `keyed`, one group per input.
+
+        Each item is a selection of rows, the input's KeyedBy, and the values of the key columns (None: the rows belong
+        to every key).
+        """
         table = self.tables[name]
         for number, keyed in enumerate(table.keyed):
             mine = slice(None) if table.tag is None else state[name][:, table.tag] == number
@@ -296,7 +311,10 @@ class DeclaredState(TakenBack):
             yield mine, keyed, np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64)
 
     def _sort(self, state: Arrays, name: str, order: Ints) -> None:
-        """Sort the rows of a table and of its parallel tables, and update references."""
+        """Sort the rows of a table, and of the tables parallel to it, and update references to them.
+
+        `order`: the old number of each row.
+        """
         state[name] = state[name].take(order, axis=0)
         for other, table in self.tables.items():
             if table.beside == name:
@@ -308,9 +326,10 @@ class DeclaredState(TakenBack):
                 array[:, column] = referred(array[:, column], place)
 
     def _masks(self, state: Arrays, keys: StateKeys, staying: bool = False) -> dict[str, Bools]:
-        """Return masks of the rows of some keys or, if `staying`, of the rows that remain without them.
+        """Return, for each table, a mask of the rows that belong to these keys.
 
-        Masks of dictionaries are not used: `_chosen` takes the rows to which chosen rows refer.
+        `staying`: return masks of the rows that remain without these keys instead. The mask of a dictionary has no
+        meaning, because `_chosen` keeps the rows to which other chosen rows refer.
         """
         masks: dict[str, Bools] = {}
         for name in self.tables:
@@ -344,7 +363,7 @@ class DeclaredState(TakenBack):
         return mask
 
     def _chosen(self, state: Arrays, masks: Mapping[str, Bools]) -> Arrays:
-        """Return the rows of these masks, the rows of dictionaries that they refer to, and all clocks."""
+        """Return the rows where the masks are True, the dictionary rows that they refer to, and all clocks."""
         chosen: Arrays = {}
         places: dict[str, Ints] = {}
         for name, table in self.tables.items():
@@ -367,7 +386,7 @@ class DeclaredState(TakenBack):
         return chosen
 
     def _references(self, target: str, state: Arrays) -> Iterator[tuple[Ints, int]]:
-        """Yield the arrays and columns that refer to a table."""
+        """Yield each array and column that contains row numbers of the table `target`."""
         for name, table in self.tables.items():
             for column, (other, _) in table.refers.items():
                 if other == target:
@@ -406,7 +425,7 @@ class DeclaredState(TakenBack):
         return [state[name][:, column] for name, table in self.tables.items() for column in table.handles]
 
     def _coded_places(self, state: Arrays) -> Iterator[tuple[Ints, slice | Bools, int]]:
-        """Yield the cells that hold pool codes as (array, rows, column)."""
+        """Yield the cells that contain pool codes, as (array, rows, column)."""
         for name, table in self.tables.items():
             array = state.get(name)
             if array is None or not len(array):
@@ -419,17 +438,17 @@ class DeclaredState(TakenBack):
 
 
 class NumberedState(DeclaredState):
-    """A state whose keys or tuples are numbered, where most numbers may become unused.
+    """A state in which keys or tuples have numbers, many of which may become unused.
 
-    Once eight times as many numbers are assigned as rows are kept, the kept rows are renumbered.
+    When there are more than eight numbers per stored row, stored keys get new numbers.
     """
 
     watched = 1024
-    """The number of assigned numbers from which on renumbering is considered."""
+    """The count of assigned numbers from which renumbering is considered."""
 
     @abstractmethod
     def _numbers(self) -> int:
-        """Return the number of assigned numbers; with several kinds of numbers, the largest."""
+        """Return how many numbers are assigned. If there are several numberings, return the largest count."""
 
     @property
     @abstractmethod
@@ -437,7 +456,7 @@ class NumberedState(DeclaredState):
         """See `cep.operators.goals.contract`."""
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """See `cep.operators.goals.contract`. Unused numbers are never in the arrays."""
+        """See `cep.operators.goals.contract`. The arrays never contain unused numbers."""
         return self._state()
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
@@ -454,7 +473,7 @@ class NumberedState(DeclaredState):
 
 
 def _ranks(numbers: Ints) -> Ints:
-    """Return the rank of each row among the rows with the same number."""
+    """Return the rank of each array element among the elements that have the same number."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     first = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
@@ -464,7 +483,10 @@ def _ranks(numbers: Ints) -> Ints:
 
 
 def referred(numbers: Ints, places: Ints) -> Ints:
-    """Update row numbers after rows have moved to `places`. Negative numbers mean no row."""
+    """Return row numbers after rows have moved. Negative numbers, which mean no row, stay the same.
+
+    `places`: the new number of each row.
+    """
     if not len(places):
         return numbers.copy()
     moved: Ints = np.where(numbers < 0, numbers, places.take(numbers, mode="clip"))
@@ -472,8 +494,10 @@ def referred(numbers: Ints, places: Ints) -> Ints:
 
 
 def merged(left: Ints, other: Ints) -> tuple[Ints, Ints]:
-    """Add the rows of `other` that are new to those of `left`, which are distinct. Also return the position of each row
-    of `other`."""
+    """Append those rows of `other` that `left` does not contain. All rows of `left` are distinct.
+
+    Return the result, and the position of each row of `other` in it.
+    """
     if not len(other):
         return left.copy(), np.arange(0)
     kinds = KeySet.of(left, len(left))

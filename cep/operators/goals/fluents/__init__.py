@@ -1,1 +1,1 @@
-"""Goals of fluents: inertia, conditions on fluents, and formulas."""
+"""Goals of fluents: inertia, tests of fluents in patterns, and formulas."""

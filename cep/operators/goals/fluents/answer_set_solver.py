@@ -2,10 +2,10 @@
 
 solve(facts, last):  the answer set nearest to the last one, or all of them
 
-Facts that begin and end are externals of one grounding, which is used until an unknown fact arrives (Gebser, Kaminski,
-Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that use the number of the tick are grounded anew
-at each tick. If they only test if the tick lies in a window, this test is an external too. Results depend on the facts
-and on the grounded facts, never on earlier searches.
+Facts that begin and end are external atoms of one grounding, which is used until an unknown fact arrives (Gebser,
+Kaminski, Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that use the number of the tick are
+grounded anew at each tick. If they only test if the tick lies in a window, this test is an external atom too. Results
+depend on the facts and on the grounded facts, never on earlier searches.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ Fact = tuple[int, Row]
 Derived = tuple[int, Row, int | None]
 """A derived atom: the number of its predicate, its values, and its tick (None: the current one)."""
 Calculate = Callable[[int, Row], Value]
-"""A function that returns the result of a calculation, given its number and its arguments. None: no result."""
+"""A derived atom: the number of its predicate, its values, and its tick (None: the current tick)."""
 
 CONFLICTS = 20_000
-"""The limit of conflicts in the search for a better answer set."""
+"""The maximum number of conflicts in the search for a nearer answer set."""
 MOST = 10_000
-"""The greatest number of answer sets that are output."""
+"""The maximum number of answer sets that are output. If there are more, the run fails."""
 ENDLESS = 100_000
-"""The number of calculations after which the rules are considered endless."""
+"""The number of calculations after which the grounding of the rules is considered endless."""
 RANKED = 30_000
-"""The maximum number of atoms that can rank equally near answer sets, because clingo has 16 bits for ranks."""
+"""The maximum number of atoms by which equally near answer sets are ranked. Ranks have 16 bits in clingo."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolverLimits:
-    """Limits of the search. `seconds`: for all searches of a tick together, or None. The others: see the constants
-    above."""
+    """Limits of the search.
+
+    `seconds`: the time limit for all searches of a tick together, or None. The other limits are the constants above.
+    """
 
     seconds: float | None = None
     conflicts: int = CONFLICTS
@@ -54,8 +56,8 @@ class SolverLimits:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search. `answers`: the sorted answer sets. `late`: the time limit ended the search before it
-    found any answer set."""
+    """The result of a search. `answers`: the answer sets in order. `late`: True if the time limit ended the search
+    before it found an answer set."""
 
     answers: tuple[frozenset[Derived], ...]
     late: bool = False
@@ -63,7 +65,7 @@ class Found:
 
 @dataclass
 class Grounding:
-    """Rules, grounded with facts that can be switched on and off."""
+    """Rules that are grounded together with facts. The solver can switch each fact on and off."""
 
     rules: AnswerSetRules
     calculate: Calculate
@@ -120,7 +122,10 @@ class Grounding:
             raise
 
     def _measure(self, clingo: Any) -> None:
-        """Make the solver minimise the distance from the last answer set, and rank equally near answer sets."""
+        """Make the solver prefer the answer set that differs least from the last one.
+
+        Equally near answer sets are ranked by their atoms.
+        """
         atoms: dict[Derived, int] = {}
         for number, predicate in enumerate(self.rules.derived):
             symbols = self.control.symbolic_atoms.by_signature(f"d{number}", predicate.arity + predicate.timed)
@@ -145,7 +150,8 @@ class Grounding:
             backend.add_minimize(0, changed)
 
     def assign(self, facts: frozenset[Fact], last: frozenset[Derived], told: frozenset[str]) -> None:
-        """Set the truth of external atoms: the facts, the last derived atoms, and the atoms that describe the tick."""
+        """Tell the solver which external atoms are true: facts, atoms of the last answer set, and atoms about the
+        tick."""
         if self.facts:
             for fact in self.assigned ^ facts:
                 self.control.assign_external(self.facts[fact], fact in facts)
@@ -158,7 +164,7 @@ class Grounding:
         self.last = known
 
     def nearest(self, last: frozenset[Derived], seconds: float | None = None) -> Found:
-        """Return the answer set that is nearest to `last`. `assign` must have been called with the same `last`.
+        """Return the answer set nearest to `last`. Call `assign` with the same `last` before.
 
         `seconds`: the time limit, or None.
         """
@@ -178,13 +184,13 @@ class Grounding:
         return Found((answer,))
 
     def _is_answer(self) -> bool:
-        """Return True if the last answer set is still an answer set. This needs no search."""
+        """Return True if the last answer set is still an answer set. This check needs no search."""
         self._set("ignore", 1, "umax")
         wanted = [literal if atom in self.last else -literal for atom, literal in self.atoms.items()]
         return bool(self.control.solve(assumptions=wanted).satisfiable)
 
     def _best(self, mode: str, conflicts: int | None) -> tuple[frozenset[Derived] | None, bool]:
-        """Return the last answer set that a search finds, and True if the search was completed."""
+        """Return the last answer set that a search finds, or None, and True if the search was completed."""
         self._set(mode, 0 if mode == "opt" else 1, "umax" if conflicts is None else str(conflicts))
         answers: list[frozenset[Derived]] = []
         result = self._searched(lambda model: answers.append(self._read(model)))
@@ -192,8 +198,10 @@ class Grounding:
         return (answers[-1] if answers else None), ended
 
     def _set(self, mode: str, models: int, limit: str) -> None:
-        """Configure the search. A change of settings takes as long as a small search, so only changed settings are
-        passed on."""
+        """Configure the search.
+
+        Only changed settings are passed on, because a change of a setting takes as long as a small search.
+        """
         wanted = {"opt_mode": mode, "models": models, "solve_limit": limit}
         if wanted != self.settings:
             settings: Any = self.control.configuration.solve
@@ -203,7 +211,7 @@ class Grounding:
             self.settings = wanted
 
     def _searched(self, tell: Callable[[Any], None]) -> SolveResult:
-        """Search for answer sets until the time limit."""
+        """Search for answer sets until the time limit. Call `tell` with each of them."""
         if self.until is None:
             return self.control.solve(on_model=tell)
         with self.control.solve(on_model=tell, async_=True) as search:
@@ -230,7 +238,7 @@ class Grounding:
 
 
 class _Calculations:
-    """The functions that the grounder calls: `@c(number, ..)`."""
+    """The functions that rules call during grounding: `@c(number, ..)`."""
 
     def __init__(self, grounding: Grounding) -> None:
         self.grounding = grounding
@@ -271,7 +279,7 @@ def required() -> Any:
 
 
 def _symbol(value: Value) -> Symbol:
-    """Return a value as a symbol of clingo, equal to the one that `symbol_text` writes."""
+    """Return a value as a clingo symbol, equal to the one that `symbol_text` writes."""
     from clingo import Function, Number, String
 
     match value:
@@ -307,19 +315,21 @@ def _value(symbol: Symbol) -> Value:
 
 Key = tuple[Value, ...] | None
 KEPT = 256
-"""The number of keys whose groundings are kept. The keys searched last are kept."""
+"""The number of groundings that are kept. Those of the keys that were searched last are kept."""
 SHARED: Key = ()
 WHOLE: Key = None
-"""Two special keys: SHARED for facts that belong to every key, WHOLE for all keys together."""
+"""Two special keys. SHARED: facts that belong to every key. WHOLE: all keys together."""
 _HOLDS_ALL = 8
-"""If there are more than this many known facts per true fact, groundings are rebuilt without the ended facts."""
+"""The limit of known facts per fact that holds. Beyond it, groundings are rebuilt without the facts that have ended."""
 
 
 class AnswerSetSolver:
-    """The answer sets of rules. `written`: the text of a derived atom, which breaks ties between answer sets.
+    """A solver for the answer sets of rules.
 
-    If the rules have `keys`, each key is searched separately. It is searched only if its facts have changed, or if its
-    part of the last answer set differs from the last result.
+    `written`: a function that returns the text of a derived atom. Texts break ties between answer sets.
+
+    If the rules have `keys`, each key is searched separately. A key is searched only if its facts have changed, or if
+    its part of the last answer set is not the result of its last search.
     """
 
     def __init__(
@@ -328,25 +338,28 @@ class AnswerSetSolver:
         required()
         self.rules, self.calculate, self.written, self.limits = rules, calculate, written, limits
         self.known: dict[Fact, None] = {}
-        """The grounded facts, in the order in which they arrived."""
+        """The facts in the groundings, in the order in which they arrived."""
         self.become(())
 
     def become(self, known: Iterable[Fact]) -> None:
-        """Forget everything and use these facts, in this order."""
+        """Forget all facts and groundings, and start with the facts `known`, in this order."""
         self.known = dict.fromkeys(known)
         self._by_key: dict[Key, list[Fact]] = {}
         for fact in self.known:
             self._by_key.setdefault(self._key(fact), []).append(fact)
         self._grounded: dict[Key, Grounding] = {}
         self._found: dict[Key, tuple[frozenset[Fact], frozenset[Derived] | None]] = {}
-        """The facts of each key's last search, and its answer set (None: there is none)."""
+        """For each key, the facts of its last search and the resulting answer set (None: it has none)."""
         self._about_all: tuple[frozenset[Fact], frozenset[str]] | None = None
-        """In the last search: the facts that belong to every key, and the atoms that describe the tick."""
+        """The facts of the last search that belong to every key, and its atoms about the tick."""
 
     def solve(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int, every: bool) -> Found:
-        """Return the answer set nearest to `last`, or all if `every`, at tick `now` of a stream that began at `first`.
+        """Return the answer set nearest to `last`, or all answer sets.
 
-        Raises CepError if there are more answer sets than the limit allows, or the rules are endless.
+        - `first`: the first tick of the stream. `now`: the current tick.
+        - `every`: True to return all answer sets.
+
+        Raises CepError if there are more answer sets than the limit allows, or if the rules are endless.
         """
         if not self.rules.clocked:
             self._learn(facts)
@@ -357,9 +370,9 @@ class AnswerSetSolver:
         return self._by_keys(facts, last, first, now)
 
     def _by_keys(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int) -> Found:
-        """Return the union, over all keys, of the answer set nearest to the key's part of `last`.
+        """Search each key separately, for the answer set that is nearest to the key's part of `last`.
 
-        This is the nearest answer set overall.
+        The union of these answer sets is the nearest one overall.
         """
         keys = self.rules.keys
         assert keys is not None, "it is asked of rules that have them"
@@ -400,12 +413,11 @@ class AnswerSetSolver:
         return Found((), True) if late else Found((frozenset(derived),))
 
     def _key(self, fact: Fact) -> Key:
-        """Return the key that a fact belongs to."""
         columns = None if self.rules.keys is None else self.rules.keys.inputs[fact[0]]
         return SHARED if columns is None else tuple(fact[1][column] for column in columns)
 
     def _learn(self, facts: frozenset[Fact]) -> None:
-        """Add facts to the groundings if they do not have them yet."""
+        """Add facts to the known facts, and drop the groundings that lack them."""
         new = [fact for fact in facts if fact not in self.known]
         if new and len(self.known) > _HOLDS_ALL * len(facts) + 256:
             self.become(())

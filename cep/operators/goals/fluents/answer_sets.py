@@ -1,4 +1,4 @@
-"""The goal of answer sets at each tick. Its input is the facts that the rules read, its output the derived atoms.
+"""The goal of answer sets at each tick. It reads facts, and outputs the atoms that the rules derive.
 
 goal(F):  searches for an answer set whenever a fact begins or ends, and returns the differences
 
@@ -43,19 +43,23 @@ if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
 
 Line = tuple[int, ...]
-"""A row of integers, as stored in tables."""
+"""The argument columns of a row, as they are stored in tables."""
 Told = tuple[Derived | None, int]
-"""A derived atom and the number of its answer set; or None and the number of answer sets."""
+"""The content of an output row: a derived atom and the number of its answer set, or None and the number of answer
+sets."""
 BEGUN, SEARCHED = range(2)
-"""Columns of the clock: the first tick of the stream, and the time code of the last search (NOTHING: none yet)."""
+"""Indices into `AnswerSetGoal.clock`: the first tick of the stream, and the time code of the last search (NOTHING: none
+yet)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetSpec:
     """Columns and limits of an answer-set operator.
 
-    The input has `width` columns. Those at `take` form the fact that the rules read, and the column `kind` holds the
-    kind of change. `every`: all answer sets are output.
+    - `width`: the number of input columns.
+    - `take`: the input columns that form a fact of the rules.
+    - `kind`: the input column with the kind of change.
+    - `every`: True if all answer sets are output.
     """
 
     width: int
@@ -86,11 +90,10 @@ class AnswerSetGoal(DeclaredState):
         self.asked: dict[Line, Fact] = {}
         """The facts that hold now, by their input row. A fact of predicate 0 only says that the stream has begun."""
         self.lines: dict[Fact, Line] = {}
-        """The row of each fact that the solver knows."""
+        """The input row of each fact that the solver knows."""
         self.given: set[Line] = set()
         self.told: dict[Told, Line] = {}
-        """The current output rows, by the atom or the count that they contain. Rows from a snapshot are not
-        included."""
+        """The current output rows, by their content. Rows that were loaded from a snapshot are missing."""
         self.last: frozenset[Derived] = frozenset()
         self.clock = [NOTHING, NOTHING]
         self.waiting.clear()
@@ -114,9 +117,11 @@ class AnswerSetGoal(DeclaredState):
         return self._table(changes)
 
     def _instants(self, code: Ints, until: int, latest: int) -> Iterator[tuple[int, slice]]:
-        """Yield the time codes at which to search, each with a slice of the changes at that code, which are sorted.
+        """Yield the time codes at which to search, each with the slice of the changes at this code.
 
-        At the end of the input, ticks continue up to `latest` if it is known.
+        - `code`: the time codes of the changes, in ascending order.
+        - `until`: the code up to which the input is known.
+        - `latest`: the time of the last tick at the end of the input, if it is known.
         """
         position = 0
         alone = until
@@ -133,7 +138,7 @@ class AnswerSetGoal(DeclaredState):
             position = last
 
     def _next_tick(self) -> int:
-        """Return the code of the next tick at which time alone may change the result."""
+        """Return the time code of the next tick at which time alone may change the answer set."""
         if not self.spec.rules.follows_ticks or NOTHING in self.clock or self.clock[SEARCHED] >= INFINITE:
             return INFINITE
         ticks = 2 * self.spec.tables.tick
@@ -149,7 +154,7 @@ class AnswerSetGoal(DeclaredState):
             self.clock[BEGUN] = now // (2 * self.spec.tables.tick)
 
     def _changes(self, now: int) -> Iterator[tuple[bool, Line]]:
-        """Search at a time code, and yield the rows that end and those that begin there."""
+        """Search at a time code. Yield the output rows that end there (False), then those that begin (True)."""
         tick = now // (2 * self.spec.tables.tick)
         facts = frozenset(fact for fact in self.asked.values() if fact[0])
         outcome = self.solver.solve(facts, self.last, self.clock[BEGUN], tick, self.spec.every)
@@ -171,7 +176,8 @@ class AnswerSetGoal(DeclaredState):
         self.given = lines
 
     def _told(self, answers: Sequence[frozenset[Derived]]) -> Iterator[tuple[Told, Line]]:
-        """Yield the rows of answer sets, and the row with their number. Unchanged rows are reused."""
+        """Yield the output rows of these answer sets, and the row that counts them. Reuse rows that have not
+        changed."""
         count = None, len(answers)
         yield count, self.told.get(count) or self._count(len(answers))
         for place, answer in enumerate(answers, 1):
@@ -232,7 +238,7 @@ class AnswerSetGoal(DeclaredState):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the state: facts, waiting rows, output rows, the last answer set, and the solver's facts in their
+        """Return the tables: facts, waiting rows, output rows, the last answer set, and the solver's facts in their
         order."""
         last = [self._line(derived, 0) for derived in sorted(self.last, key=self._written)]
         known = [self.lines[fact] for fact in self.solver.known]
@@ -274,7 +280,7 @@ class AnswerSetGoal(DeclaredState):
         return predicate, tuple(values), line[1] if pinned else None
 
     def _tables(self) -> dict[str, StateTable]:
-        """Declare the tables. All rows belong to every key."""
+        """Declare the tables of the state. Each row belongs to every key."""
         tables, take, width = self.spec.tables, self.spec.take, self.spec.width
         asked = tuple(1 + place for place, type in enumerate(tables.asked_types) if type in CODED)
         coded = tuple(GIVEN_FIRST + place for place, type in enumerate(tables.given_types) if type in CODED)
@@ -302,13 +308,13 @@ def _matrix(lines: Sequence[Line], width: int) -> Ints:
 
 
 def filler_values(types: Sequence[str]) -> list[Value]:
-    """Return a value of each type, for cells that a row does not use."""
+    """Return one value of each type, for the cells of a row that have no content."""
     fillers: dict[str, Value] = {"string": "", "float": 0.0, "bool": False}
     return [fillers.get(type, 0) for type in types]
 
 
 def value_of(number: int, type: str, pool: Pool) -> Value:
-    """Convert an integer of a table to a Python value."""
+    """Convert the integer that a table stores to a Python value of this type."""
     if type in CODED:
         return pool.value(number)
     if type == "float":
@@ -317,7 +323,7 @@ def value_of(number: int, type: str, pool: Pool) -> Value:
 
 
 def column_of(values: Sequence[Any], type: str, pool: Pool) -> Column:
-    """Convert Python values to a column of a table, in which floats are stored as their bits."""
+    """Convert Python values to a table column. Floats become their bits."""
     if type in CODED:
         return pool.encode_values(values)
     if type == "float":
@@ -326,12 +332,15 @@ def column_of(values: Sequence[Any], type: str, pool: Pool) -> Column:
 
 
 def text_of(value: Value) -> str:
-    """Return the text of a value inside an atom."""
+    """Return a value as it is written in an atom."""
     return str(value) if not isinstance(value, str) else print_argument(Constant(value, "string"))
 
 
 def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int, Row], Value]:
-    """Return a function that evaluates a calculation, given its number and its values."""
+    """Return a function that evaluates the calculations of rules.
+
+    It takes the number of a calculation and the values of its variables.
+    """
     known: dict[tuple[int, Row], Value] = {}
     compiled = []
     for calculation in calculations:
@@ -361,7 +370,7 @@ def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int
 
 
 def _single(column: Column, type: str, pool: Pool) -> Value:
-    """Return the value in a column of one row, or None if it is missing. Comparisons return 1 or 0."""
+    """Return the value in a column that has one row, or None if it is missing. A comparison becomes 1 or 0."""
     if column.dtype == np.float64:
         return None if np.isnan(column[0]) else float(column[0])
     number = int(column[0])

@@ -1,4 +1,4 @@
-"""Tick by tick: goal(F) returns each tuple of F at every evaluation tick at which it holds, with the tick."""
+"""Goals that output tuples tick by tick: each tuple at every evaluation tick at which it holds, with the tick."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class TickAtomsGoal(Untimed, DeclaredState):
-    """The goal of one TickAtoms node with `width` columns. `codes`: the columns of pool codes."""
+    """The goal of one TickAtoms node.
+
+    `width`: the number of columns. `codes`: the columns of pool codes.
+    """
 
     def __init__(self, width: int, tick: int, codes: tuple[int, ...]) -> None:
         self.width, self.tick, self._codes = width, tick, codes
@@ -62,7 +65,7 @@ class TickAtomsGoal(Untimed, DeclaredState):
     # --- state ---
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """Do nothing: atoms of the last tick are kept until the next tick."""
+        """Do nothing: the next tick drops the atoms of the last one."""
 
     def _state(self) -> Arrays:
         return {"seen": self.seen, "now": np.array([[self.now]], np.int64)}
@@ -75,7 +78,8 @@ class TickAtomsGoal(Untimed, DeclaredState):
         self.seen, self.now = state["seen"].copy(), int(state["now"][0, 0])
 
     def together(self, left: Arrays, other: Arrays) -> Arrays:
-        """See `cep.operators.goals.contract`. Only the atoms of the later of the two last ticks are kept."""
+        """See `cep.operators.goals.contract`. If the states are at different ticks, only the atoms of the later tick
+        remain."""
         now = max(int(left["now"][0, 0]), int(other["now"][0, 0]))
         seen = [state["seen"] for state in (left, other) if int(state["now"][0, 0]) == now]
         return {"seen": np.concatenate(seen), "now": np.array([[now]], np.int64)}
@@ -92,7 +96,10 @@ def tick_atoms_of(node: TickAtoms, builder: GoalBuilder) -> Goal:
 
 
 class EachTickGoal(PassingGoal):
-    """The goal of one EachTick node. `kind`: the input column with the kind of change."""
+    """The goal of one EachTick node.
+
+    `kind`: the input column with the kind of change.
+    """
 
     def __init__(self, spec: PassingSpec, kind: int, tick: int) -> None:
         self.window = WindowTicks(tick)
@@ -126,12 +133,15 @@ class EachTickGoal(PassingGoal):
         return self._pass_on(frontier)
 
     def _opening(self) -> int:
-        """Return the time code of the next tick."""
+        """Return the time code of the first tick that has not been evaluated."""
         width = 2 * self.window.tick
         return -(-max(self.next, -FAR) // width) * width
 
     def _expand(self, changes: Changes, until: int) -> None:
-        """Put every tuple into the output queue at each new tick at which it holds, up to a code."""
+        """Schedule each tuple for output at every new tick at which it holds.
+
+        `until`: the time code of the last tick that is evaluated.
+        """
         first = max(self.next, -FAR)
         stretch = stretch_of(changes, self.held, first, until)
         width = 2 * self.window.tick
@@ -148,7 +158,10 @@ class EachTickGoal(PassingGoal):
         self.passing.put(self.window.closes(ticks), slots, False)
 
     def _keep(self, slots: Ints, code: Ints, begins: Ints) -> None:
-        """Update the set of tuples that hold with these changes."""
+        """Apply changes to the set of tuples that hold.
+
+        `slots`: the tuples that change. `code`: the time codes. `begins`: 1 if the tuple begins, 0 if it ends.
+        """
         if not len(slots):
             return
         order = np.lexsort((code, slots))

@@ -1,6 +1,6 @@
-"""The goal of inertia: it turns the transitions of a fluent into its beginnings and ends.
+"""The goal of inertia. It turns the transitions of a fluent into the beginnings and ends of its intervals.
 
-goal(F):  keeps the current value of each key and its start; at each instant it applies transitions and deadlines
+goal(F):  stores the current value of each key and its start; at each instant it applies transitions and deadlines
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InertiaSpec:
-    """Columns and deadlines of an inertia goal. The input has `keys` arguments, a value if `valued`, and the
+    """Columns and deadlines of an inertia goal. The input columns are `keys` arguments, a value if `valued`, and the
     transition.
 
-    `codes`: the columns of pool codes. `deadlines`: one row each. `wanted`: a flag for each kind of output row that a
-    reader needs.
+    - `codes`: the columns of pool codes.
+    - `deadlines`: one row per deadline.
+    - `wanted`: for each kind of output row, 1 if a reader needs it.
     """
 
     keys: int
@@ -108,15 +109,17 @@ class InertiaGoal(NumberedState, Lasting):
         return self._table(told[: self.counts[S_GIVEN]])
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
-        """See `cep.operators.goals.checkpoint`. Keys whose deadlines pass are included."""
+        """See `cep.operators.goals.checkpoint`. A step also changes the keys whose deadlines pass."""
         count = int(self.counts[S_HEAP])
         passing = self.heap[:count][self.heap[:count, WHEN] <= frontier.watermark, SLOT]
         _, slots = self.ahead.look(inputs[0])
         return {"state": np.concatenate([slots, passing]), "heap": slice(0, count), "counts": ALL}
 
     def _transitions(self, table: Table) -> tuple[Table, Ints]:
-        """Return the transitions and the slots of their keys. Reserve a cell per key, and room for one deadline per
-        row."""
+        """Return the input as a contiguous table, and the slot of each row's key.
+
+        Also reserve a state row for each new key, and room in the heap for one deadline per input row.
+        """
         transitions = contiguous(table)
         slots = self.keys.slots(transitions, self.places, groups=True)
         self.state = filled_room(self.state, self.keys.count, 0)
@@ -125,7 +128,10 @@ class InertiaGoal(NumberedState, Lasting):
         return transitions, slots
 
     def _table(self, told: Ints, named: bool = True) -> Table:
-        """Return output rows as a table of occurrences. `named`: give them new handles in the lineage."""
+        """Convert the kernel's output rows to a table of occurrences.
+
+        `named`: True to give the occurrences new handles in the lineage.
+        """
         if not len(told):
             return empty(self.spec.width + 1)
         table = np.empty((FIRST + self.spec.width + 1, len(told)), np.int64)
@@ -144,7 +150,7 @@ class InertiaGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended, with an end later than every time."""
+        """Return the intervals that have not ended. In the result, their end is later than every time."""
         slots = np.flatnonzero(self.state[: self.keys.count, HOLDS])
         told = np.zeros((len(slots), 8), np.int64)
         for place, cell in ((0, SINCE), (2, ARRIVAL), (3, NAME), (6, VALUE)):
@@ -153,7 +159,7 @@ class InertiaGoal(NumberedState, Lasting):
         return self._table(told, ended)[:-1]
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. Values with a deadline end by time alone."""
+        """See `cep.operators.goals.contract`. Only values that have a deadline wait, because time alone ends them."""
         state = self.state[: self.keys.count]
         slots = np.flatnonzero((state[:, HOLDS] == 1) & (state[:, DUE] > watermark) & (state[:, DUE] < NEVER))
         arguments = np.zeros((width, len(slots)), np.int64)
@@ -164,7 +170,7 @@ class InertiaGoal(NumberedState, Lasting):
         return WaitingRows(since, since, arguments, state[slots, DUE], state[slots, ARRIVAL])
 
     def due(self) -> int | None:
-        """Return the earliest open deadline."""
+        """Return the earliest deadline of a value that still holds."""
         while self.counts[S_HEAP]:
             when, _, slot = self.heap[0].tolist()
             if self.state[slot, HOLDS] and self.state[slot, DUE] == when:
@@ -173,7 +179,8 @@ class InertiaGoal(NumberedState, Lasting):
         return None
 
     def pending(self) -> int:
-        """Return an upper bound of the open deadlines and those that follow from them."""
+        """Return an upper bound of the number of results that deadlines produce, including deadlines that follow
+        others."""
         return int(self.counts[S_HEAP]) * (1 + len(self.spec.deadlines))
 
     def _numbers(self) -> int:
@@ -245,7 +252,10 @@ class InertiaGoal(NumberedState, Lasting):
 
 
 def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:
-    """Return the goal of a node. `kinds`: the kinds of rows that a reader needs."""
+    """Return the goal of an Inertia node.
+
+    `number`: the node's number in the plan. `kinds`: the kinds of output rows that a reader needs.
+    """
     wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1
     types = builder.types(number)

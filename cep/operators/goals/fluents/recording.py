@@ -1,6 +1,6 @@
-"""The goal of fluents from records: it joins the intervals in the records to maximal intervals.
+"""The goal of a fluent that reads records of intervals. It merges them into maximal intervals.
 
-goal(F):  keeps, for each tuple, the pieces that have not ended; returns the beginnings and ends of their union
+goal(F):  stores, for each tuple, the intervals that have not ended; returns the beginnings and ends of their union
 """
 
 from __future__ import annotations
@@ -74,18 +74,19 @@ if TYPE_CHECKING:
 
 _OF_BEGINNING, _OF_END = [BEGINS, BEGINNING_OF], [ENDS, ENDING, WHOLE, GIVEN]
 _TURN = np.zeros(KINDS, np.int64)
-"""The order of output rows of the same interval and instant, by kind."""
+"""For each kind of output row, its place among the rows of the same interval and instant."""
 FEW = 4
-"""If there are at most this many tuples per record, all tuples are scanned."""
+"""If there are at most this many known tuples per record of a step, the step scans all tuples."""
 _TURN[[BEGINS, BEGINS_AT, BEGINNING_OF, ENDS, ENDS_AT, ENDING, WHOLE, GIVEN]] = [0, 0, 1, 2, 2, 3, 4, 5]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingSpec:
-    """Columns of a recording goal. The input has `width` arguments, then end, bounds and start of the record.
+    """Columns of a recording goal. The input columns are `width` arguments, then the end, bounds and start of a record.
 
-    `codes`: the columns of pool codes. `final`: no record closes another. `wanted`: the kinds of rows that a reader
-    needs.
+    - `codes`: the columns of pool codes.
+    - `final`: True if no record can end the interval of another record.
+    - `wanted`: the kinds of output rows that a reader needs.
     """
 
     width: int
@@ -109,7 +110,10 @@ class RecordingGoal(NumberedState, Lasting):
         self._clear()
 
     def _clear(self) -> None:
-        """Start empty. Intervals are stored in `cells` if every tuple has at most one, and otherwise in `held`."""
+        """Start with an empty state.
+
+        Intervals are stored in `cells` while every tuple has at most one interval, and otherwise in `held`.
+        """
         self.keys = Keys(self.spec.width)
         self.held = NO_PIECES
         self.next = NEVER
@@ -141,10 +145,10 @@ class RecordingGoal(NumberedState, Lasting):
         return edges
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Move the intervals to the cells, if every tuple has at most one interval and no record can close it. Return
-        True if so.
+        """Return True if intervals can be stored in `cells`, and move them there.
 
-        `unfinished`: some records have no end, or close others.
+        That requires that every tuple has at most one interval, and that no record can end it. `unfinished`: True if
+        some new records have no end, or end other records.
         """
         if not self.spec.final and unfinished:
             return False
@@ -162,7 +166,7 @@ class RecordingGoal(NumberedState, Lasting):
         return True
 
     def _reserve(self, more: int) -> None:
-        """Reserve cells for all tuples, and room in the heap for `more` further timers."""
+        """Reserve a cell for each tuple, and room in the heap for `more` further timers."""
         if self.keys.count > len(self.cells):
             cells: Ints = np.zeros((roomy(self.keys.count, 2 * len(self.cells)), CELLS), np.int64)
             timers: Ints = np.zeros((len(cells), T_WIDTH), np.int64)
@@ -173,13 +177,13 @@ class RecordingGoal(NumberedState, Lasting):
         self.heap = filled_room(self.heap, used + more, 0)
 
     def _current(self) -> Pieces:
-        """Return the intervals in the cells."""
+        """Return the intervals that are stored in `cells`."""
         slots = np.flatnonzero(self.cells[:, C_END] != NOTHING)
         cells = self.cells[slots]
         return Pieces(slots, *(cells[:, place].copy() for place in (C_START, C_END, C_ORDER, C_NAME)))
 
     def _all(self) -> Pieces:
-        """Return all pieces that have not ended."""
+        """Return all intervals that have not ended, from `cells` and `held`."""
         return self.held.with_(self._current()) if self.counts[N_HELD] else self.held
 
     def _step_each(self, pieces: Pieces, watermark: int) -> Table:
@@ -212,7 +216,10 @@ class RecordingGoal(NumberedState, Lasting):
         return table
 
     def _step_pieces(self, pieces: Pieces, closing: Bools, watermark: int) -> Table:
-        """Step with records that may lack an end, and with records that close them."""
+        """Process records that may have no end, and records that end others.
+
+        `closing`: a mask of the records that end others. The intervals are stored in `held` afterwards.
+        """
         if self.counts[N_HELD]:
             self.held = self._all()
         self._empty()
@@ -237,7 +244,11 @@ class RecordingGoal(NumberedState, Lasting):
         return int(time_by(ends).min()) if len(ends) else NEVER
 
     def _edges(self, whole: Pieces, begins: Bools, ended: Bools) -> Table:
-        """Return the output rows for the beginnings and ends of maximal intervals."""
+        """Return the output rows of maximal intervals.
+
+        `whole`: the maximal intervals. `begins`: a mask of those whose beginning is new. `ended`: a mask of those that
+        have ended.
+        """
         starts, stops = whole.start >> 1, time_by(whole.end)
         opening, closing = 1 - (whole.start & 1), 2 - 2 * (whole.end & 1)
         wanted = self.spec.wanted
@@ -274,7 +285,7 @@ class RecordingGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended, with an end later than every time."""
+        """Return the intervals that have not ended. In the result, their end is later than every time."""
         whole = maximal(self._all())
         if not len(whole.slot):
             return empty(self.spec.width)
@@ -283,18 +294,18 @@ class RecordingGoal(NumberedState, Lasting):
         return self._table([(whole._replace(order=bounds), whole.start >> 1, last, GIVEN)], ended)[:-1]
 
     def due(self) -> int | None:
-        """Return the earliest known end."""
+        """Return the earliest known end of a stored interval."""
         return self.next if self.next < END_OF_TIME else None
 
     def pending(self) -> int:
-        """Return an upper bound of the intervals that will end."""
+        """Return an upper bound of the number of stored intervals with a known end."""
         return int((self.held.end != INFINITE).sum() + self.counts[N_HELD])
 
     def _numbers(self) -> int:
         return self.keys.count
 
     def known_open(self) -> tuple[Ints, Ints]:
-        """Return the records without an end: one row of arguments each, and their starts."""
+        """Return the records that have no end yet: their arguments, one row per record, and their starts."""
         held = self._all()
         held = held.at(held.end == INFINITE)
         return self.keys.known[held.slot], held.start >> 1
@@ -347,6 +358,6 @@ class RecordingGoal(NumberedState, Lasting):
 
 
 def recording_of(node: Recording, builder: GoalBuilder, kinds: Iterable[int]) -> Goal:
-    """Return the goal of a node. `kinds`: the kinds of rows that a reader needs."""
+    """Return the goal of a Recording node. `kinds`: the kinds of output rows that a reader needs."""
     codes = codes_of(builder.types(node.child)[: node.width])
     return RecordingGoal(RecordingSpec(node.width, codes, bool(node.final), frozenset(kinds)), builder.lineage)

@@ -1,7 +1,7 @@
-"""`p WHERE conditions` in formulas, for conditions on changing knowledge: joins each tuple of p with its answers.
+"""The goal of `p WHERE conditions` in formulas, if the conditions query knowledge that changes.
 
- goal(P):  a change of a tuple changes its answers in the same way; a change of the knowledge ends answers of tuples
-           that hold, and begins others
+ goal(P):  joins each tuple of p with the answers of the conditions. When a tuple begins or ends, its answers do the
+           same. When the knowledge changes, answers of the tuples that hold end and begin.
 
 A version of the knowledge applies from its time on, inclusive.
 """
@@ -50,10 +50,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RestrictedSpec:
-    """Columns and conditions of the operator.
+    """Columns and conditions of a RestrictedGoal.
 
-    The input has columns of these `types`; the one at `kind` holds the kind of change. `binds`: the variables that the
-    conditions bind, of types `bound`. `late`: the delay in microseconds after which the input is known.
+    - `types`: the types of the input columns. `kind`: the input column with the kind of change.
+    - `binds`: the variables that the conditions bind. `bound`: their types.
+    - `late`: the delay in microseconds after which the input is known.
     """
 
     types: tuple[str, ...]
@@ -69,14 +70,14 @@ class RestrictedSpec:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Return the columns that form a tuple."""
+        """Return the input columns that form a tuple, which are all except the kind of change."""
         return tuple(column for column in range(self.width) if column != self.kind)
 
 
 class RestrictedGoal(NumberedState, InRounds):
     """The goal of one Select node of a formula.
 
-    For each tuple that holds, it stores the answers that the knowledge gave at `decided`.
+    For each tuple that holds, it stores the answers from the version of the knowledge at the time `decided`.
     """
 
     follows = True
@@ -95,13 +96,13 @@ class RestrictedGoal(NumberedState, InRounds):
         self.waiting.clear()
 
     def _forget_answers(self) -> None:
-        """Forget all answers, because the knowledge has changed."""
+        """Drop all stored answers, because the knowledge has changed."""
         self.first, self.many = np.full(len(self.holds), -1), np.zeros(len(self.holds), np.int64)
         self._answers, self.count = np.empty((0, len(self.spec.binds)), np.int64), 0
 
     @property
     def answers(self) -> Ints:
-        """Return the values that the conditions bind, one row per answer."""
+        """Return the stored values of the variables that the conditions bind, one row per answer."""
         return self._answers[: self.count]
 
     def begin(self, frontier: Frontier) -> None:
@@ -127,11 +128,11 @@ class RestrictedGoal(NumberedState, InRounds):
         return joined
 
     def _changes(self, after: int, until: int) -> list[int]:
-        """Return the times at which the knowledge changes, with codes after `after` and up to `until`."""
+        """Return the times at which the knowledge changes. `after`, `until`: time codes; `until` is included."""
         return self.knowledge.changed(after >> 1, until >> 1)
 
     def _changed(self, slots: Ints, code: Ints, begins: Ints) -> Table:
-        """Return the changes of answers that follow from changes of tuples, between two changes of the knowledge."""
+        """Return the output for changes of tuples, all between the same two changes of the knowledge."""
         if not len(slots):
             return empty(self.spec.width + len(self.spec.binds))
         self._ask(slots, int(code[0]) >> 1)
@@ -146,10 +147,9 @@ class RestrictedGoal(NumberedState, InRounds):
         return self._rows(slots, code, begins)
 
     def _known_anew(self, code: int, slots: Ints, begins: Ints) -> Table:
-        """End the answers that a change of the knowledge removes, and begin those that it adds, for all tuples that
-        hold.
+        """Return the output for a change of the knowledge: the answers that end, and the answers that begin.
 
-        `slots`: tuples that change at the same code.
+        `slots`, `begins`: the tuples that change at the same time code, and for each 1 if it begins, 0 if it ends.
         """
         before = np.flatnonzero(self.holds[: self.tuples.count])
         ended, went = self._answers_of(before)
@@ -167,7 +167,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return self._table(both[chosen, 0], both[chosen, 1:], np.full(len(chosen), code), new)
 
     def _ask(self, slots: Ints, time: int) -> None:
-        """Compute and keep the answers of these tuples for the knowledge at a time."""
+        """Compute and store the answers of these tuples, from the knowledge as of `time`."""
         fresh = np.unique(slots[self.first[slots] < 0])
         if not len(fresh):
             return
@@ -182,7 +182,8 @@ class RestrictedGoal(NumberedState, InRounds):
         self.count += len(answers)
 
     def _answered(self, table: Table) -> tuple[Ints, Ints]:
-        """Return, for each answer of these rows, the number of its row and the values that it binds."""
+        """Return the answers of the conditions for these rows: the index of the row, and the values that the answer
+        binds."""
         named = columns_of(table, self.spec.types, True)
         if not self.spec.binds:
             index = np.flatnonzero(self.spec.conditions.holds(named, rows(table)))
@@ -192,7 +193,8 @@ class RestrictedGoal(NumberedState, InRounds):
         return index, answers.reshape(len(index), len(self.spec.binds))
 
     def _answers_of(self, slots: Ints) -> tuple[Ints, Ints]:
-        """Return each slot once per answer, and these answers."""
+        """Return the stored answers of these tuples. The first array repeats the slot of a tuple for each of its
+        answers."""
         many = self.many[slots]
         ends = np.cumsum(many)
         places = np.repeat(self.first[slots] - ends + many, many) + np.arange(int(ends[-1]) if len(ends) else 0)
@@ -211,7 +213,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return table
 
     def _tuples(self, known: Ints) -> Table:
-        """Return tuples as rows of the input."""
+        """Convert tuples to rows with the input's columns."""
         table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
         table[FIRST + self.columns] = known.T
         return table
@@ -233,8 +235,10 @@ class RestrictedGoal(NumberedState, InRounds):
         return self.grow(inputs)
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """Return the answers of intervals. Each interval is cut where the knowledge changes, and each part is evaluated
-        separately."""
+        """Return the answers of new intervals.
+
+        Each interval is cut where the knowledge changes, because each part may have other answers.
+        """
         first, last = self.stretch
         cuts = [first, *(2 * time for time in self._changes(first, last)), last + 1]
         tables = [self._grown(clipped(inputs[0], since, next - 1)) for since, next in zip(cuts, cuts[1:])]
@@ -317,7 +321,7 @@ class RestrictedGoal(NumberedState, InRounds):
 
 
 def restricted_of(node: Select, builder: GoalBuilder, number: int) -> Goal:
-    """Return the goal of a Select node whose conditions query changing knowledge."""
+    """Return the goal of a Select node whose conditions query knowledge that changes."""
     assert node.kind is not None and node.late is not None and builder.knowledge is not None, "they ask what changes"
     types = tuple(builder.types(node.child))
     conditions = builder.conditions(node.conditions, builder.plan.columns[node.child])

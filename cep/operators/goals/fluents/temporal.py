@@ -1,6 +1,6 @@
-"""The goal of temporal operators: it numbers the tuples of its inputs for the evaluation (`TemporalEvaluation`).
+"""The goal of temporal operators. It numbers the tuples of its inputs for the evaluation (`TemporalEvaluation`).
 
-goal(P) or goal(P, Q):  returns the changes that follow from the changes of each tuple
+goal(P) or goal(P, Q):  returns the beginnings and ends of each tuple's results
 """
 
 from __future__ import annotations
@@ -46,16 +46,19 @@ if TYPE_CHECKING:
     from cep.operators.temporal import Temporal
 
 _WAITING = 2
-"""The column of a tuple's state with the number of its intervals."""
+"""The column with the number of stored intervals, in the array of per-tuple state."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalSpec:
-    """The operator, with its reach `by` or its `least` length, and the columns of its inputs.
+    """The operator of a TemporalGoal, and the columns of its inputs.
 
-    For each input: `widths`, the number of columns; `take`, the columns of the tuple and of the kind of change;
-    `lates`, the delay in microseconds after which it is known. `converted`: evaluations that bring both inputs to the
-    same types. `codes`: the columns of the tuple with pool codes.
+    - `by`: the reach of the operator. `least`: the least length that LASTING requires.
+    - `widths`: the number of columns of each input.
+    - `take`: for each input, the columns of the tuple, then the column with the kind of change.
+    - `lates`: for each input, the delay in microseconds after which it is known.
+    - `codes`: the columns of the tuple with pool codes.
+    - `converted`: for each input, evaluations that convert its columns to common types; None if they have them.
     """
 
     operator: str
@@ -131,13 +134,14 @@ class TemporalGoal(NumberedState, InRounds):
         count = self.tuples.count if goes_on else 0
         self.goes_on = goes_on
         self.lost = [np.zeros(count, np.bool_) for _ in self.spec.take]
-        """The tuples that an input has lost, as a mask for each input."""
+        """For each input, a mask of the tuples that it has lost in the stretch."""
         self.stopped = np.zeros(count, np.bool_)
         self.known = np.zeros(count, np.bool_)
-        """The tuples whose intervals from before the stretch are among the grown ones."""
+        """A mask of the tuples whose intervals from before the stretch were added to `grown`."""
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the results that possibly end, because of time alone or because an input loses a tuple."""
+        """Return the results that may end in the stretch, because of time alone or because an input has lost their
+        tuple."""
         touched = [np.empty(0, np.int64)]
         if not self.opened:
             touched, self.opened = [self._changing()], True
@@ -153,15 +157,15 @@ class TemporalGoal(NumberedState, InRounds):
         return table_of(Intervals(keys, start, end), self.tuples.known)
 
     def _changing(self) -> Ints:
-        """Return the tuples that time alone changes in the stretch."""
+        """Return the tuples whose results time alone changes in the stretch."""
         keys = self.evaluation.changing(self.stretch[1])
         return keys[keys < len(self.stopped)]
 
     def grow(self, inputs: Sequence[Table]) -> Table:
-        """Return the results that grow.
+        """Return the results that follow from new intervals of the inputs.
 
-        In the first round, these are the results of all kept keys; if the last stretch continues, only of keys that
-        time or an input has changed. In later rounds, they are the results of keys whose input has grown.
+        In the first round, all stored tuples are evaluated. If the last stretch continues, these are only the tuples
+        that time or an input has changed. Later rounds evaluate the tuples that have new input intervals.
         """
         changed = [np.empty(0, np.int64)]
         if not self.goes_on:
@@ -184,8 +188,8 @@ class TemporalGoal(NumberedState, InRounds):
         return table_of(fresh, self.tuples.known)
 
     def _going_on(self, keys: Ints) -> None:
-        """Add to each input the tuples that already held in it and that it has not lost: they hold during the whole
-        stretch."""
+        """Let the tuples `keys` continue through the whole stretch, in each input that holds them and has not lost
+        them."""
         keys = keys[keys < len(self.known)]
         keys = keys[~self.known[keys]]
         self.known[keys] = True
@@ -202,9 +206,9 @@ class TemporalGoal(NumberedState, InRounds):
         return self.evaluation.next_change()
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. Return tuples for which time alone produces results later.
+        """See `cep.operators.goals.contract`. The result has the tuples for which time alone produces results later.
 
-        Operators that look ahead report none.
+        It is empty for operators that look ahead.
         """
         key, since, until = self.evaluation.to_come()
         arguments = np.zeros((width, len(key)), np.int64)

@@ -1,1 +1,1 @@
-"""Goals with two inputs, which find partners or test absence, and their kernels."""
+"""Goals that find partners among two inputs, or test absence, and their kernels."""

@@ -1,6 +1,6 @@
 """The goal of joins: SEQ and the other interval relations, and NOT within a SEQ, under every policy.
 
-goal(L, R):  L waits under its join key; when R arrives, it finds its partners, and each pair is output
+goal(L, R):  L is stored under its join key; when R arrives, the goal finds the partners of R and outputs each pair
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ class JoinGoal(StoredState, Untimed, InFamily):
         shared: SharedRows | None = None,
         once: Sequence[bool] = (),
     ) -> None:
-        """Create the goal. `shared`: row caches shared by all goals; None: its own.
+        """Create the goal.
 
-        `once`: for each input, True if only the first of equal occurrences is needed.
+        `shared`: row caches that all goals share; None: the goal has its own. `once`: for each input, True if the goal
+        needs only the first of equal occurrences.
         """
         self.spec = spec
         self.lineage = lineage
@@ -129,7 +130,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
         join_family.divided(self, members)
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
-        """See `cep.operators.goals.checkpoint`. A step relinks rows in the chains of the keys that arrive."""
+        """See `cep.operators.goals.checkpoint`. A step also changes stored rows that have the key of an input row."""
         if self.external and rows(inputs[0]) + rows(inputs[1]) > CHUNK:
             return None  # rows move
         left, right, *others = map(contiguous, inputs)
@@ -143,7 +144,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return {**touched, "absent_count": ALL, "absent_hot": rows_away, "absent_chains": away}
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """Process the inputs: left, right, and the negated side if there is one."""
+        """Process the new rows of the left and the right input, and of the negated input if there is one."""
         if self.simple and not self.count and not rows(inputs[0]):
             return empty(len(self.take_left) + len(self.take_right))  # nothing waits for the right side
         if any(self.once):
@@ -175,12 +176,15 @@ class JoinGoal(StoredState, Untimed, InFamily):
 
     @property
     def simple(self) -> bool:
-        """Return True if only left occurrences wait, and only for right ones."""
+        """Return True if the goal stores only left occurrences, so that every pair is found when its right side
+        arrives."""
         return not (self.keep_right or self.spec.absent or self.feeds)
 
     def _sides(self, inputs: Sequence[Table]) -> Sequence[Table]:
-        """Return the inputs as contiguous arrays. If few left occurrences wait, keep only right ones that may find a
-        partner."""
+        """Return the inputs as contiguous arrays.
+
+        If the goal stores few left occurrences, right occurrences that cannot find a partner are dropped.
+        """
         if not self.simple or not len(self.left_key) or not are_few(self.count + rows(inputs[0]), inputs[1]):
             return [contiguous(table) for table in inputs]
         left, reach = contiguous(inputs[0]), min(self.within, self.reach_left)
@@ -214,7 +218,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
         )
 
     def _paired(self, left: SideRows, right: SideRows, absent: SideRows) -> Ints:
-        """Call the kernel, and call it again with larger arrays as long as it needs more room."""
+        """Return the pairs that the kernel finds. Repeat the call with larger arrays while they are too small."""
         arriving = rows(left.table) + rows(right.table)
         pairs = np.empty((roomy(1, arriving + 16), 4), np.int64)
         self._make_room(roomy(1, 1 + rows(left.table) + (rows(right.table) if self.keep_right or self.feeds else 0)))
@@ -256,9 +260,9 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return slots
 
     def _latest(self, left: Table, right: Table) -> tuple[Table, Ints]:
-        """Return the pairs of policy `recent` as a table, and the handles of both sides if there is lineage.
+        """Find the pairs under the policy `recent` with a simpler kernel, which needs room for all results at once.
 
-        This uses a simpler kernel, with room for all results at once.
+        Return the pairs as a table and, if there is lineage, the handles of both sides.
         """
         left_slots, right_slots = self._slots(left, right)
         self._make_room(rows(left))
@@ -287,8 +291,10 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return here[other_key.index(column)]
 
     def _assembled(self, pairs: Ints, right: Table, sorts: bool) -> tuple[Table, Ints]:
-        """Return the pairs as a table, and the handles of both sides if there is lineage. `sorts`: sort them by
-        arrival."""
+        """Build a table from the pairs that a kernel found. Also return the handles of both sides, if there is lineage.
+
+        `sorts`: True to sort the table by arrival.
+        """
         n = len(pairs)
         table = np.empty((FIRST + len(self.take_left) + len(self.take_right), n), np.int64)
         names = np.empty((2, 0 if self.lineage is None else n), np.int64)
@@ -301,13 +307,13 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return table, names
 
     def _picked(self, table: Table, names: Ints, index: Ints) -> tuple[Table, Ints]:
-        """Return the rows at `index`, and their handles if there is lineage."""
+        """Select rows of a table and, if there is lineage, of the array of handles."""
         return take(table, index), names if self.lineage is None else take(names, index)
 
     def _consumed(self, pairs: Ints, right: Table) -> Ints:
-        """Choose pairs by the policy `chronological` if the kernel cannot test the conditions.
+        """Choose pairs under the policy `chronological`, if the kernel cannot test the conditions.
 
-        All candidate pairs are created and tested first; then the pairs are chosen.
+        `pairs`: all candidate pairs. Their conditions are tested before any pair is chosen.
         """
         assert self.spec.test is not None, "an outside condition has a test"
         table, _ = self._assembled(pairs, right, False)
@@ -320,7 +326,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return chosen
 
     def _in_chunks(self, left: Table, right: Table, absent: Table) -> Table:
-        """Process the inputs in slices of complete instants, so that there are never many pairs to test."""
+        """Process the inputs in slices of complete instants, to limit the number of candidate pairs in memory."""
         ends = np.sort(np.concatenate([left[END], right[END]]), kind="stable")  # two runs
         outputs = []
         done = [0, 0, 0]
@@ -341,8 +347,8 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return np.concatenate(outputs, axis=1)
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. Left occurrences are dropped if the negated event has already
-        occurred."""
+        """See `cep.operators.goals.contract`. Left occurrences after which the negated event has occurred are left
+        out."""
         hot, cold = self.hot[: self.count], self.cold[: self.count]
         reach = self.reach_left if side == 0 else self.reach_right
         waiting, own = waiting_rows(hot, cold, side, width, self.within, reach, watermark)
@@ -381,7 +387,8 @@ class JoinGoal(StoredState, Untimed, InFamily):
             self._compact_absent(watermark)
 
     def _drop_index(self) -> None:
-        """Drop the search trees, because rows have moved. The next long searches rebuild them."""
+        """Drop the search trees, because the numbers of stored rows have changed. The next long searches rebuild
+        them."""
         self.index.roots[:] = -1
         self.nodes = 0
 
@@ -390,7 +397,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
         self._drop_index()
 
     def _in_order(self) -> bool:
-        """Return True if the rows of the left store are in the order of their chains."""
+        """Return True if the rows of each key are stored in the order of the key's chain."""
         return True
 
     def _compact_absent(self, watermark: int) -> None:
@@ -464,6 +471,6 @@ class JoinGoal(StoredState, Untimed, InFamily):
 
 
 def _known(*slots: Ints) -> Ints:
-    """Return the valid slots, without duplicates."""
+    """Return the slots that are not negative, without duplicates."""
     every = np.unique(np.concatenate(slots))
     return every[np.searchsorted(every, 0) :]

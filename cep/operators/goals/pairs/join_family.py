@@ -1,6 +1,7 @@
-"""The state of a family's join (`cep.operators.goals.in_family`): the states of its members, and back.
+"""Functions that combine the states of joins into the state of a family (`cep.operators.goals.in_family`), and divide
+it.
 
-Its keys and its stored rows have the member as their last value.
+In a family's state, the last value of each key and of each stored row is the member.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def gathered(goal: JoinGoal, members: Sequence[JoinGoal]) -> None:
-    """Replace the state of a family's join by the states of its members."""
+    """Fill the state of a family's join with the states of its members."""
     empty, slots = goal.as_arrays(), 0
     parts: dict[str, list[Ints]] = {name: [array[:0]] for name, array in empty.items()}
     for number, member in enumerate(members):
@@ -36,7 +37,7 @@ def gathered(goal: JoinGoal, members: Sequence[JoinGoal]) -> None:
 
 
 def divided(goal: JoinGoal, members: Sequence[JoinGoal]) -> None:
-    """Replace the states of the members of a family's join by their parts of its state."""
+    """Divide the state of a family's join among its members."""
     state, numbers = goal.as_arrays(), np.arange(len(members) + 1)
     hot, cold, keys = state["hot"], state["cold"].copy(), state["keys"]
     owners = keys[:, -1][cold[:, SLOT]]
@@ -56,7 +57,7 @@ def divided(goal: JoinGoal, members: Sequence[JoinGoal]) -> None:
 
 
 def _places(goal: JoinGoal, cold: Ints) -> Ints:
-    """Return the columns that hold the members of stored rows, which depend on their sides."""
+    """Return, for each stored row, the column that contains its member. The column depends on the row's side."""
     widths = np.array([goal.spec.left_width, goal.spec.right_width])
     places: Ints = HEADER + widths[cold[:, SIDE]] - 1
     return places

@@ -1,6 +1,7 @@
-"""The reviser of joins whose sides end together, so that the output at an instant depends only on that instant.
+"""The reviser of joins whose two sides end together, so that the pairs at an instant depend only on that instant.
 
-If a key changes at an instant, all its pairs there are computed again, from the old and from the new rows.
+If rows of a key change at an instant, all pairs of this key and instant are computed again, from the old rows and from
+the new ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cep.operators.goals.reviser import KeyedReviser, Revised, Reviser, apart, i
 
 
 class InstantJoinReviser(KeyedReviser):
-    """The reviser of a Join node that keeps no state between instants."""
+    """The reviser of a join that keeps no rows from one instant to the next."""
 
     remembers = True
 
@@ -35,7 +36,7 @@ class InstantJoinReviser(KeyedReviser):
         self.width = len(spec.take_left) + len(spec.take_right)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """Begin without state, because no side waits for a later instant."""
+        """Start with an empty state, because no row waits for a later instant."""
         for side in self.sides:
             side.length = length
         self.forget(frontier.watermark)
@@ -66,7 +67,7 @@ class InstantJoinReviser(KeyedReviser):
         return [changes_of(table, keys, words, self.known.count) for table, keys, words in both]
 
     def _joined(self, keys: Ints, ends: Ints) -> Table:
-        """Return the pairs of these keys at these ends."""
+        """Return all pairs that have these keys and end at these times."""
         if not len(keys):
             return empty(self.width)
         tables = [as_table(side.at(keys, ends)[0]) for side in self.sides]
@@ -76,7 +77,7 @@ class InstantJoinReviser(KeyedReviser):
 
 
 def join_reviser(goal: JoinGoal) -> Reviser | None:
-    """Return the reviser of a join whose sides end together, or None for other joins."""
+    """Return a reviser if the two sides of the join end together, and None for any other join."""
     spec = goal.spec
     relation = interval_relations.relation_named(spec.relation, spec.gap)
     together = relation.ends_together() or (spec.point and relation.ends_together(RIGHT_INSTANT))

@@ -1,4 +1,4 @@
-"""The specification of a join, with everything resolved to columns."""
+"""The specification of a join, in which variables are replaced by columns."""
 
 from __future__ import annotations
 
@@ -38,15 +38,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
-    """A join with everything resolved to columns.
+    """A join, in which variables are replaced by columns.
 
-    `left_key`, `right_key`: argument columns in a common representation: shared variables, then conditions used as
-    keys. `take_left`, `take_right`: the output columns of each side. `absent_key`: key columns of the negated side;
-    `absent_from`: for each, (0, left column) or (1, right column). `within`: None if unbounded. `point`: every right
-    side is an instant. `gap`: the bounds of `SEQ[g, h]`. `by`: the columns of `recent(by V)`, or -1. `orders`:
-    inequalities that the search uses (`cep.plan.join_conditions`). `tested`: the other conditions. `stack`: these as
-    bytecode, for the kernel. `test`: these as a function of tables, if they are not bytecode, or are tested after the
-    choice.
+    - `left_key`, `right_key`: the argument columns that must be equal: shared variables, then conditions used as keys.
+    - `take_left`, `take_right`: the output columns of each side.
+    - `within`: the greatest length of a pair in microseconds; None if unbounded.
+    - `point`: True if every right side is an instant.
+    - `gap`: the bounds of `SEQ[g, h]`.
+    - `by`: the left and the right column of `recent(by V)`, or -1.
+    - `absent_key`: the key columns of the negated side.
+    - `absent_from`: for each of these, the column that it must equal: (0, left column) or (1, right column).
+    - `orders`: inequalities that the search for partners uses (`cep.plan.join_conditions`).
+    - `tested`: the conditions that the search does not use.
+    - `stack`: the conditions in `tested` as bytecode for the kernel.
+    - `test`: the conditions in `tested` as a function of a table, if there is no bytecode, or if the policy chooses a
+      partner before they are tested.
     """
 
     relation: str
@@ -75,7 +81,7 @@ class JoinSpec:
 
     @property
     def absence(self) -> int:
-        """Return the case of `cep.operators.goals.pairs.pairing` that applies to the negated side."""
+        """Return how the kernel must test the negated side: one of the cases of `cep.operators.goals.pairs.pairing`."""
         if not self.absent:
             return pairing.NO_ABSENCE
         # Find what provides every column of the negated key: the join key, the right, the left, or only both together.
@@ -91,8 +97,10 @@ class JoinSpec:
         return pairing.ABSENT_BOTH
 
     def of_family(self) -> JoinSpec:
-        """Return the specification of a family's join (`cep.operators.goals.in_family`). The member is part of the key,
-        and is taken from the right side."""
+        """Return the specification of a family's join (`cep.operators.goals.in_family`).
+
+        The member becomes part of the join key, and an output column that is copied from the right side.
+        """
         left, right = self.left_width, self.right_width
         return replace(
             self,
@@ -104,10 +112,12 @@ class JoinSpec:
         )
 
     def numbers(self, external: bool, keep_right: bool, supersedes: bool, reach_left: int, reach_right: int) -> Ints:
-        """Return the numbers that the kernels read (`pair_input`).
+        """Return the numbers that describe the join to the kernels (`pair_input`).
 
-        `external`: the caller selects the partner. `reach_left`, `reach_right`: how long after its end a waiting row
-        can be needed.
+        - `external`: True if the policy's choice is not made by the kernel.
+        - `keep_right`: True if right rows are stored too.
+        - `supersedes`: True if a newer left row replaces older ones of its key.
+        - `reach_left`, `reach_right`: how long after its end a stored row can find partners, in microseconds.
         """
         relation = interval_relations.relation_named(self.relation, self.gap)
         least_gap, most_gap = relation.gap
@@ -138,7 +148,7 @@ class JoinSpec:
 
 
 def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int]]:
-    """Return the output columns as (side, column), for the bytecode."""
+    """Return, for the bytecode, the side and the column that each output column comes from."""
     left = len(builder.plan.columns[node.left])
     places = {f"v{i}": (LEFT, i) for i in range(left)}
     return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}
@@ -147,10 +157,11 @@ def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int
 def spec_of(
     node: pair.Join, builder: GoalBuilder, matching: bool = True
 ) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
-    """Return the specification of a join, True if the kernel can test its conditions, and the converted key columns.
+    """Return the specification of a join, True if the kernel can test its conditions, and the conversions of key
+    columns.
 
-    The converted columns are appended to the left, right and negated inputs. `matching`: use conditions as keys if
-    possible.
+    The converted columns are appended to the left, the right and the negated input. `matching`: True if conditions may
+    become keys.
     """
     plan = builder.plan
     left, right = builder.types(node.left), builder.types(node.right)

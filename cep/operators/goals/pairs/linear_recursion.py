@@ -1,10 +1,10 @@
-"""The most common recursive rule, `x <- start. x <- x SEQ a`, in one sequential kernel.
+"""The goal of the most common recursive rule, `x <- start. x <- x SEQ a`, which one sequential kernel evaluates.
 
  x(K, f(X, A)) <- x(K, X) SEQ a(K, A) WHERE ...
 
-Derived occurrences immediately wait for further partners. An occurrence ends where its `a` ends, and can only meet an
-`a` that starts later. So one pass in order of arrival is the fixpoint. `cep.runtime.instants` is the reference, which
-evaluates instant by instant.
+A derived occurrence is stored at once, and can find further partners. It ends where its `a` ends, and can only be
+paired with an `a` that starts later. So one pass in order of arrival reaches the fixpoint. `cep.runtime.instants` is
+the reference, which evaluates instant by instant.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
 
 class LinearRecursion(JoinGoal):
-    """The goal of a linear recursion. Inputs: the occurrences that other rules derive for the event, and the right
-    sides.
+    """The goal of a linear recursion. It outputs all new occurrences of the event.
 
-    The output is all new occurrences of the event. `head`: bytecode for each head argument; key arguments stay
-    unchanged. `rule`: the rule's number in the plan.
+    Inputs: the occurrences that the event's other rules derive, and the right sides. `head`: bytecode for each argument
+    of the head; arguments of the join key stay unchanged. `rule`: the rule's number in the plan.
     """
 
     def __init__(

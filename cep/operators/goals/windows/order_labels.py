@@ -1,7 +1,7 @@
-"""Order labels: numbers that sort like values, so that a kernel can compare values of which it has only codes.
+"""Order labels: numbers that sort like values. With them, a kernel that sees only codes can compare values.
 
-The label of a new value lies between those of its neighbours, so other labels stay the same. If no number is left
-between them, all values get new labels.
+The label of a new value lies between the labels of its neighbours, so that other labels stay the same. If there is no
+number between them, all values get new labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FARTHEST = 2**61
 
 
 class Labels:
-    """The labels of the values seen so far, by code."""
+    """The labels of all values seen so far. Values are identified by their pool codes."""
 
     def __init__(self, pool: Pool) -> None:
         self._key = sort_key(["any"], pool)
@@ -35,11 +35,11 @@ class Labels:
 
     @property
     def codes(self) -> Ints:
-        """Return the codes of all known values."""
+        """Return the pool codes of all values that have a label."""
         return np.array(self._codes, np.int64)
 
     def meet(self, codes: Ints) -> bool:
-        """Add values. Return True if existing labels have changed."""
+        """Give new values a label. Return True if labels of earlier values have changed."""
         moved = False
         for code in np.unique(codes[codes != MISSING]).tolist():
             if code not in self._of:
@@ -47,14 +47,14 @@ class Labels:
         return moved
 
     def of(self, codes: Ints) -> Ints:
-        """Return the labels of known values; MISSING for missing values."""
+        """Return the labels of values that have one. The label of a missing value is MISSING."""
         known, places = np.unique(codes, return_inverse=True)
         numbers = np.array([self._of.get(code, MISSING) for code in known.tolist()], np.int64)
         labels: Ints = numbers[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
         return labels
 
     def codes_of(self, numbers: Ints) -> Ints:
-        """Return the codes of the values with these labels; MISSING for MISSING."""
+        """Return the pool codes of the values that have these labels. The code for MISSING is MISSING."""
         known, places = np.unique(numbers, return_inverse=True)
         codes = np.array([self._at.get(number, MISSING) for number in known.tolist()], np.int64)
         coded: Ints = codes[places.reshape(-1)] if len(known) else np.empty(0, np.int64)

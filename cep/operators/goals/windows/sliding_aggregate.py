@@ -1,4 +1,4 @@
-"""Sliding aggregates: aggregate a group's latest occurrences, at each instant at which one enters."""
+"""The goal of sliding aggregates, which aggregate the latest occurrences of a group whenever another one arrives."""
 
 from __future__ import annotations
 
@@ -62,8 +62,10 @@ if TYPE_CHECKING:
 
 
 def bounds_of(over: Over) -> Bounds:
-    """Return a function that maps sorted times to the start and the last microsecond of the window that contains each
-    time."""
+    """Return a function that finds the windows of times.
+
+    It takes sorted times, and returns the start and the last microsecond of the window that contains each time.
+    """
     length, origin = over.length, over.origin
     if over.zone is not None:
         clock = Clock(zone(over.zone), length, origin)
@@ -77,7 +79,10 @@ def bounds_of(over: Over) -> Bounds:
 
 
 class Clock:
-    """Windows of a fixed length on the local clock of a time zone, counted from a local time."""
+    """Windows of a fixed length on the local clock of a time zone.
+
+    `origin`: a local time at which a window begins.
+    """
 
     def __init__(self, zone: Zone, length: int, origin: int) -> None:
         self.zone, self.length, self.origin = zone, length, origin
@@ -85,10 +90,10 @@ class Clock:
         self.until = np.append(zone.instants[1:], END_OF_TIME)
         back = -np.diff(zone.offsets)
         self.repeats = np.append((back > 0) & (back % length == 0), False)
-        """A mask of the offsets after which the clock goes back by a multiple of the window length."""
+        """For each offset of the zone, True if the clock is then set back by a multiple of the window length."""
 
     def bounds(self, times: Ints) -> tuple[Ints, Ints]:
-        """Return, for sorted times, the start and the last microsecond of the window that contains each time."""
+        """Return the start and the last microsecond of the window that contains each time. `times` must be sorted."""
         places, cycles = self.zone.places(times)
         numbers = (times + self.offsets[places] - self.origin) // self.length
         news = np.ones(len(times), np.bool_)
@@ -121,14 +126,19 @@ class Clock:
             places[goes_on] += 1
 
     def _joined(self, before: Ints, numbers: Ints, last: Ints) -> Bools:
-        """Return True for windows that began before the last change of the zone's offset, and continue after it."""
+        """Return a mask of the windows that continue when the zone's offset changes.
+
+        - `before`: the place of the offset before the change.
+        - `numbers`: the numbers of the windows after the change.
+        - `last`: the last microsecond before the change.
+        """
         same: Bools = (last + self.offsets[before] - self.origin) // self.length == numbers
         same &= ~self.repeats[before]
         return same
 
 
 OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
-"""Functions that read numbers as floats and return a float."""
+"""Functions that convert numbers to floats and return a float."""
 
 KINDS = {
     ("median", "float"): wide_partial_aggregates.MEDIAN,
@@ -147,7 +157,10 @@ KINDS = {
 
 
 def kind_of(function: str, type: str, distinct: bool) -> int:
-    """Return the kernel's number of a function over values of a type. `type` is empty for `count()`."""
+    """Return the number by which kernels know an aggregate function.
+
+    `type`: the type of its argument; empty for `count()`. `distinct`: True for `count(distinct X)`.
+    """
     if function == "count":
         return (
             partial_aggregates.DISTINCT
@@ -169,9 +182,11 @@ def kind_of(function: str, type: str, distinct: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of an aggregate: for each result, its function (`kinds`) and its argument's type (None: no argument).
+    """The results of an aggregate.
 
-    `values` computes the bits of the arguments over a table, one row per result.
+    - `kinds`: the function of each result, as the number that kernels use.
+    - `types`: the type of each result's argument; None: no argument.
+    - `values`: a function that computes the arguments from a table, as bits, one row per result.
     """
 
     kinds: tuple[int, ...]
@@ -180,7 +195,7 @@ class Results:
 
 
 def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder: GoalBuilder) -> Results:
-    """Return the results of a node over columns of these types."""
+    """Return what kernels need to compute `results` from columns of these types."""
     names = {f"v{i}": type for i, type in enumerate(types)}
     kinds: list[int] = []
     taken: list[str | None] = []
@@ -214,10 +229,12 @@ def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """The specification of a window: `events` occurrences, or `duration` microseconds (the other is 0).
+    """The specification of a sliding window.
 
-    `by`: the argument columns of the group. `values`: computes the bits of the arguments, one row per result.
-    `value_codes`: the results whose values are pool codes.
+    - `events`, `duration`: the number of occurrences and of microseconds that a window covers. One of them is 0.
+    - `by`: the argument columns of the group.
+    - `values`: a function that computes the arguments of the results from a table, as bits, one row per result.
+    - `value_codes`: the results whose arguments are pool codes.
     """
 
     events: int
@@ -233,7 +250,7 @@ NAMELESS: Ints = np.empty((2, 0), np.int64)
 
 
 class SlidingAggregate(DeclaredState, Untimed):
-    """The goal of a sliding aggregate. `sliding_rings` is the kernel."""
+    """The goal of a sliding aggregate. Its kernel is in `sliding_rings`."""
 
     rings: Ints
     partials: Ints
@@ -294,7 +311,10 @@ class SlidingAggregate(DeclaredState, Untimed):
         )
 
     def _reserve(self, groups: int, more: int) -> None:
-        """Reserve room for the first rings of new groups, and for the distinct values of `more` rows."""
+        """Reserve memory for the first rings of new groups, and for the distinct values of `more` rows.
+
+        `groups`: the number of new groups.
+        """
         self._more_rows(int(self.counts[ROWS]) + self.least * groups)
         tallies = int(self.counts[TALLIES]) + more * self.distinct
         self.tallies = room(self.tallies, tallies)
@@ -303,7 +323,7 @@ class SlidingAggregate(DeclaredState, Untimed):
             self.tally_index = reindex(pairs, int(self.counts[TALLIES]), capacity_for(tallies))
 
     def _more_rows(self, needed: int) -> None:
-        """Make room for `needed` rows in rings."""
+        """Enlarge the arrays of all rings to at least `needed` rows."""
         if needed <= len(self.rings):
             return
         count, size = int(self.counts[ROWS]), roomy(needed, 2 * len(self.rings))
@@ -328,7 +348,7 @@ class SlidingAggregate(DeclaredState, Untimed):
             self.watched = 2 * used
 
     def _within_windows(self, watermark: int) -> Bools:
-        """Return a mask of the groups with rows that may be in a later window."""
+        """Return a mask of the groups whose latest row may be in a window that ends after `watermark`."""
         groups = self.groups[: self.keys.count]
         within: Bools = groups[:, G_COUNT] > 0
         if self.spec.duration and watermark > BEGINNING:
@@ -338,7 +358,7 @@ class SlidingAggregate(DeclaredState, Untimed):
         return within
 
     def _chosen_state(self, chosen: Bools) -> Arrays:
-        """Return the state of some groups."""
+        """Return the state of the groups for which `chosen` is True."""
         groups = self.groups[: self.keys.count][chosen]
         counts = groups[:, G_COUNT]
         places = (np.repeat(groups[:, G_OLDEST], counts) + _numbered(counts)) % np.repeat(groups[:, G_SIZE], counts)
@@ -408,12 +428,12 @@ class SlidingAggregate(DeclaredState, Untimed):
 
 
 def _numbered(counts: Ints) -> Ints:
-    """Return the numbers from 0 to below each count, one after the other."""
+    """For each count n, return the numbers from 0 to n - 1, in one array."""
     return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
+    """Return the goal of an Aggregation node."""
     types = builder.types(node.child)
     results = results_of(node.results, types, builder)
     kinds, values = results.kinds, results.values
@@ -430,8 +450,10 @@ def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
 
 
 def _form(node: Aggregation) -> tuple[int, int, int, Bounds | None]:
-    """Return the form of a node's windows, their length in events or microseconds, the step of EVERY, and the bounds of
-    EACH."""
+    """Return the form of a node's windows, their length, their step, and their bounds.
+
+    The length is in events or microseconds. Only EVERY has a step, and only EACH has bounds.
+    """
     if node.over is None:
         if node.events is not None:
             return general_window.LAST_EVENTS, node.events, 1, None

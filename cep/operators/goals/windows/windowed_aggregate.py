@@ -1,6 +1,6 @@
-"""The goal of aggregates over windows of every form, including functions that need sorted values.
+"""The goal of aggregates over windows of every form. It also supports functions that need sorted values.
 
-goal(W):  windows that slide, follow each other, or end after a silence; `general_window` is the kernel
+goal(W):  windows that slide, follow each other, or end after a silence; the kernel is in `general_window`
 """
 
 from __future__ import annotations
@@ -70,21 +70,25 @@ from cep.operators.goals.windows.wide_partial_aggregates import MEDIAN, MODE, MO
 
 SORTED = (partial_aggregates.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
 UNORDERED = (partial_aggregates.DISTINCT, MODE)
-"""Functions for which any stable order of values suffices. A MODE of codes sorts by order labels."""
+"""Functions for which any stable order of the values suffices. A MODE of pool codes sorts by order labels."""
 
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
-"""A function that maps the ends of occurrences to the start and the last microsecond of the window that contains each
-end."""
+"""A function that finds the windows of occurrences.
+
+It takes the ends of occurrences, and returns the start and the last microsecond of the window that contains each end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
     """The specification of windows of a `form` (`general_window`).
 
-    `length`: in events or microseconds. `step`: the step of EVERY, in microseconds. `bounds`: the bounds of EACH. `by`:
-    the columns of the BY key; `by_codes`: those of them with pool codes. `values`: a function that returns what each
-    function aggregates, as 64-bit patterns: one row per function. `value_codes`: the functions whose values are pool
-    codes. `parameters`: the parameter of each function that has one, else 0.
+    - `length`: the length in events or microseconds. `step`: the step of EVERY in microseconds.
+    - `bounds`: the function that returns the windows of EACH; None for other forms.
+    - `by`: the columns of the BY key. `by_codes`: those that contain pool codes.
+    - `kinds`: the aggregate functions. `parameters`: the parameter of each function, 0 if it has none.
+    - `values`: a function that computes the values to aggregate from a table, as bits, one row per function.
+    - `value_codes`: the functions whose values are pool codes.
     """
 
     form: int
@@ -100,7 +104,7 @@ class WindowSpec:
 
 
 class WindowedAggregate(DeclaredState):
-    """The goal of an aggregation node."""
+    """The goal of an Aggregation node, for windows of every form."""
 
     def __init__(self, spec: WindowSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
         self.spec = spec
@@ -126,7 +130,7 @@ class WindowedAggregate(DeclaredState):
 
     @property
     def count(self) -> int:
-        """Return the number of rows in the store, including those that have left their window."""
+        """Return the number of stored rows, including those that have left their window."""
         return int(self.state[ROWS])
 
     # --- steps ---
@@ -166,7 +170,10 @@ class WindowedAggregate(DeclaredState):
         return outputs
 
     def _ranks(self, values: Ints) -> Ints:
-        """Return the sort ranks of values: numbers sort by size, others by their labels."""
+        """Return the integers by which the values of each function are sorted; 0 for functions that need no order.
+
+        They are order labels for a MODE of pool codes, and otherwise the values themselves or sortable bits.
+        """
         ranks = np.zeros(values.shape, np.int64)
         for k, kind in enumerate(self.spec.kinds):
             if k in self.labels:
@@ -178,7 +185,7 @@ class WindowedAggregate(DeclaredState):
         return ranks
 
     def due(self) -> int | None:
-        """Return the earliest time at which a window ends or its results are due."""
+        """Return the earliest time at which a window produces a result without further input."""
         first = int(self.state[HEAD])
         if first < 0:
             return None
@@ -205,7 +212,7 @@ class WindowedAggregate(DeclaredState):
         self.watched = max(1024, 2 * max(self.count, self.keys.count))
 
     def _compact(self, watermark: int) -> None:
-        """Drop rows outside every window, and empty groups."""
+        """Drop rows that are in no window any more, and groups without rows."""
         groups = self.groups[: self.keys.count]
         used = groups[:, G_COUNT] > 0
         if self.spec.form == LAST_TIME and watermark > BEGINNING:
@@ -222,18 +229,23 @@ class WindowedAggregate(DeclaredState):
                 self._relabel(k)
 
     def _roots(self) -> list[int]:
-        """Return the columns of a group that hold roots of search trees."""
+        """Return the columns of the group array that contain roots of search trees."""
         return [GROUP + WORDS * k for k, kind in enumerate(self.spec.kinds) if kind in SORTED]
 
     def _relabel(self, k: int) -> None:
-        """Assign new labels to the values in existing rows, and drop all other labels."""
+        """Give new labels to the values in stored rows, and drop the labels of all other values.
+
+        `k`: the number of the aggregate function.
+        """
         self.labels[k] = self.new_labels()
         self.labels[k].meet(self.store[: self.count, HEADER + CELLS * k + VALUE])
         self._rebuild()
 
     def _relink(self) -> None:
-        """Rebuild the list of groups, in the order of their latest arrivals. Windows that slide at arrivals need no
-        list."""
+        """Rebuild the list of groups, in the order of their latest arrivals.
+
+        Windows that slide at each arrival do not need the list.
+        """
         if self.spec.form < EVERY:
             return
         groups = self.groups[: self.keys.count]
@@ -243,7 +255,7 @@ class WindowedAggregate(DeclaredState):
         self.state[HEAD], self.state[TAIL] = (order[0], order[-1]) if len(order) else (-1, -1)
 
     def _rebuild(self) -> None:
-        """Rebuild all sorted structures from the rows."""
+        """Rebuild all sorted structures from the stored rows."""
         for k, labels in self.labels.items():
             cell = HEADER + CELLS * k
             self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
@@ -257,7 +269,7 @@ class WindowedAggregate(DeclaredState):
     # --- the state as a whole and by key ---
 
     def _live(self) -> Arrays:
-        """Return the current arrays, which may include rows and groups that are no longer needed."""
+        """Return the state as arrays. They may include rows and groups that are no longer needed."""
         keys = self.keys.count
         return {"store": self.store[: self.count], "keys": self.keys.known, "groups": self.groups[:keys]}
 
@@ -297,7 +309,8 @@ class WindowedAggregate(DeclaredState):
         self._compact(BEGINNING)
 
     def _tables(self) -> dict[str, StateTable]:
-        """Declare the tables. Pool codes are the values of rows, and the `first` and `last` of partial results."""
+        """Declare the tables of the state. Values of rows, and the `first` and `last` of partial results, can be pool
+        codes."""
         first = [
             k
             for k in self.spec.value_codes
@@ -344,18 +357,19 @@ class WindowedAggregate(DeclaredState):
 
 
 def _sortable(bits: Ints) -> Ints:
-    """Return the bits of floats as integers that sort like the floats; missing values sort first."""
+    """Convert the bits of floats to integers that sort like the floats. Missing values sort first."""
     sorted_: Ints = np.where(bits == NAN, MISSING, np.where(bits >= 0, bits, bits ^ np.int64(0x7FFFFFFFFFFFFFFF)))
     return sorted_
 
 
 def _numbers(groups: Bools) -> tuple[Ints, int]:
-    """Return new numbers for the selected groups, -1 for all others, and how many are selected."""
+    """Number the groups for which the mask `groups` is True. Return -1 for all others, and the count of numbered
+    groups."""
     return np.where(groups, np.cumsum(groups) - 1, -1), int(groups.sum())
 
 
 def more_groups(groups: Ints, slots: int) -> Ints:
-    """Return the groups, extended by empty ones to at least `slots`."""
+    """Enlarge the array of groups to at least `slots` groups. The added groups are empty."""
     if groups.shape[0] >= slots:
         return groups
     larger = np.zeros((roomy(slots, max(16, 2 * groups.shape[0])), groups.shape[1]), np.int64)
