@@ -1,15 +1,16 @@
-"""A checkpoint and its output in an object store. A run works in local folders and uploads each micro-batch's changes.
+"""A checkpoint and its output in an object store. A run works in local folders and uploads the changes of each
+micro-batch.
 
-The changed files of a micro-batch become one object, a pack. Then a numbered manifest records the pack of each file.
-Manifests are only created, never replaced. So a micro-batch is committed as a whole; if two runs continue from one
-manifest, the later one fails.
+The changed files of a micro-batch become one object, called a pack. After it, a numbered manifest is created, which
+records the place of each file in its pack. Manifests are never replaced. So a micro-batch is committed as a whole; if
+two runs continue from the same manifest, the later one fails.
 
 A pack also contains output files and dead letters. They are copied to their own addresses once the manifest exists. If
-the run is killed in between, the next run copies the same files.
+the run is killed before they are copied, the next run copies them.
 
 A run begins by downloading the files of the last manifest to new folders. If workers share no folder (`apart`), they
-read and write the states themselves (`cep.spark.worker_dir`). The local folders then have no files of states. The
-manifest records where tasks have stored states, output and dead letters.
+read and write the states themselves (`cep.spark.worker_dir`), and the local folders contain no states. The manifest
+then records where tasks have stored states, output and dead letters.
 """
 
 from __future__ import annotations
@@ -38,34 +39,39 @@ from cep.spark.state.bucket_states import state_of
 from cep.spark.state.checkpoint import CheckpointInfo
 
 MANIFESTS, PACKS = "manifests", "packs"
-"""Folders at the address of the checkpoint."""
+"""The names of the folders of manifests and packs, at the address of the checkpoint."""
 
 KEPT = 2
-"""The number of manifests to keep, so that a reader of the last but one is not interrupted."""
+"""The number of manifests to keep. A run that reads the last but one must be able to finish."""
 
 STATE, OUTPUT, DEAD = "checkpoint", "output", "dead"
-"""The local folders."""
+"""The names of the local folders."""
 
 _LOG = f"{OUTPUT}/{SINK_LOG}/"
 _STATES = re.compile(rf"{STATE}/[^/]+/w?\d+-\d{{4}}-\d{{8}}(-[0-9a-f]+)?")
 """A pattern of the names of state files (`cep.spark.state.bucket_states`, `cep.spark.state.segment_files`)."""
 
 _OWN = {HANDED, LOCK, TURN, STOP, SPARK_LOG, f"{SPARK_LOG}.1"}
-"""The files of the checkpoint that are not uploaded, because they belong to this machine."""
+"""Files of the checkpoint that are never uploaded, because they concern only this machine."""
 
 Mark = tuple[int, int, int]
-"""The inode, size and time of a file, by which a change is detected."""
+"""The inode, size and change time of a file. If they stay the same, the file has not changed."""
 
 
 class Mirror:
-    """The local folders in `root`, which must be empty, and the addresses of checkpoint, output and dead letters.
+    """Local folders that are copies of a checkpoint, its output and its dead letters in an object store.
 
-    Without an address of dead letters, these are kept elsewhere, or not at all. `apart`: workers share no folder.
+    - `root`: an existing, empty local folder.
+    - `checkpoint`, `output`, `dead`: addresses in the object store. If `dead` is None, dead letters are written
+      elsewhere or dropped.
+    - `apart`: True if workers share no folder.
     """
 
     def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None, apart: bool = False) -> None:
-        """Download the files of the last manifest. CepError: an address has files of something else, or cannot be
-        read."""
+        """Download the files of the last manifest.
+
+        Raises CepError if an address cannot be read or contains files of something else.
+        """
         self.root, self.run, self.apart = root, uuid4().hex, apart
         self.packs = Packs(joined(checkpoint.rstrip("/"), PACKS))
         self.places = {STATE: checkpoint.rstrip("/"), OUTPUT: output.rstrip("/")}
@@ -84,12 +90,12 @@ class Mirror:
             self._restore()
 
     def folder(self, name: str) -> Path:
-        """Return the path of the local folder with this name."""
+        """Return the path of a local folder. `name`: `STATE`, `OUTPUT` or `DEAD`."""
         return self.root / name
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Replace local folders by their addresses in the errors of the block."""
+        """Make errors of the block name addresses in the object store, not local folders."""
         try:
             yield
         except CepError as error:
@@ -97,13 +103,14 @@ class Mirror:
             raise CepError(message, error.source, error.span, hint, error.code) from None
 
     def named(self, text: str) -> str:
-        """Return a text with addresses instead of local folders."""
+        """Replace paths of local folders in a text by their addresses in the object store."""
         for name, address in self.places.items():
             text = text.replace(str(self.folder(name)), address)
         return text
 
     def states(self, folder: Path) -> dict[str, dict[str, Packed]]:
-        """Return the places of the state files of a local folder, by bucket, such as `1-0003`."""
+        """Return where the state files of a local folder are stored. The first key is a bucket such as `1-0003`, the
+        second the name of a file."""
         by_state, below = dict[str, dict[str, Packed]](), os.path.relpath(folder, self.root)
         for name, packed in self._away.items():
             place, _, file = name.rpartition("/")
@@ -116,8 +123,8 @@ class Mirror:
     ) -> None:
         """Record the files that tasks have uploaded, for the next manifest.
 
-        `states`: the state files of buckets; they replace all earlier files of the same buckets in `folder`. `written`:
-        the other files, by place. Each is a separate object or a part of an object.
+        - `states`: the state files of buckets. They replace all earlier files of the same buckets in `folder`.
+        - `written`: output files and dead letters, by local folder. Each is a whole object or a part of an object.
         """
         below = os.path.relpath(folder, self.root)
         gone = {f"{below}/{bucket}" for bucket in states}
@@ -131,9 +138,9 @@ class Mirror:
         self._put |= {f"{place}/{name}": packed for place, files in written.items() for name, packed in files.items()}
 
     def ship(self) -> None:
-        """Upload what has changed locally since the last call. Tasks must not run meanwhile.
+        """Upload the local changes since the last call. Do not call this while tasks run.
 
-        CepError: the upload fails, or another run has continued from the same manifest.
+        Raises CepError if the upload fails, or if another run has continued from the same manifest.
         """
         with storing():
             entries, content = dict[str, Packed](), list[bytes]()
@@ -169,21 +176,21 @@ class Mirror:
             self._publish()
 
     def leave_log(self) -> None:
-        """Upload Spark's log, so that a failed run can be examined. It is not part of the checkpoint."""
+        """Upload Spark's log, so that the user can examine a failed run. The log is not part of the checkpoint."""
         log = self.folder(STATE) / SPARK_LOG
         with suppress(StorageError, OSError):
             files.put(joined(self.places[STATE], SPARK_LOG), log.read_bytes())
 
     def refuse_overtaken(self) -> None:
-        """Raise CepError if another run has continued from the manifest of this one."""
+        """Raise CepError if another run has continued from this run's last manifest."""
         with storing():
             if self._overtaken():
                 raise self._taken_over()
 
     def _overtaken(self) -> bool:
-        """Return True if there is a later manifest, which must be from another run.
+        """Return True if a later manifest exists. Another run must have created it.
 
-        The last manifest always exists; earlier ones may have been removed.
+        The last manifest always exists. Earlier ones may have been removed.
         """
         return max(_numbers(self.places[STATE]), default=-1) > self.number
 
@@ -192,10 +199,10 @@ class Mirror:
         return CepError(message, hint="only one run at a time can use a checkpoint", code="checkpoint")
 
     def _enter(self, number: int, entries: Mapping[str, Packed]) -> None:
-        """Create the manifest of this number, after its pack.
+        """Create a manifest. Its pack must exist already. `entries`: the place of each file.
 
-        CepError: another run has continued from the same manifest. Then this manifest was not created, or it is no
-        longer the last one.
+        Raises CepError if another run has continued from the same manifest. The new manifest was then not created, or
+        it is no longer the last one.
         """
         manifest = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(manifest | {"files": {name: packed.fields() for name, packed in entries.items()}})
@@ -215,10 +222,9 @@ class Mirror:
             objects.remove([self.packs.place(pack) for pack in sorted(before.difference(*self._packs))])
 
     def _publish(self) -> None:
-        """Copy the output and dead letters of the manifest to their own addresses, files before the log that commits
-        them.
+        """Copy output files and dead letters to their own addresses, then the log that commits them.
 
-        Do not call this if another run has continued from the manifest. It has done the same already, and has newer
+        Do not call this if another run has continued from the manifest. That run has already copied them, and has newer
         files.
         """
         log = {name: packed.digest for name, packed in self._files.items() if name.startswith(_LOG)}
@@ -238,7 +244,7 @@ class Mirror:
         self._told = log
 
     def _copied(self, name: str) -> None:
-        """Copy a task's file to its own address, inside the object store if possible."""
+        """Copy a file that a task has uploaded to its own address, inside the object store if possible."""
         place, _, rest = name.partition("/")
         packed, to = self._put[name], joined(self.places[place], rest)
         if place == OUTPUT and url(to).place == url(self.places[STATE]).place and url(to).kind in KINDS:
@@ -249,11 +255,16 @@ class Mirror:
         del self._put[name]
 
     def _counts(self, name: str) -> bool:
-        """Return True if the sink's log commits a task's file. There is then an empty local file of the same name."""
+        """Return True if a file that a task has uploaded is committed.
+
+        Output files are committed by the sink's log, which creates an empty local file of the same name. Dead letters
+        need no commit.
+        """
         return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:
-        """Return the packs of which less than half is in use. Their used parts go into the next pack."""
+        """Return the packs of which less than half is still in use. The used files are uploaded again in the next
+        pack."""
         used, sizes = Counter[str](), Counter[str]()
         for file in self._files.values():
             used[file.pack] += file.length
@@ -261,7 +272,7 @@ class Mirror:
         return {pack for pack, size in sizes.items() if 2 * used[pack] < size}
 
     def _present(self) -> Iterator[tuple[str, Path]]:
-        """Return the local files to upload, by their names in `root`."""
+        """Yield the local files to upload: the path relative to `root`, and the whole path."""
         for name in (STATE, *(place for place in self.places if place != STATE)):
             for folder, below, file_names in os.walk(self.folder(name)):
                 own = os.path.relpath(folder, self.root)
@@ -337,7 +348,7 @@ class Mirror:
                     self._marks[name] = _mark(path)
 
     def _moved(self, before: Path) -> None:
-        """If the checkpoint records `before` as its output folder, record the current one instead."""
+        """If the checkpoint records the output folder `before`, record the current output folder instead."""
         file = self.folder(STATE) / CHECKPOINT
         if file.exists():
             info = CheckpointInfo.read(file)
@@ -345,7 +356,7 @@ class Mirror:
                 replace(info, output=str(self.folder(OUTPUT))).write(file)
 
     def _vacant(self) -> None:
-        """Raise CepError if the addresses have any files other than Spark's log and packs."""
+        """Raise CepError if an address contains any files except Spark's log and packs."""
         for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
             if any(entry.name not in own for entry in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"
@@ -353,7 +364,7 @@ class Mirror:
 
 
 def spark_address(address: str) -> str:
-    """Return the address in the notation of Spark and Hadoop."""
+    """Return an address in the notation of Spark and Hadoop."""
     parsed = url(address)
     return str(replace(parsed, scheme={"s3": "s3a", "gcs": "gs"}.get(parsed.scheme, parsed.scheme))).rstrip("/")
 
@@ -363,7 +374,7 @@ def _name(number: int) -> bytes:
 
 
 def _batch(name: str) -> int:
-    """Return the number of the micro-batch that a file of the sink's log belongs to, or -1."""
+    """Return the number of the micro-batch to which a file of the sink's log belongs, or -1 if it belongs to none."""
     digits = re.search(r"[0-9]+", name.rpartition("/")[2])
     return -1 if digits is None else int(digits[0])
 

@@ -1,7 +1,8 @@
-"""The last job of a micro-batch with revision. It adds up the multiplicities of rows from several buckets and stages.
+"""The last job of a micro-batch if results are revised. It adds up how often each row is derived by all buckets and
+stages.
 
-It passes on the rows that appear or disappear. Its state (`Ways`) is stored like the states of engines, in a file per
-bucket and version.
+The job outputs the rows that appear or disappear. The multiplicities (`Ways`) are its state. They are stored like the
+states of engines, in one file for each bucket and version.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from cep.spark.state.bucket_states import BucketStates
 from cep.workers.multiplicities import Ways, withdrawn
 
 _known: dict[tuple[str, int, int], tuple[int, Ways]] = {}
-"""The versions and multiplicities that this worker keeps, by run, number of the operator, and bucket."""
+"""Multiplicities that this worker keeps in memory, and their version. The key is the run, the number of the job's
+stage, and the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptWays:
-    """The stored multiplicities of the job's buckets.
+    """The multiplicities of rows, by bucket, in memory and in files.
 
-    `run`: the name of this run of the query. `states`: their files. `schemas`: the schemas of the events.
+    `run`: the name of this run of the query. `states`: the files. `schemas`: the schemas of the written events.
     """
 
     program: ShippedProgram
@@ -35,7 +37,7 @@ class KeptWays:
     schemas: Mapping[str, Schema]
 
     def of(self, bucket: int, version: int) -> Ways:
-        """Return the multiplicities of a bucket at a version. Version 0 is empty."""
+        """Return the multiplicities of a bucket at a version. Version 0 has no rows."""
         known, ways = _known.get((self.run, self.states.stage, bucket), (-1, Ways(self.schemas)))
         if known != version:
             ways = Ways(self.schemas)
@@ -48,38 +50,41 @@ class KeptWays:
         return ways
 
     def keep(self, bucket: int, version: int, batch: int) -> None:
-        """Store the multiplicities of a bucket as a version. `batch`: the number of the micro-batch."""
+        """Store the current multiplicities of a bucket as a version. `batch`: the number of the micro-batch."""
         _, ways = _known[self.run, self.states.stage, bucket]
         self.states.write(bucket, version, ways.snapshot(self.program.program), batch)
         _known[self.run, self.states.stage, bucket] = version, ways
 
 
 def drop_ways(run: str, number: int, bucket: int) -> None:
-    """Drop the multiplicities that this worker keeps of a bucket."""
+    """Drop the multiplicities of a bucket from this worker's memory."""
     _known.pop((run, number, bucket), None)
 
 
 def forget_others(run: str) -> None:
-    """Drop the multiplicities that this worker keeps of other runs."""
+    """Drop the multiplicities of other runs from this worker's memory."""
     for known in [key for key in _known if key[0] != run]:
         del _known[known]
 
 
 @dataclass(frozen=True, slots=True)
 class WaysWork:
-    """The work of the job. `run`: the name of this run of the query. `states`: the files of its states."""
+    """The description of the job that adds up multiplicities, as it is sent to workers.
+
+    `run`: the name of this run of the query. `states`: the files of multiplicities.
+    """
 
     program: ShippedProgram
     run: str
     states: BucketStates
 
     def task(self) -> WaysTask:
-        """Return the task, in a worker."""
+        """Create the task in a worker."""
         return WaysTask(self)
 
 
 class WaysTask:
-    """A task that steps some buckets."""
+    """A task that adds up the multiplicities of some buckets."""
 
     def __init__(self, work: WaysWork) -> None:
         self.program = work.program
@@ -87,9 +92,9 @@ class WaysTask:
         forget_others(work.run)
 
     def step(self, bucket: int, version: int, rows: Iterable[WorldRows], watermark: int, batch: int) -> Stepped:
-        """Step a bucket, whose state has this version, with its rows. Rows of events that need no merging are passed
-        on.
+        """Add the changes in `rows` to the multiplicities of a bucket. Return the rows that appear or disappear.
 
+        Rows of events that need no merging are returned unchanged. `version`: the version of the stored multiplicities.
         `batch`: the number of the micro-batch.
         """
         mine: dict[str, list[WorldRows]] = {}

@@ -1,4 +1,5 @@
-"""Blocks that a task passes on: large amounts in a file of the shared folder, others in memory."""
+"""Collection of the blocks that a task sends to other tasks: large amounts in a file of the shared folder, others in
+memory."""
 
 from __future__ import annotations
 
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """The blocks that a task passes on."""
+    """The blocks that a task sends to other tasks."""
 
     def __init__(self, folder: str | None, few: int) -> None:
-        """Create an empty outbox. `folder`: the folder for a file with more than `few` bytes; None: keep all in
-        memory."""
+        """Create an empty outbox.
+
+        `folder`: the folder of a file to which blocks go as soon as they exceed `few` bytes. None: all blocks stay in
+        memory.
+        """
         self._folder, self._few = folder, few
         self._here: list[ShuffleBlock] = []
         self.size = 0  # bytes of blocks that are in no file
@@ -28,14 +32,14 @@ class Outbox:
         self._file: BinaryIO | None = None
 
     def add(self, block: ShuffleBlock) -> None:
-        """Add a block. CepError: the file cannot be written."""
+        """Add a block. Raises CepError if the file cannot be written."""
         self._here.append(block)
         self.size += len(block.rows)
         if self._folder is not None and self.size > self._few:
             self._write(self._folder)
 
     def close(self) -> HandedBlocks:
-        """Return all blocks in the form for transit, and close the file."""
+        """Close the file, and return all blocks."""
         if self._file is not None and self._folder is not None:
             self._write(self._folder)
             with writing_to("--checkpoint", Path(self._file.name).parent):
@@ -54,5 +58,5 @@ class Outbox:
 
 
 def handed(block: ShuffleBlock, rows: bytes | FilePart) -> HandedBlock:
-    """Return a block in the form for transit, with these rows."""
+    """Return a block whose rows are in memory or in a file (`rows`)."""
     return HandedBlock(block.stage, block.bucket, block.event, block.place, block.source, rows)

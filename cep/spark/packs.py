@@ -1,8 +1,8 @@
-"""Files of a checkpoint in an object store. Each file is a part of an object, a pack, which is written once.
+"""Files of a checkpoint in an object store. Several files are uploaded as one object, a pack, which is never changed.
 
-A manifest (`cep.spark.mirror`) records the valid files and their places. The name of a pack begins with the number of
-the first manifest that may contain it. If that manifest exists and no manifest contains the pack, it comes from a task
-that failed or from a run that was overtaken.
+A manifest (`cep.spark.mirror`) records which files are valid, and where each one is. The name of a pack begins with the
+number of the first manifest that may refer to it. If that manifest exists and no manifest refers to the pack, it comes
+from a task that failed or from a run that was overtaken by another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cep.spark.disk import BACK
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The place of a file's content: the name of the pack, the offset and the length; and a hash of the content."""
+    """The place of a file: the name of its pack, its offset and length in the pack, and a hash of its content."""
 
     pack: str
     offset: int
@@ -30,13 +30,13 @@ class Packed:
     digest: str
 
     def fields(self) -> list[str | int]:
-        """Return the fields as a list, which takes little room in a manifest with thousands of files."""
+        """Return the place as a list, which is short in a manifest that has thousands of files."""
         return [self.pack, self.offset, self.length, self.digest]
 
 
 @dataclass(frozen=True, slots=True)
 class Packs:
-    """The packs of a checkpoint, in a folder at an `address`."""
+    """The packs of a checkpoint. `address`: the folder that contains them."""
 
     address: str
 
@@ -45,7 +45,7 @@ class Packs:
         return joined(self.address, pack)
 
     def read(self, packed: Packed) -> bytes:
-        """Return the content of a file. CepError: it is missing, damaged or unreadable."""
+        """Return the content of a file. Raises CepError if its pack is missing, damaged or unreadable."""
         with storing():
             data = objects.part(self.place(packed.pack), packed.offset, packed.length)
         if checksum.digest(data).hex() != packed.digest:
@@ -53,7 +53,7 @@ class Packs:
         return data
 
     def put(self, name: str, contents: Mapping[str, bytes]) -> dict[str, Packed]:
-        """Upload files as one pack, and return their places. CepError: the upload fails."""
+        """Upload files as one pack, and return their places. Raises CepError if the upload fails."""
         entries, size = dict[str, Packed](), 0
         for file, content in contents.items():
             entries[file] = Packed(name, size, len(content), checksum.digest(content).hex())
@@ -65,19 +65,19 @@ class Packs:
 
 
 def pack_name(number: int, run: str) -> str:
-    """Return a unique name for a pack. `number`: the first manifest that may contain it. `run`: the name of the
-    writer."""
+    """Return a unique name for a pack. `number`: the first manifest that may refer to it. `run`: the name of the
+    writing run."""
     return f"{number:012}-{run[:12]}-{uuid4().hex}"
 
 
 def damaged(address: str) -> CepError:
-    """Return the error for an object whose content has changed."""
+    """Return the error for an object whose content is not what was written."""
     return CepError(f"--checkpoint: {address} is damaged", hint=BACK, code="checkpoint")
 
 
 @contextmanager
 def storing(code: str = "failed") -> Iterator[None]:
-    """Turn errors of a file system in the block into a CepError."""
+    """Convert errors of the object store or of local files in the block to a CepError."""
     try:
         yield
     except StorageError as error:

@@ -1,4 +1,5 @@
-"""A program in the form that is sent to workers, which make engines for its stages and buckets from it."""
+"""A program in the form that is sent to workers. A worker creates the engines of its stages and buckets from this
+form."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ from cep.runtime.state_by_key import check_partitions, deal_groups
 class ProgramOptions:
     """The options that determine a program's meaning, in addition to its text.
 
-    `facts` are Arrow streams, `knowledge` is pickled. `compiling` and `running`: the other options of the compiler and
-    of engines.
+    - `facts`: tables of facts as Arrow streams.
+    - `knowledge`: the pickled knowledge.
+    - `compiling`, `running`: the other options of the compiler and of engines.
     """
 
     facts: Mapping[str, bytes] = field(default_factory=dict)
@@ -42,13 +44,13 @@ class ProgramOptions:
 
     @classmethod
     def of(cls, compiling: CompileOptions, knowledge: bytes | None, running: EngineOptions) -> ProgramOptions:
-        """Pack options for sending. `knowledge`: the pickled knowledge."""
+        """Convert options to the form that is sent to workers. `knowledge`: the pickled knowledge."""
         facts = packed_facts(compiling.facts or {})
         return cls(facts, knowledge, replace(compiling, facts=None, knowledge=None), running)
 
     @property
     def unpacked(self) -> CompileOptions:
-        """The options of the compiler, with facts and knowledge."""
+        """The options of the compiler, including facts and knowledge."""
         facts = {name: pl.read_ipc_stream(BytesIO(table)) for name, table in self.facts.items()}
         known = None if self.knowledge is None else unpickled_knowledge(self.knowledge)
         return replace(self.compiling, facts=facts, knowledge=known)
@@ -56,20 +58,20 @@ class ProgramOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShippedProgram:
-    """A program text, divided into stages. Each stage runs in one engine, or in `buckets` engines.
+    """A program text that is divided into stages. Each stage runs in one engine, or in `buckets` engines.
 
     - `schemas`: the schemas of all tables. `inputs`, `outputs`: the schemas of input events and of written events.
-    - `written`: the names under which tables are written.
-    - `records`: the tables of records of the input fluents.
-    - `meanings`: the fingerprint of each event, which determines the `@id` of its rows.
-    - `program`: identifies the program and everything on which its state depends.
-    - `ticking`: the stages with results at certain times without input.
-    - `unending`: the stages with recursion that continues to the latest time in the input.
-    - `beginning`: the stages in which something begins with the first event.
-    - `revises`: True if records may withdraw or replace others.
+    - `written`: the tables to write, and the name of the output of each.
+    - `records`: the tables that contain the records of input fluents.
+    - `meanings`: a fingerprint of each event's rules, from which the `@id` of its rows is computed.
+    - `program`: a fingerprint of the program and of everything else on which its state depends.
+    - `ticking`: the numbers of the stages that derive results at fixed times, even without input.
+    - `unending`: the numbers of the stages whose recursion continues to the latest time in the input.
+    - `beginning`: the numbers of the stages that depend on the time of the first record.
+    - `revises`: True if records may withdraw or replace earlier records.
     - `window`: how far behind the watermark results may be withdrawn (microseconds). None: never.
-    - `known`: how far behind the watermark the knowledge may change.
-    - `lateness_by`: the attribute whose values have separate clocks for lateness. None: one clock for all records.
+    - `known`: how far behind the watermark the knowledge may change (microseconds).
+    - `lateness_by`: the attribute whose values have separate clocks for lateness. None: all records share one clock.
     """
 
     text: str
@@ -93,12 +95,12 @@ class ShippedProgram:
     lateness_by: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the number of buckets. CepError: it exceeds the number of key groups."""
+        """Check the number of buckets. Raises CepError if it exceeds the number of key groups."""
         check_partitions(self.buckets)
 
     @classmethod
     def of(cls, engine: Engine, text: str, name: str, options: ProgramOptions, buckets: int) -> ShippedProgram:
-        """Return the program that `engine` runs. CepError: there are more buckets than key groups."""
+        """Return the program that `engine` runs. Raises CepError if there are more buckets than key groups."""
         stages, book = partition(engine.plan), Dependencies(engine.plan)
         if engine.revises:
             stages = dealt_by_keys(engine.plan, stages)
@@ -126,45 +128,47 @@ class ShippedProgram:
         )
 
     def engine(self, stage: int, before: PriorState | None = None) -> Engine:
-        """Make an engine of a stage. Only `advance` moves its watermark. `before`: the state of another program to
-        start from."""
+        """Create an engine for a stage. Its watermark moves only when `advance` is called.
+
+        `before`: the state of another program from which the engine starts.
+        """
         running = replace(self.options.running, lateness=None, lateness_by=None, stage=stage, before=before)
         return Engine(_compiled(self), running)
 
     def clocks(self, lateness: int) -> KeyClocks:
-        """Return the clocks of keys, for lateness by key. CepError: as for `KeyClocks`."""
+        """Create the clocks by which each key has its own lateness. Raises CepError as `KeyClocks` does."""
         assert self.lateness_by is not None, "lateness is judged by keys"
         return KeyClocks(self.lateness_by, lateness, {name: self.inputs[name] for name in sorted(self.inputs)})
 
     def load(self) -> None:
-        """Compile the program now, so that the first engine does not have to."""
+        """Compile the program now, so that creating the first engine takes less time."""
         _compiled(self)
 
     def bare(self) -> ShippedProgram:
-        """Return a copy without the parts that only engines need."""
+        """Return a copy that lacks the options, which only engines need."""
         return replace(self, options=ProgramOptions())
 
     @property
     def read(self) -> Mapping[str, Schema]:
-        """The schemas for readers. They have a column `@change` if records may withdraw or replace others."""
+        """The schemas by which input is read. They have a column `@change` if records may withdraw or replace
+        others."""
         return with_changes(self.inputs) if self.revises else self.inputs
 
     @property
     def scattered(self) -> frozenset[str]:
-        """The tables of which several buckets or stages may derive identical rows."""
+        """The tables whose rows several buckets or stages may derive independently."""
         return frozenset[str]().union(*(stage.merged for stage in self.stages))
 
     @property
     def changes(self) -> bool:
-        """True if fluents are written as beginnings and ends, and not as intervals."""
+        """True if the output contains the beginnings and ends of fluents instead of their intervals."""
         return any(name != table for table, name in self.written.items())
 
     def edges(self, name: str, held: pl.DataFrame, time: int, kind: int) -> tuple[str, pl.DataFrame]:
-        """Return the name of the table of a fluent's changes, and its rows: changes of one `kind` at a `time`
-        (microseconds).
+        """Convert intervals that hold at a time (microseconds) to changes of a fluent at that time.
 
-        `held`: the intervals that hold at that time, as `held_now` returns them. Call this only if the program writes
-        changes.
+        Return the name of the table of changes, and its rows. `name`: the fluent. `held`: the intervals, as `held_now`
+        returns them. `kind`: the kind of change. Call this only if the program writes changes.
         """
         table = next(table for table, written in self.written.items() if written == name)
         fluent, attributes = self.schemas[table].fluent, [attribute.name for attribute in self.outputs[name].attributes]
@@ -179,26 +183,28 @@ class ShippedProgram:
     def dealt(
         self, stage: Stage, tables: Mapping[str, pl.DataFrame], keys: KeyCounter | None = None
     ) -> Sequence[Mapping[str, pl.DataFrame]]:
-        """Distribute tables to the buckets of a stage. `keys`: a counter of their keys."""
+        """Distribute the rows of tables to the buckets of a stage. `keys`: a counter of the keys in the rows."""
         return deal_groups(stage, tables, self.schemas, self.count(stage), keys)
 
     def owner(self, event: str) -> int:
-        """Return the stage that reports refused rows of the event."""
+        """Return the number of the stage that reports refused rows of the event."""
         return owner(self.stages, event)
 
     @property
     def merged(self) -> frozenset[str]:
-        """The written events of which several buckets may derive identical occurrences."""
+        """The written events whose occurrences several buckets may derive independently."""
         scattered_tables = self.scattered
         return frozenset(name for table, name in self.written.items() if table in scattered_tables)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRules:
-    """The rules of a query.
+    """Rules that are ready to run as a query.
 
-    `engine`: an engine of the whole program, for checks. `program`: the program from which workers make their engines.
-    `lateness`: the lateness of the watermark, in microseconds; None: no record is late before the end of the input.
+    - `engine`: an engine of the whole program, for checks.
+    - `program`: the program from which workers create their engines.
+    - `lateness`: how far out of order records may arrive, in microseconds. None: no record is late before the end of
+      the input.
     """
 
     engine: Engine
@@ -207,20 +213,20 @@ class PlannedRules:
 
 
 _last: list[tuple[ShippedProgram, CompiledProgram]] = []
-"""The program that this worker compiled last."""
+"""The program that this worker compiled last, or nothing."""
 
 
 def _compiled(program: ShippedProgram) -> CompiledProgram:
-    """Return the compiled program, which all engines of a worker share."""
+    """Compile a program, or return the result of the last compilation. All engines of a worker share it."""
     if not _last or _last[0][0] is not program:
         _last[:] = [(program, compiled(program.text, program.name, program.options.unpacked))]
     return _last[0][1]
 
 
 def written_names(engine: Engine) -> dict[str, str]:
-    """Return the written tables of a program and the names under which they are written.
+    """Return the tables that a program writes, and the name of the output of each.
 
-    A fluent is written as its intervals, or with `changes` as its beginnings and ends.
+    The output of a fluent is its intervals, or its beginnings and ends if the program writes `changes`.
     """
     outputs, part = engine.outputs, EDGES if engine.plan.changes else HOLDS
     kinds = {name: schema.fluent for name, schema in engine.plan.schemas.items()}
@@ -233,13 +239,13 @@ def written_names(engine: Engine) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def unpickled_knowledge(pickled: bytes) -> KnowledgeSource:
-    """Return the knowledge, unpickled once per worker."""
+    """Unpickle the knowledge, once for each worker."""
     knowledge: KnowledgeSource = pickle.loads(pickled)
     return knowledge
 
 
 def packed_facts(facts: Mapping[str, pl.DataFrame]) -> dict[str, bytes]:
-    """Return tables of facts as Arrow streams."""
+    """Convert tables of facts to Arrow streams."""
     packed = {}
     for name, table in facts.items():
         sink = BytesIO()

@@ -1,4 +1,4 @@
-"""Start of a query, or continuation from its checkpoint: locking, checks, and cleaning up after a killed run."""
+"""Preparation of a query that starts or continues from its checkpoint: lock, checks, and cleanup after a killed run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from cep.spark.state import checkpoint as checkpoints
 from cep.spark.whole_states import logged, settle
 
 BUCKETS = 16
-"""The default number of buckets, if the number of cores is unknown."""
+"""The default number of buckets if the number of cores is unknown."""
 
 
 def bucket_count(checkpoint: Path, asked: int | None, cores: int | None) -> int:
-    """Return the number of buckets: the requested number, else the checkpoint's number, else the number of `cores`.
+    """Return the number of buckets of a query.
 
-    CepError: the checkpoint is damaged.
+    It is the number that the user asked for, or else the number in the checkpoint, or else the number of `cores`.
+    Raises CepError if the checkpoint is damaged.
     """
     if asked is not None:
         return asked
@@ -41,7 +42,7 @@ def bucket_count(checkpoint: Path, asked: int | None, cores: int | None) -> int:
 
 
 def _info(engine: Engine, query: Job, times: str) -> checkpoints.CheckpointInfo:
-    """Return the record that a query stores in its checkpoint. `engine`: an engine of the whole program."""
+    """Return the settings of a query to store in its checkpoint. `engine`: an engine of the whole program."""
     options = query.program.options
     running = options.running
     return checkpoints.CheckpointInfo(
@@ -80,10 +81,13 @@ def opened(
 
     Return the query with the settings of the checkpoint, and the migration if the checkpoint was of another program.
 
-    `engine`: an engine of the whole program. `times`: a function that returns the format of times for a new checkpoint.
-    `patience`: the seconds to wait for another run to release the lock. CepError: see
-    `cep.spark.state.checkpoint.claim`; or the checkpoint is locked or does not fit the output; or a folder is not
-    writable.
+    - `engine`: an engine of the whole program.
+    - `times`: a function that returns the format of times for a new checkpoint.
+    - `migrate`: True if the checkpoint may be adapted to another program.
+    - `patience`: the number of seconds to wait for another run to release the lock.
+
+    Raises CepError if the checkpoint is locked or does not fit the output, or if a folder is not writable. It also
+    raises the errors of `cep.spark.state.checkpoint.claim`.
     """
     folder = Path(query.checkpoint)
     with checkpoints.checkpoint_errors(folder):
@@ -117,7 +121,7 @@ def opened(
 
 
 def _tidy(query: Job) -> None:
-    """Remove what a killed run left behind. CepError: see `cep.spark.sink.file_sink`."""
+    """Finish and remove what a killed run has left. Raises CepError as `cep.spark.sink.file_sink` does."""
     generation, checkpoint = query.generation, Path(query.checkpoint)
     file_sink.finish_batches(Path(query.output))
     bucket_states.remove_leftovers(generation.states(checkpoint))
@@ -129,7 +133,8 @@ def _tidy(query: Job) -> None:
 
 
 def _unsplit(program: ShippedProgram) -> list[str]:
-    """Return the reasons why the state of a program's stages cannot be divided by key for another number of buckets."""
+    """Return the reasons why the number of buckets cannot change. The state of each stage must then be divided by
+    key."""
     reasons = []
     for stage in program.stages:
         if stage.keyed:
@@ -141,9 +146,9 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 
 
 def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
-    """Convert logs that a killed run left to whole states, by running the program of the checkpoint.
+    """Convert logs that a killed run has left to whole states, by running the program of the checkpoint.
 
-    CepError: the checkpoint's program had other facts or knowledge than this one.
+    Raises CepError if the checkpoint's program had other facts or knowledge than this program.
     """
     if some := logged(states, versions):
         program = _earlier(now, was)
@@ -158,9 +163,10 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
 
 
 def former(engine: Engine, query: Job) -> Former | None:
-    """Return the query before a migration, and its fluents that end when the `engine`'s program takes over.
+    """Return the query before a migration, and its fluents that end when the program of `engine` takes over.
 
-    None: no fluent ends, or the migration is over. CepError: the former program cannot be compiled any more.
+    Returns None if no fluent ends or the migration is already over. Raises CepError if the former program can no longer
+    be compiled.
     """
     generation, folder = query.generation, Path(query.checkpoint)
     start = generation.start
@@ -185,8 +191,10 @@ def former(engine: Engine, query: Job) -> Former | None:
 
 
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo) -> ShippedProgram | None:
-    """Return the program of a checkpoint, compiled with the facts and knowledge of `now`. None: this is not the same
-    program, because its facts or knowledge were different."""
+    """Compile the program of a checkpoint with the facts and knowledge of the program `now`.
+
+    Returns None if the result differs from the checkpoint's program, because its facts or knowledge were different.
+    """
     files = now.options.compiling.files if was.text == now.text else ()
     compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)
     running = replace(

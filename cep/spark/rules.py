@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
 
 Order = Mapping[str, str | Sequence[str]]
-"""By event, the column or columns that order rows with the same time."""
+"""For each event, the column or columns that order rows that have the same time."""
 
 
 class Rules:
-    """A program that can run over DataFrames of a session."""
+    """A program that runs over DataFrames of an existing Spark session."""
 
     def __init__(self, program: CompiledProgram, text: str, name: str, options: CompileOptions) -> None:
-        """Set up rules. `text`: the source of the program. `name`: its name. `options`: the options with which it was
-        compiled."""
+        """Create rules from a compiled program. `text`: its source. `name`: its name. `options`: the options of its
+        compilation."""
         self._program, self._text, self._name, self._options = program, text, name, options
 
     @classmethod
@@ -65,8 +65,8 @@ class Rules:
     ) -> Rules:
         """Read rules from one file or several. `facts`: {predicate: table of any library}.
 
-        `knowledge`, `params`, `policy` and the other options are the same as for `cep.compile.compile`. CepError: the
-        program or an option is invalid.
+        `knowledge`, `params`, `policy` and the other options are the same as for `cep.compile.compile`. Raises CepError
+        if the program or an option is invalid.
         """
         paths = [Path(file_name) for file_name in ([path] if isinstance(path, str | Path) else path)]
         text, name = program_text(paths[0] if len(paths) == 1 else paths)
@@ -81,7 +81,8 @@ class Rules:
         facts: Mapping[str, Any] | None = None,
         **options: Unpack[FactlessCompileKeywords],
     ) -> Rules:
-        """Compile rules from a text, or from the texts of several files by name. Options as for `from_file`."""
+        """Compile rules from a text, or from a mapping of file names to texts. The options are the same as for
+        `from_file`."""
         whole, called, compiling = one_text(text, name, CompileOptions(**options))
         program = compiled_program(whole, called, facts, compiling)
         return cls(program, whole, called, replace(compiling, facts=program.facts, knowledge=None))
@@ -92,17 +93,17 @@ class Rules:
 
     @property
     def inputs(self) -> dict[str, Schema]:
-        """The input events."""
+        """The schemas of the input events, by name."""
         return self._engine.inputs
 
     @property
     def outputs(self) -> dict[str, Schema]:
-        """The derived events."""
+        """The schemas of the derived events, by name."""
         return self._engine.outputs
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
-        """Warnings for the author, sorted by position."""
+        """Warnings for the author of the rules, sorted by position."""
         return self._engine.warnings
 
     def detect(
@@ -113,17 +114,19 @@ class Rules:
         changes: DataFrame | None = None,
         buckets: int = BUCKETS,
     ) -> Events:
-        """Return everything that the rules derive from static DataFrames, `{event: DataFrame}`, in any order of rows.
+        """Return everything that the rules derive from static DataFrames. The rows of the DataFrames may have any
+        order.
 
-        - `order`: by event, the columns that order rows with the same time: `{"reading": ["partition", "offset"]}`.
-          Without them, a hash of the row decides, the same in each run. Rows of several events with the same time are
-          in the order of `frames`.
+        - `frames`: the DataFrame of each input event.
+        - `order`: for each event, the columns that order rows with the same time: `{"reading": ["partition",
+          "offset"]}`. Without them, a hash of the row decides, the same in each run. Rows of several events with the
+          same time are in the order of `frames`.
         - `changes`: changes of the knowledge, one per row. At `time`, the triples of `remove` are removed, and then
           the triples of `add` are added (RDF as text, or null).
-        - `buckets`: the number of parts to which keys are distributed, with one task each. It does not change the
-          results.
+        - `buckets`: the number of parts to which keys are distributed. Each part runs as one task. The number does not
+          change the results.
 
-        Nothing is computed before a result is used. CepError: a column is missing, or its type does not fit the
+        Nothing is computed before a result is used. Raises CepError if a column is missing or its type does not fit the
         declaration.
         """
         program = self._shipped(self._engine, EngineOptions(lateness=None), buckets)
@@ -143,18 +146,19 @@ class Rules:
         ahead: Duration | None = timedelta(microseconds=AHEAD),
         buckets: int | None = None,
     ) -> Stream:
-        """Return a stream of the rules over streaming DataFrames, `{event: DataFrame}`. Nothing runs before it is
-        started.
+        """Return a stream of the rules over streaming DataFrames. Nothing runs before the stream is started.
 
+        - `frames`: the DataFrame of each input event.
         - `order`, `changes`: as for `detect`. A change whose time the watermark has passed is a dead letter.
         - `lateness`: how far out of order rows may arrive. Later rows are dead letters.
-        - `revise`: output results at once, and correct them when rows up to this much older arrive or are withdrawn (a
-          column `@change`). `final`: output only final results.
+        - `revise`: output results at once, and correct them later. A correction follows if rows up to this much older
+          arrive or are withdrawn (column `@change`).
+        - `final`: True to output only final results.
         - `idle`: the time without rows after which the watermark advances by the clock.
         - `ahead`: rows whose time is further ahead of the clock are dead letters. None: there is no limit.
         - `buckets`: as for `detect`. By default, the number of tasks that run at once.
 
-        CepError: a column is missing or has a type that does not fit, or the program cannot run on endless input.
+        Raises CepError if a column is missing or its type does not fit, or if the program cannot run on endless input.
         """
         window = None if revise is None else ticks_of(revise, "revise")
         planned = self.planned(EngineOptions(lateness=None, revise=window, final=final), ticks_of(lateness))
@@ -165,10 +169,10 @@ class Rules:
     def planned(
         self, running: EngineOptions, lateness: int | None, buckets: int = 1, changes: bool = False
     ) -> PlannedRules:
-        """Return the rules in the form in which a query runs them. CepError: the program cannot run on endless input.
+        """Return the rules as a query runs them. Raises CepError if the program cannot run on endless input.
 
-        `lateness`: in microseconds; None: no record is late before the end of the input. `changes`: write fluents as
-        beginnings and ends.
+        `lateness`: how far out of order records may arrive, in microseconds. None: no record is late before the end of
+        the input. `changes`: True to write the beginnings and ends of fluents.
         """
         engine = Engine(self._program, replace(running, changes=changes))
         engine.refuse_endless("the state between micro-batches on Spark")
@@ -190,7 +194,10 @@ class Rules:
         ahead: int | None,
         changes: DataFrame | None,
     ) -> tuple[SparkSession, list[Provided]]:
-        """Check DataFrames. Return their session, and the columns to read. CepError: they do not fit the program."""
+        """Check DataFrames. Return their session, and a reader for each DataFrame.
+
+        Raises CepError if a DataFrame does not fit the program.
+        """
         refuse_order(program.inputs)
         for names, what in ((frames, "data"), (order, "order")):
             for name in names:
@@ -222,7 +229,11 @@ class Rules:
         return next(iter(frames.values())).sparkSession, inputs
 
     def _warn_of_ties(self, unordered: Iterable[str]) -> None:
-        """Warn if results depend on the order of rows with the same time, and no column defines that order."""
+        """Warn if the results depend on the order of rows that have the same time, and the user has named no columns
+        that order them.
+
+        `unordered`: the events for which no such column is named.
+        """
         plan = self._program.plan
         inputs = dict.fromkeys(plan.inputs, False)
         ties = Ties(Dependencies(plan))

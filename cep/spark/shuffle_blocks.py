@@ -1,4 +1,4 @@
-"""Shuffle blocks: the rows of one event for one bucket, which one task passes to another as one value."""
+"""Shuffle blocks: rows of one event for one bucket. A task passes such a block to another task as one value."""
 
 from __future__ import annotations
 
@@ -20,57 +20,61 @@ from cep.spark.program import ShippedProgram
 from cep.workers.multiplicities import net
 
 WORLD = 0
-"""The `stage` of derived rows for the sink."""
+"""The `stage` of a block that contains derived rows for the sink."""
 
 REPORT = -2
-"""The `stage` of a report for the driver. The report is in `source`."""
+"""The `stage` of a block that contains a report for the driver, in its `source`."""
 
 DEAD = -3
-"""The `stage` of a piece of a file of dead letters, if workers share no folder.
+"""The `stage` of a block that contains a part of a dead-letter file. Such blocks are used if workers share no folder.
 
-`event` is the name of the file, and `place` the offset.
+The block's `event` is the name of the file, and its `place` is the offset in the file.
 """
 
 TIMES = -4
-"""The `stage` of keys and ends of records for the driver, if lateness is judged by key."""
-
-TIME = -1
-"""The `stage` of blocks that only move the watermark."""
-
-END = 1 << 61
-"""The time (microseconds) of the end of the input. It is later than the time of any event, by more than any
+"""The `stage` of a block that contains keys and ends of records. The driver needs them if each key has its own
 lateness."""
 
+TIME = -1
+"""The `stage` of a block that only moves the watermark."""
+
+END = 1 << 61
+"""The time (microseconds) at which the input ends. It is later than any event's time plus any lateness."""
+
 CHANGE = "#change"
-"""The `event` of blocks with changes of the knowledge; no event has such a name."""
+"""The `event` of a block that contains changes of the knowledge. No event can have this name."""
 
 LATEST = "#latest"
-"""The `event` of blocks with the latest time in the input."""
+"""The `event` of a block that contains the latest time in the input."""
 
 FIRST = "#first"
-"""The `event` of blocks with the first times in the input."""
+"""The `event` of a block that contains the first times in the input."""
 
 LATE = "#late"
-"""The `event` of blocks with the keys that have late records."""
+"""The `event` of a block that tells which keys have late records."""
 
 FIRSTS = 1024
-"""The number of earliest times that a file reports. Several are needed, because the times of late records do not
-count."""
+"""The number of earliest times that the reader of a file reports. One is not enough, because the times of late records
+do not count."""
 
 Stretch = tuple[int | None, int | None]
-"""The bounds of the time that is written, in microseconds, both included. None: no bound."""
+"""The first and the last time (microseconds) for which output is written. None: there is no bound."""
 
 ChangeLine = tuple[int, str, str, int]
-"""A change of the knowledge: its time (microseconds), the triples, and the file and line where it was read."""
+"""A change of the knowledge: its time (microseconds), its triples as text, and the file and line from which it was
+read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleBlock:
-    """A block of rows.
+    """Rows of one event for one bucket.
 
-    `place` sorts the blocks of a bucket: by the number of their file, or by the stage and bucket that made them.
-    `source`: the name of the file; None: a stage made the block. `rows`: an Arrow stream. `latest`: the last end of the
-    rows; unused if a stage made them.
+    - `stage`: the number of the stage that reads the block, or a constant such as `WORLD`.
+    - `place`: a number by which the blocks of a bucket are sorted. It is the number of the input file, or it consists
+      of the stage and bucket that derived the rows.
+    - `source`: the name of the input file. None: a stage derived the rows.
+    - `rows`: an Arrow stream.
+    - `latest`: the last end of the rows. It is not used if a stage derived the rows.
     """
 
     stage: int
@@ -84,7 +88,8 @@ class ShuffleBlock:
 
 @dataclass(frozen=True, slots=True)
 class WorldRows:
-    """Rows of an event from a bucket, for the sink."""
+    """Derived rows of one event for the sink. `bucket`: the bucket that passes them on. `place`: as in
+    `ShuffleBlock`."""
 
     bucket: int
     event: str
@@ -92,21 +97,23 @@ class WorldRows:
     table: pl.DataFrame
 
     def block(self) -> ShuffleBlock:
-        """Return the rows as a block."""
+        """Convert the rows to a block."""
         return _block(WORLD, self.bucket, self.event, self.place, None, self.table)
 
     @classmethod
     def of(cls, block: ShuffleBlock) -> WorldRows:
-        """Return the rows in a block."""
+        """Read the rows of a block."""
         return cls(block.bucket, block.event, block.place, unpack(block.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """The result of stepping a bucket.
+    """The result of one step of a bucket.
 
-    `version`: the version of the new state. `call`: the watermark (milliseconds) at which to step again even without
-    input; None: not needed. `blocks`: for later stages and the driver. `world`: rows for the sink.
+    - `version`: the version of the new state.
+    - `call`: the watermark (milliseconds) at which the bucket must run again even without input. None: never.
+    - `blocks`: blocks for later stages and for the driver.
+    - `world`: rows for the sink.
     """
 
     version: int
@@ -122,9 +129,9 @@ def from_outside(
     source: str | None,
     keys: KeyCounter | None = None,
 ) -> Iterator[ShuffleBlock]:
-    """Yield the records of a file as blocks for all stages that read them.
+    """Yield the records of an input file as blocks for all stages that read them.
 
-    `place`: the number of the file. `source`: its name. `keys`: a counter of their keys.
+    `place`: the number of the file. `source`: the name of the file. `keys`: a counter of the keys in the records.
     """
     for stage in program.stages:
         mine = {event: table for event, table in tables.items() if event in stage.outside}
@@ -134,7 +141,7 @@ def from_outside(
 def from_stage(
     program: ShippedProgram, stage: Stage, bucket: int, derived: Mapping[str, pl.DataFrame]
 ) -> Iterator[ShuffleBlock]:
-    """Yield the results of a bucket as blocks for later stages."""
+    """Convert the rows that a bucket derives to blocks for later stages."""
     place = (stage.number << 32) + bucket
     for later in program.stages[stage.number :]:
         mine = {event: table for event, table in derived.items() if event in later.inputs.keys() - later.outside}
@@ -150,10 +157,14 @@ def for_world(
     stretch: Stretch = (None, None),
     cuts: Mapping[str, int] | None = None,
 ) -> Iterator[WorldRows]:
-    """Yield the results of a bucket that are `wanted` in the sink and lie within `stretch`.
+    """Yield the rows of a bucket that go to the sink.
 
-    Rows that other buckets may also derive are sent to the bucket in which they are merged. `cuts`: the earliest start
-    of intervals, by fluent.
+    Rows that other buckets may also derive are assigned to the bucket in which they are merged.
+
+    - `derived`: the tables that the bucket derives.
+    - `wanted`: the names of the events to output.
+    - `stretch`: the first and the last time of the output.
+    - `cuts`: for each fluent, the time before which nothing is written. Intervals that begin earlier are cut.
     """
     place = (stage.number << 32) + bucket
     rows = clipped(_as_written(program, derived), program.outputs, *stretch)
@@ -176,7 +187,7 @@ def for_world(
 
 
 def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
-    """Return the changes of a fluent from a time on (microseconds). Earlier beginnings are moved to that time."""
+    """Return the changes of a fluent from `time` on (microseconds). A beginning before `time` is moved to `time`."""
     early = (pl.col("time") < time).fill_null(value=True)
     begins = changes.filter(~early | (pl.col(EDGE) == "begins"))
     return begins.with_columns(
@@ -186,13 +197,16 @@ def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
 
 
 def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Return the tables that are written, in their written form."""
+    """Return the tables to write, with fluents as intervals or as changes."""
     tables = {table: derived[table] for table in program.written if table in derived}
     return as_changes(tables, program.schemas, program.outputs) if program.changes else tables
 
 
 def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
-    """Yield blocks without rows, for the buckets that must run before the first row, or for `every` bucket."""
+    """Yield a block without rows for each bucket that must run before the first row arrives.
+
+    `every`: True to yield a block for each bucket.
+    """
     for stage in program.stages:
         if every or stage.number in program.ticking:
             for bucket in range(program.count(stage)):
@@ -200,7 +214,7 @@ def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBl
 
 
 def change_blocks(program: ShippedProgram, lines: Sequence[ChangeLine]) -> Iterator[ShuffleBlock]:
-    """Return changes of the knowledge as blocks for all buckets."""
+    """Yield a block for each bucket that contains changes of the knowledge."""
     rows = json.dumps(lines).encode()
     for stage in program.stages:
         for bucket in range(program.count(stage)):
@@ -208,17 +222,17 @@ def change_blocks(program: ShippedProgram, lines: Sequence[ChangeLine]) -> Itera
 
 
 def latest_blocks(program: ShippedProgram, latest: int) -> Iterator[ShuffleBlock]:
-    """Yield the latest time in the input (microseconds) as blocks, for all buckets with endless recursion."""
+    """Yield a block for each bucket of the stages in `unending`. It contains the latest time in the input
+    (microseconds)."""
     for stage in program.stages:
         for bucket in range(program.count(stage)) if stage.number in program.unending else ():
             yield ShuffleBlock(stage.number, bucket, LATEST, 0, None, str(latest).encode(), 0)
 
 
 def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[ShuffleBlock]:
-    """Yield the first ends of records (microseconds, sorted) as blocks, for all buckets in which something begins with
-    the first event.
+    """Yield a block for each bucket of the stages in `beginning`. It contains the first ends of records.
 
-    At most `FIRSTS` + 1 ends are included.
+    `ends`: ends of records in microseconds, sorted. Only the first `FIRSTS` + 1 are sent.
     """
     rows = json.dumps(list(ends[: FIRSTS + 1])).encode()
     for stage in program.stages:
@@ -227,7 +241,7 @@ def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[Shuff
 
 
 def report_block(report: Report) -> ShuffleBlock:
-    """Return a report as a block for the driver."""
+    """Convert a report to a block for the driver."""
     return ShuffleBlock(REPORT, 0, "", 0, report.line(), b"", 0)
 
 

@@ -1,11 +1,12 @@
-"""A micro-batch for workers without a shared folder: one job, whose tasks pass rows on through Spark's shuffle, as
-bytes.
+"""A micro-batch for workers that share no folder: one Spark job, whose tasks pass rows on as bytes through Spark's
+shuffle.
 
 There is a shuffle before each stage of the program. Buckets are distributed to as many tasks as there are cores. Each
 task runs in the same worker every time (`cep.spark.task_affinity`).
 
-The tasks upload states, output files and dead letters to the object store, and tell the driver their places. The driver
-writes the manifest that commits them. A task may run twice; only the results that it reports to the driver count.
+The tasks upload states, output files and dead letters to the object store, and tell the driver where they are. The
+driver writes the manifest that commits them. A task may run twice. Only the results that it reports to the driver
+count.
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ if TYPE_CHECKING:
     from cep.spark.task_affinity import Slots
 
 Sent: TypeAlias = "tuple[int, bytes | TaskFound]"
-"""The number of a task, and a value for it: pickled blocks, or results that are passed on to the driver."""
+"""The number of a task, and a value for that task: pickled blocks, or results on their way to the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of files that tasks upload: `packs`, whose names contain the `number` of the next manifest and the
-    `run`.
+    """The place of the files that tasks upload and read.
 
-    `mark`: the name of the checkpoint. `files`: the files of states by bucket, such as `1-0003`.
+    - `packs`: the packs of the checkpoint. `number`: the number of the next manifest. `run`: the name of the writing
+      run.
+    - `mark`: the name of the checkpoint.
+    - `files`: the state files of each bucket, by names such as `1-0003`.
     """
 
     packs: Packs
@@ -56,11 +59,14 @@ class Place:
 class StageJob:
     """The work of `width` tasks for one stage in a micro-batch.
 
-    - `number`: the number of the stage. 0: no stage. One more than the last stage: add up multiplicities.
-    - `batch`: the number of the micro-batch. `watermark`: where the buckets step to, in milliseconds.
-    - `buckets`: the versions of the stage's buckets. `due`: the buckets that must step even without input.
-    - `writes`: the tasks write the output. `first`: the first task writes a file in any case.
-    - `versions`: the versions of the buckets of all stages, by names such as `1-0003`.
+    - `number`: the number of the stage. 0: no stage runs. One more than the last stage: multiplicities are added up.
+    - `batch`: the number of the micro-batch.
+    - `watermark`: the new watermark of the buckets, in milliseconds.
+    - `buckets`: for each bucket of the stage, the version of its state.
+    - `due`: the buckets that must run even without input.
+    - `writes`: True if the tasks write the output. `first`: True if the first task writes a file even without rows.
+    - `versions`: the versions of the states of all stages, by names such as `1-0003`.
+    - `counted`: the events whose multiplicities are added up.
     """
 
     width: int
@@ -76,7 +82,7 @@ class StageJob:
     counted: frozenset[str] = field(default=frozenset())
 
     def of(self, slots: Sequence[int]) -> StageJob:
-        """Return a copy with only the state files of some tasks."""
+        """Return a copy that contains only the state files of some tasks. `slots`: the numbers of these tasks."""
         some = frozenset(slots)
         mine = {
             name: files for name, files in self.place.files.items() if int(name.partition("-")[2]) % self.width in some
@@ -84,7 +90,10 @@ class StageJob:
         return replace(self, place=replace(self.place, files=mine))
 
     def step(self, sent: Broadcast[PackedWork], slot: int, arrived: Iterable[Sent]) -> Iterator[Sent]:
-        """Run a task in a worker. CepError: see `Home.run`."""
+        """Run a task in a worker. Raises CepError as `Home.run` does.
+
+        `slot`: the number of the task. `arrived`: the values that other tasks have sent to this task.
+        """
         steps, world, later = dict[int, list[HandedBlock]](), list[HandedBlock](), list[HandedBlock]()
         letters, reports = list[HandedBlock](), list[HandedBlock]()
         for _, value in arrived:
@@ -123,7 +132,7 @@ class StageJob:
 
 
 def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
-    """Yield pickled blocks for each task that must receive some."""
+    """Pickle blocks for the tasks that must receive them. `width`: the number of tasks."""
     blocks_by_slot: dict[int, list[HandedBlock]] = {}
     for block in blocks:
         slot = crc32(block.event.encode()) if block.stage == DEAD else block.bucket
@@ -133,7 +142,8 @@ def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
 
 
 def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
-    """Yield the blocks of a source's tasks, each for the task that must receive it."""
+    """Distribute the blocks of reading tasks to the tasks that must receive them. `rows`: the Spark rows of reading
+    tasks."""
     for row in rows:
         yield from dealt(pickle.loads(row[0]), width)
 
@@ -145,7 +155,7 @@ def _tasks(
 
 
 class ShuffledBatch:
-    """One micro-batch, with the results of its job. `before`: the note of the previous micro-batch."""
+    """One micro-batch, and the results of its job so far. `before`: the note of the previous micro-batch."""
 
     def __init__(self, work: QueryWork, batch: int, watermark: int, before: BatchNote, place: Place) -> None:
         self._work, self._batch, self._watermark, self._before, self._place = work, batch, watermark, before, place
@@ -157,7 +167,8 @@ class ShuffledBatch:
         self.written: dict[str, Files] = {"output": {}, "dead": {}}
 
     def run(self, slots: Slots, sent: Broadcast[PackedWork], stream: DataFrame) -> None:
-        """Run the job of the micro-batch. CepError: see `Home.run`. Spark's errors: the job has failed."""
+        """Run the job of the micro-batch. Raises CepError as `Home.run` does, and Spark's errors if the job has
+        failed."""
         width = min(slots.count, self._work.stages[0].program.buckets)
         rows: RDD[Sent] = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))
         try:
@@ -170,7 +181,7 @@ class ShuffledBatch:
             self.took(outcome)
 
     def jobs(self, width: int) -> Iterator[StageJob]:
-        """Yield the work of `width` tasks, stage by stage."""
+        """Yield the work of each stage in turn. `width`: the number of tasks."""
         work, program = self._work, self._work.stages[0].program
         meets = bool(program.merged)
         for stage in program.stages:

@@ -1,10 +1,11 @@
 """Derived events as a changelog. Each row has `@change` (added or withdrawn), the occurrence's `@id`, and a `@version`.
 
-The versions of an `@id` increase. They are odd for added rows and even for withdrawn ones, so the highest version shows
-the current state. They are computed from the number of the micro-batch, so a repeated micro-batch writes the same.
+The versions of an `@id` increase. They are odd for added rows and even for withdrawn rows, so the row with the highest
+version shows the current state. They are computed from the number of the micro-batch, so a repeated micro-batch writes
+the same versions.
 
-A row is not added again before it is withdrawn, and only withdrawn while it exists. So the net result consists of the
-rows that were added more often than withdrawn, in any order of reading.
+A row is only withdrawn while it exists, and must be withdrawn before it is added again. So the net result consists of
+the rows that were added more often than withdrawn. It does not depend on the order of reading.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cep.runtime.buckets import stacked
 
 
 def changelog_schemas(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Return the schemas of derived events as rows of the changelog."""
+    """Return the schemas of derived events, with the columns of a changelog added."""
     return as_written(schemas, versions=True)
 
 
@@ -32,7 +33,10 @@ def as_changelog(
     meanings: Mapping[str, str],
     batch: int,
 ) -> dict[str, list[pl.DataFrame]]:
-    """Convert tables with `@change` (1, -1) to rows of the changelog. `batch`: the number of the micro-batch."""
+    """Convert tables whose `@change` is 1 or -1 to rows of a changelog.
+
+    `meanings`: the fingerprint of each event's rules. `batch`: the number of the micro-batch.
+    """
     changelog = {}
     for event, parts in tables.items():
         table = identified(stacked(parts), schemas[event], meanings[event])

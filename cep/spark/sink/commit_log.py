@@ -1,13 +1,15 @@
 """The commit log of the sink: the committed files of each micro-batch, in the format of Spark's own file sink.
 
-The entry of a micro-batch is a file named by its number, such as `7`. A compact entry, such as `9.compact`, comprises
-all micro-batches up to its number. An entry is a line `v1`, then a line of JSON for each file. Spark takes the distance
-between compact entries from the last two of them, and expects it to stay the same. Our entries begin with `v01`, which
-Spark accepts as the same version, and end with a hash of the entry. Empty entries begin with `v001`.
+The entry of a micro-batch is a file whose name is the micro-batch's number, such as `7`. A compact entry, such as
+`9.compact`, repeats all entries up to its number. An entry consists of a line `v1`, and of one line of JSON for each
+output file. Spark computes the distance between compact entries from the last two of them, and expects it to stay the
+same. Our entries begin with `v01`, which Spark reads as the same version, and end with a hash of the entry. Empty
+entries begin with `v001`.
 
-Tasks write files beside the log, under names that readers ignore. A micro-batch is committed once its note, `note.7`,
-is on disk. Then its files get their final names, and then its entry is written. So a reader of the log finds all files,
-and a reader of the folder finds only committed ones. If the run is killed in between, the next run finishes this.
+Tasks write files beside the log, under names that readers ignore. A micro-batch is committed once its note, such as
+`note.7`, is on disk. Then its files get their final names, and then its entry is written. So a reader of the log finds
+all files, and a reader of the folder finds only committed ones. If the run is killed after the note, the next run
+finishes these steps.
 """
 
 from __future__ import annotations
@@ -31,25 +33,27 @@ from cep.spark.disk import BACK, SINK_LOG, damaged_file, put, sync
 COMPACTED = 10
 """The initial number of micro-batches between compact entries."""
 WIDEST = 320
-"""The largest number of micro-batches between compact entries. A reader may have to open this many files."""
+"""The maximum number of micro-batches between compact entries. A reader may have to open this many files."""
 LONG = 100
-"""A number of lines per micro-batch. If a compact entry has more, the distance between compact entries is doubled."""
+"""A number of lines per micro-batch. If a compact entry has more lines, the distance between compact entries is
+doubled."""
 
 LEAVING = "leaving"
-"""A file in the log's folder that lists the files last dropped from the log, which may still be read."""
+"""A file in the log's folder. It lists the files that were last dropped from the log, which readers may still read."""
 COMING = "coming"
-"""The folder, in the log's folder, for files of tasks until they are committed."""
+"""A folder in the log's folder. It contains the files of tasks until they are committed."""
 NOTE = "note"
-"""The prefix of a micro-batch's note in the log's folder.
+"""The prefix of a note's file name in the log's folder. Each micro-batch has a note.
 
-A note contains the lines of the entry, a hash of the micro-batch's plan, and the numbers of rows so far, by event.
+A note contains the lines of the entry, a hash of the micro-batch's plan, and for each event the number of rows written
+so far.
 """
 WITHDRAWN = ".withdrawn.jsonl"
-"""The suffix of files that must be sent before the other files of a micro-batch."""
+"""The suffix of files that contain withdrawals. They are sent before the other files of a micro-batch."""
 RUN = "run"
 """A file in the log's folder that contains a unique name of the log."""
 NOTES = 3
-"""The number of notes to keep. Spark may go back by one micro-batch."""
+"""The number of notes to keep. Spark may repeat the last micro-batch."""
 
 _FORM, _NONE = b"v01", b"v001"
 _LATEST = re.compile(r'"latest":(-?\d+)')
@@ -60,10 +64,13 @@ _TYPE = "type="
 class OutputFile:
     """A file of derived events.
 
-    - `size`: in bytes. `changed`: the time of change in milliseconds. `hash`: the hash of the content.
-    - `rows`: the number of rows by event; empty for a file that only has columns.
-    - `latest`: the last end of its rows.
-    - `times`: the format of times, if they are counts of a unit other than seconds, which a reader could not detect.
+    - `size`: the size in bytes.
+    - `changed`: the time of the last change, in milliseconds.
+    - `rows`: the number of rows of each event. Empty for a file that only has columns.
+    - `latest`: the last end of the rows.
+    - `hash`: the hash of the content.
+    - `times`: the format of times, if they are numbers in a unit other than seconds. A reader could not detect this
+      unit.
     """
 
     path: str
@@ -78,7 +85,7 @@ class OutputFile:
     def of(
         cls, written: Path, path: Path, rows: Mapping[str, int], latest: int | None = None, times: str | None = None
     ) -> OutputFile:
-        """Describe a file that was written, and sync it to disk. `written`: its current path. `path`: its path once
+        """Sync a new file to disk, and describe it. `written`: its current path. `path`: its path once it is
         committed."""
         with written.open("rb+") as file:
             sync(file)
@@ -86,9 +93,9 @@ class OutputFile:
         return cls(str(path), stat.st_size, stat.st_mtime_ns // 1_000_000, rows, latest, content_hash(written), times)
 
     def line(self, batch: int, below: str | None = None) -> str:
-        """Return the file's line in Spark's log, with our own fields: micro-batch, last end, and hash.
+        """Return the line of the file in Spark's log. The line has three more fields: micro-batch, last end, and hash.
 
-        `below`: the file's address for readers; None: its local path.
+        `below`: the file's address for readers. None: its local path.
         """
         known = {"size": self.size, "isDir": False, "modificationTime": self.changed}
         rest = {"blockReplication": 1, "blockSize": 32 << 20, "action": "add"}
@@ -99,8 +106,10 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """The log of the files in a folder. Neither the log nor the folder need exist yet. `address`: the folder's address
-    for readers; None: local."""
+    """The log of the files in a folder. The log and the folder may not exist yet.
+
+    `address`: the address at which readers find the folder. None: its local path.
+    """
 
     files: Path
     address: str | None = None
@@ -116,12 +125,14 @@ class CommitLog:
 
     @property
     def entered(self) -> int:
-        """The number of the last micro-batch with an entry, which readers can see, or -1."""
+        """The number of the last micro-batch that has an entry, or -1. Readers see the micro-batches up to this one."""
         return max(self._entries(), default=-1)
 
     def has(self, batch: int, plan: str = "") -> bool:
-        """Return True if the micro-batch is committed. Raise CepError if it was committed with another plan, or if its
-        plan is no longer known."""
+        """Return True if the micro-batch is committed.
+
+        Raises CepError if it was committed with another plan, or if its note no longer exists.
+        """
         if self.last < batch:
             return False
         if self._note(batch).get("plan") != plan:
@@ -130,11 +141,12 @@ class CommitLog:
         return True
 
     def coming(self, name: str) -> Path:
-        """Return the path where a file is written before it is committed. No reader's pattern matches it."""
+        """Return the path at which a file is written before it is committed. Readers ignore this path."""
         return self._folder / COMING / f"{name.replace('/', '.')}.new"
 
     def lines(self) -> Iterator[str]:
-        """Yield a line of JSON for each committed file, oldest first. CepError: an entry is damaged or missing."""
+        """Yield a line of JSON for each committed file, oldest first. Raises CepError if an entry is damaged or
+        missing."""
         entries = self._entries()
         whole = max((number for number, name in entries.items() if name.endswith(".compact")), default=0)
         for number in range(whole, max(entries, default=-1) + 1):
@@ -143,7 +155,7 @@ class CommitLog:
             yield from entry(self._folder / entries[number])
 
     def written(self, batch: int) -> list[str]:
-        """Return the names of the files of a recent micro-batch."""
+        """Return the names of the files of a micro-batch, or nothing if its note no longer exists."""
         return [file_name(line) for line in self._note(batch).get("lines", ())]
 
     def leaving(self) -> list[str]:
@@ -152,7 +164,7 @@ class CommitLog:
         return _proven(path, path.read_bytes()).decode().splitlines() if path.exists() else []
 
     def totals(self) -> Counter[str]:
-        """Return the number of rows written so far by event, including those in removed files."""
+        """Return for each event the number of rows written so far, including rows of removed files."""
         return Counter(self._note(self.last).get("rows"))
 
     def add(
@@ -160,13 +172,13 @@ class CommitLog:
     ) -> None:
         """Commit the files of the next micro-batch.
 
-        - `plan`: a hash of its plan.
-        - `keep`: at a compact entry, drop files whose last event ends more than `keep` microseconds before the latest
-          event. They are removed at the next compact entry.
-        - `passing`: the reader removes files, so drop the missing ones as well.
+        - `keep`: how far behind the latest event the last event of a file may end, in microseconds. When a compact
+          entry is written, older files are dropped from the log. They are removed when the next one is written.
+        - `passing`: True if the reader removes files. Missing files are then dropped as well.
+        - `plan`: a hash of the micro-batch's plan.
 
-        CepError: it is not the next micro-batch, or a file is missing. The micro-batch is then not committed, and is
-        repeated.
+        Raises CepError if `batch` is not the next micro-batch, or if a file is missing. The micro-batch is then not
+        committed, and is repeated.
         """
         if batch != self.last + 1:
             message = f"--output: {self.files} has micro-batches up to {self.last}, but the next one is {batch}"
@@ -190,9 +202,9 @@ class CommitLog:
         self.settle(keep, passing)
 
     def settle(self, keep: int | None = None, passing: bool = False) -> None:
-        """Rename committed files, write the missing entry of the last micro-batch, and remove uncommitted files.
+        """Finish the last commit: rename its files, write its entry, and remove uncommitted files.
 
-        Do not call this while tasks write. CepError: a file is missing.
+        Do not call this while tasks write. Raises CepError if a file is missing.
         """
         for batch in range(self.entered + 1, self.last + 1):
             new = self._note(batch)["lines"]
@@ -237,10 +249,11 @@ class CommitLog:
         self._forget(batch, way, len(kept))
 
     def _forget(self, batch: int, way: int, lines: int) -> None:
-        """Remove entries that the last compact entry repeats.
+        """Remove entries that the new compact entry repeats. `batch`: the number of the new entry.
 
-        Entries since the previous compact entry stay for their current readers. Two compact entries stay, because Spark
-        derives their distance from them. The distance may be doubled here.
+        Entries since the previous compact entry stay, because a reader may be using them. Two compact entries stay,
+        because Spark computes their distance from them. `way`: this distance, which is doubled if the new entry has too
+        many `lines`.
         """
         entries = self._entries()
         whole = {number for number, name in entries.items() if name.endswith(".compact")}
@@ -257,7 +270,7 @@ class CommitLog:
         return COMPACTED if len(whole) < 2 else whole[-1] - whole[-2]
 
     def _entries(self) -> dict[int, str]:
-        """Return the names of entries by the number of their micro-batch."""
+        """Return the file names of the entries, by the number of the micro-batch."""
         if not self.there:
             return {}
         names = [file.name for file in self._folder.iterdir()]
@@ -265,7 +278,7 @@ class CommitLog:
         return {int(stem): name for stem, name in stems if stem.isdecimal()}
 
     def _notes(self) -> list[int]:
-        """Return the numbers of the micro-batches with notes."""
+        """Return the numbers of the micro-batches that have a note."""
         return [int(file.suffix[1:]) for file in self._folder.glob(f"{NOTE}.*")]
 
     def _note(self, batch: int) -> dict[str, Any]:
@@ -290,7 +303,11 @@ class CommitLog:
 
 
 def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]]:
-    """Split lines into those to keep, and the names of files to drop. A file without a last end is kept."""
+    """Split the lines of a log. Return the lines that stay, and the names of the files to drop.
+
+    `keep`: how far behind the latest event the last event of a file may end, in microseconds. None: all lines stay. A
+    line without a last end stays.
+    """
     if keep is None:
         return list(lines), []
     ends = [None if (latest_match := _LATEST.search(line)) is None else int(latest_match[1]) for line in lines]
@@ -301,18 +318,21 @@ def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]
 
 
 def file_name(line: str) -> str:
-    """Return the name of a line's file relative to its folder, even if the folder has moved since."""
+    """Return the file name in a line of the log, relative to the sink's folder. This folder may have moved since."""
     _, above, name = unquote(json.loads(line)["path"]).rsplit("/", 2)
     return f"{above}/{name}" if above.startswith(_TYPE) else name
 
 
 def batch_of(line: str) -> int:
-    """Return the number of a line's micro-batch."""
+    """Return the number of the micro-batch in a line of the log."""
     return int(json.loads(line)["batch"])
 
 
 def entry(path: Path) -> list[str]:
-    """Return the lines of an entry, one per file. CepError: it is damaged. FileNotFoundError: it was removed."""
+    """Return the lines of an entry, one for each output file.
+
+    Raises CepError if the entry is damaged, and FileNotFoundError if it was removed.
+    """
     data = path.read_bytes()
     if data == _NONE:
         return []
@@ -326,7 +346,7 @@ def entry(path: Path) -> list[str]:
 
 
 def _of(path: Path) -> bytes:
-    """Return the bytes that are hashed together with the content of a file in the log's folder."""
+    """Return the bytes that identify a file of the log. They are hashed together with its content."""
     run = path.with_name(RUN)
     try:
         return bytes(checksum.content(run.read_bytes())) + path.name.encode()
@@ -335,7 +355,7 @@ def _of(path: Path) -> bytes:
 
 
 def intact(path: Path, line: str) -> bool:
-    """Return True if the content of a file matches its line in the log."""
+    """Return True if the content of a file has the hash that its line in the log names."""
     return bool(json.loads(line)["content"] == content_hash(path))
 
 
@@ -346,7 +366,8 @@ def content_hash(path: Path) -> str:
 
 
 def _proven(path: Path, data: bytes) -> bytes:
-    """Return the content of a file in the log's folder after checking its hash. CepError: it is damaged."""
+    """Check the hash of a file in the log's folder, and return the file's content. Raises CepError if the file is
+    damaged."""
     try:
         return bytes(checksum.content(data, _of(path)))
     except checksum.Broken:

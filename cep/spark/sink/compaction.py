@@ -1,4 +1,4 @@
-"""The net result of a changelog as plain tables, one file per event."""
+"""The net result of a changelog, written as plain tables: one file for each event."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from cep.spark.sink.commit_log import CommitLog, file_name
 
 
 def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) -> None:
-    """Write the net result of a changelog as `<event>.jsonl` or `<event>.parquet`, each file atomically.
+    """Write the net result of a changelog as one file `<event>.jsonl` or `<event>.parquet` per event.
 
-    `format`: the format of the changelog's files. CepError: the result cannot be written, or a file of the changelog is
-    missing.
+    `format`: the format of the changelog's files. Each file is replaced atomically. Raises CepError if the result
+    cannot be written, or if a file of the changelog is missing.
     """
     files = [folder / file_name(line) for line in CommitLog(folder).lines()]
     with writing_to("--compact", to):
@@ -43,7 +43,8 @@ def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) 
 
 
 def _lines(files: Sequence[Path], event: str) -> Iterator[str]:
-    """Yield the lines of an event that remain in the end, in the order of their first occurrence."""
+    """Return the lines of an event that were added more often than withdrawn, in the order of their first
+    occurrence."""
     ways: Counter[str] = Counter()
     for file in files:
         for line in _opened(file).splitlines():
@@ -65,7 +66,7 @@ def _opened(file: Path) -> str:
 
 
 def _table(files: Sequence[Path], event: str, schemas: Mapping[str, Schema]) -> pl.DataFrame:
-    """Return the net result of an event as a table with only its own columns, sorted by time."""
+    """Return the net result of an event as a table, without the columns of the changelog, sorted by time."""
     layout = ParquetLayout(changelog_schemas(schemas))
     own = time_columns(schemas[event]), [BOUNDS] if schemas[event].fluent is not None else []
     attributes = {layout.names[event][attribute.name]: attribute.name for attribute in schemas[event].attributes}

@@ -1,4 +1,4 @@
-"""Files of derived events: JSON Lines as a run in one process writes them, or Parquet with typed columns."""
+"""Files of derived events. JSON Lines are the same as from a run in one process; Parquet has typed columns."""
 
 from __future__ import annotations
 
@@ -30,11 +30,15 @@ Rows = Iterable[tuple[str, pl.DataFrame]]
 
 
 def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bool, batch: int = 0) -> list[OutputFile]:
-    """Write the tables of a task, one per event, as files of this name. They get the name when they are committed.
+    """Write the tables of a task as files. The files get their final `name` when they are committed.
 
-    Parquet files of several events are in a folder `type=...` per event. With only one event, the `first` task writes a
-    file even without rows. `batch`: the number of the micro-batch, for the versions of a changelog. CepError: files
-    cannot be written.
+    - `rows`: pairs of an event's name and a table.
+    - `first`: True if this is the first task. If only one event is written as Parquet, it writes a file even without
+      rows.
+    - `batch`: the number of the micro-batch, from which a changelog computes versions.
+
+    Parquet files of several events are in a folder `type=...` for each event. Raises CepError if a file cannot be
+    written.
     """
     log = CommitLog(Path(options.folder))
     tables = merged_tables(rows, options.merged)
@@ -55,7 +59,7 @@ def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bo
 
 
 def _changed(by_event: Mapping[str, list[pl.DataFrame]], word: str) -> dict[str, list[pl.DataFrame]]:
-    """Return the rows of a changelog with this `@change`."""
+    """Return the rows of a changelog whose `@change` is `word`, without empty tables."""
     parts = {event: [table.filter(pl.col(CHANGE) == word) for table in tables] for event, tables in by_event.items()}
     parts = {event: [table for table in tables if table.height] for event, tables in parts.items()}
     return {event: tables for event, tables in parts.items() if tables}
@@ -95,13 +99,13 @@ def _columns(
 
 
 def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
-    """Return the latest end of all rows, or the latest time of beginnings and ends (microseconds)."""
+    """Return the latest end of all rows in microseconds. For beginnings and ends of fluents, it is the latest time."""
     ends = [table["end" if "end" in table.columns else "time"].max() for table in tables]
     return max((end for end in ends if isinstance(end, int)), default=None)
 
 
 def merged_tables(rows: Rows, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
-    """Return the tables of a task by event. Identical occurrences of `merged` events are merged."""
+    """Group the tables of a task by event. `merged`: the events whose identical occurrences become one row."""
     parts: dict[str, list[pl.DataFrame]] = {}
     for event, table in rows:
         parts.setdefault(event, []).append(table)
