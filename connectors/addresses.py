@@ -178,7 +178,8 @@ def _kind(scheme: str) -> str:
 def _observations(shown: str, path: str, usual: str | None) -> str:
     """Return the path of a SensorThings service's observations. Raises CepError if `path` does not lead to any.
 
-    `path`: the path of the service, of a datastream, or of the observations. `usual`: a path to suggest.
+    `path`: the path of the service, of a datastream, or of the observations. `usual`: the path of the
+    service if the address has none.
     """
     path = path.strip("/") or usual or ""
     last = path.rpartition("/")[2]

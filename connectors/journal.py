@@ -80,7 +80,7 @@ class Journal:
     - `first`: the number of the next record of the input.
     - `places`: the position of each source.
     - `whole`: True when all batches that the journal had at the start have been replayed.
-    - `version`: the number of the program's version that wrote the snapshot.
+    - `version`: the number of the program's version to which the snapshot belongs.
 
     With `keeps`, the batches before the snapshot are kept in separate files, for `history`.
     """

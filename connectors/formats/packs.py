@@ -61,9 +61,9 @@ class Resolver(MakesLines, Protocol):
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
         """Convert elements of a document to lines of JSON.
 
-        An element that cannot be converted yields the reason, and an element that is not a record yields None. `text`:
-        a function that returns the source text of an element, by index. Raise Unreadable if the whole document cannot
-        be used.
+        The result has the reason in place of an element that cannot be converted, and None in place of an element that
+        is not a record. `text`: a function that returns the source text of an element, by index. Raise Unreadable if
+        the whole document cannot be used.
         """
 
 

@@ -88,8 +88,8 @@ class Packs:
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
         """Convert the records of a pack to lines of JSON.
 
-        A record that cannot be converted yields the reason, and a record that has only base fields yields None. Raise
-        Unreadable if the whole pack cannot be used.
+        The result has the reason in place of a record that cannot be converted, and None in place of a record that has
+        only base fields. Raise Unreadable if the whole pack cannot be used.
         """
         base: dict[str, Any] = {}
         return [self._line(record, base) for record in elements]

@@ -61,9 +61,10 @@ class Pages:
         self._instants = [key for key in (schema.time, schema.start, schema.end) if key == TIME]
 
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
-        """Convert observations to lines of JSON. An observation that cannot be converted yields the reason.
+        """Convert observations to lines of JSON.
 
-        `text`: a function that returns the source text of an element, by index.
+        The result has the reason in place of an observation that cannot be converted. `text`: a function that
+        returns the source text of an element, by index.
         """
         lines_read: list[str | Unreadable | None] = []
         for place, element in enumerate(elements):

@@ -85,7 +85,7 @@ class Versions:
 
 
 def running_version(folder: Path, snapshot_name: str) -> int | None:
-    """Return the number of the version that wrote a snapshot. Return None if the snapshot has no journal."""
+    """Return the number of the version to which a snapshot belongs. Return None if the snapshot has no journal."""
     for path in (folder / "journal", folder / "journal.part"):
         _, records, _ = read_records(path)
         if records and records[0][0].get("follows") == snapshot_name:

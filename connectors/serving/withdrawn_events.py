@@ -15,7 +15,7 @@ MOST = 20_000
 
 
 class WithdrawnEvents:
-    """The withdrawn events, and the latest existing events about each subject, for the live page.
+    """The withdrawn events, and the ends of the existing events about each subject, for the live page.
 
     A withdrawal has a number, like every change of the page's state (`cep.connectors.serving.scene`).
 
