@@ -1,1 +1,1 @@
-"""Correction of results if input arrives late, is corrected or is withdrawn."""
+"""Correction of results after input arrives late, is corrected or is withdrawn."""

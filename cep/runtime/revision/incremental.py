@@ -1,11 +1,11 @@
 """Incremental revision: late rows go through a program as changes of tables.
 
-A goal with a reviser (`cep.operators.goals.reviser`) processes changes. It keeps its input in the window, by key, if it
-must. Goals without a reviser run again for the keys that change (`cep.runtime.revision.region`).
+A goal that has a reviser (`cep.operators.goals.reviser`) processes changes. If it must, it stores its input of the
+revision window, by key. Goals without a reviser run again for the keys that change (`cep.runtime.revision.region`).
 
 Incremental revision begins once the cost of rerunning keys exceeds that of reading the window. It starts from the
-oldest stored state and the input since then. It ends if nothing has been late for the length of the window. The states
-of the window's stretches are only updated when somebody needs them (`settle`).
+oldest stored state and the input since then. It ends if no row has arrived late for the length of the window. The
+states of the window's stretches are only updated when a caller needs them (`settle`).
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from cep.runtime.revision.window_segment import FEWEST, Given, Stretch, extend, 
 from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096
-"""The least cost of rerunning keys, per late row and per push with late rows. The unit is the cost of reading one row
-of the window."""
+"""The estimated cost of rerunning keys: A_ROW per late row, A_PUSH per push that has late rows. The unit is the cost of
+reading one row of the window."""
 KNOWN = 1024
-"""The allowance for known keys without rows. Incremental revision ends when the known keys exceed twice the number of
-rows by more than this number."""
+"""The allowance for known keys that have no rows. Incremental revision ends when the number of known keys exceeds twice
+the number of rows by more than this number."""
 TABLES = 64
-"""The maximum number of tables that may wait to be processed."""
+"""The maximum number of tables of one unit that wait to be passed to the revisers."""
 FEW = 1024
-"""The least number of waiting output changes at which they are netted."""
+"""The least number of pending output rows at which the pending changes are netted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of the machine that processes changes: a goal with its reviser, or a region.
+    """A part of the machine that processes changes: a goal that has a reviser, or a region.
 
-    `place`: the position of its first goal among all goals.
+    `place`: the position of the part's first goal among all goals of the machine.
     """
 
     part: SingleGoal | PartsTogether
@@ -69,38 +69,38 @@ class Incremental:
     def __init__(self, plan: Plan, machine: Machine, build: Callable[[Plan], Machine], pool: Pool) -> None:
         self.plan, self.machine, self.build, self.pool = plan, machine, build, pool
         self.regions = _regions(plan, machine)
-        """The groups of parts that are revised together, by number, each with True if it is a single goal with a
-        reviser."""
+        """The groups of parts that are revised together, by number. Each group has True if it is a single goal that has
+        a reviser."""
         self.sets = {*machine.given, *_read_as_sets(machine, self.regions)}
-        """The events in which an occurrence counts once, and not several times."""
+        """The units that must output each occurrence only once."""
         _in_bags(machine, self.sets)
         self.parts: list[_Part] = []
         self.spent = 0
-        """The cost of rerunning keys so far."""
+        """The estimated cost of rerunning keys so far."""
         self.used = 0
         """The watermark when rows last arrived late. Late rows of the latest instant do not count."""
         self.pending: list[tuple[str, RowChanges]] = []
-        """Changes of the output that the stretches do not include yet."""
+        """Changes of the output that have not been added to the stretches."""
         self.waiting = self.netted = 0
-        """The current number of rows in `pending`, and their number when it was last netted."""
+        """The current number of rows in `pending`, and their number after it was last netted."""
         self.since = END_OF_TIME
-        """The stretches that begin before this time have the right states."""
+        """The first time from which states are out of date. Stretches that begin earlier have the right states."""
         self.keys = 0
         """The number of known keys when incremental revision began."""
         self.come: Given = {}
-        """Input rows that arrived in order and that regions have not received yet."""
+        """Input rows that arrived in order and have not been passed to the regions."""
         self.several = _told_apart(plan, machine, self.sets)
-        """The input events whose equal records count separately, with their goals."""
+        """The input events whose equal records count separately, and their goals."""
         self.equal_until = BEGINNING
         """The latest end of equal records of the events in `several`. Changes cannot represent such records."""
         self.schedule = Schedule((), ())
-        """The times at which `parts` are next due."""
+        """A schedule of the `parts`, which knows when each of them is next due."""
         self.restored = False
-        """True if the stretches come from a snapshot and have not been searched for equal records."""
+        """True if the stretches come from a snapshot and have not been searched for equal records yet."""
 
     @property
     def stretches_of_a_window(self) -> int | None:
-        """The number of stretches per window once incremental revision has begun; None before."""
+        """The number of stretches per window. None before incremental revision has begun: it depends on the input."""
         return FEWEST if self.begun else None
 
     @property
@@ -108,7 +108,7 @@ class Incremental:
         return bool(self.parts)
 
     def tells_apart(self, stretches: Sequence[Stretch]) -> bool:
-        """Return True if stretches may contain equal records that count separately."""
+        """Return True if the stretches may contain equal records that count separately."""
         since = stretches[0].since
         for stretch in stretches if self.restored else ():
             for event in self.several.keys() & stretch.inputs.keys():
@@ -118,18 +118,20 @@ class Incremental:
         return self.equal_until > since
 
     def look_at(self, records: Table) -> None:
-        """Search for equal records among records that count separately."""
+        """Search `records`, which count separately, for equal ones, and update `equal_until`."""
         records = by_arrival(contiguous(records))
         if (before := equal_before(records)) is not None:
             self.equal_until = max(self.equal_until, int(records[END, before > 0].max()))
 
     def cost(self, late: Mapping[str, RowChanges]) -> None:
-        """Add the cost of rerunning keys with these changes."""
+        """Add the estimated cost of rerunning the keys of late rows to `spent`."""
         self.spent += A_PUSH + A_ROW * sum(rows(change.going) + rows(change.coming) for change in late.values())
 
     def begin(self, stretches: Sequence[Stretch], frontier: Frontier) -> None:
-        """Begin with the oldest stored state and the input since then, up to a frontier. All stretches must be up to
-        date."""
+        """Begin incremental revision. Start from the oldest stored state and the input since then, up to `frontier`.
+
+        All stretches must be up to date.
+        """
         first = stretches[0]
         since = frontier.until(first.since)
         machine, scratch = self.machine, self.build(self.plan)
@@ -184,10 +186,10 @@ class Incremental:
     def revise(
         self, late: Mapping[str, RowChanges], inputs: Mapping[str, Table], since: int, frontier: Frontier
     ) -> tuple[Revised, Given]:
-        """Revise the output up to `since`, the watermark, and continue to a frontier.
+        """Revise the output up to the watermark `since`, and continue to a frontier.
 
-        `late`: changes up to the watermark. `inputs`: rows after it, in order. Return the revised output and,
-        separately, the output after the watermark.
+        `late`: changes of the input up to the watermark. `inputs`: input rows after it, in order. Return the revised
+        output and, separately, the output after the watermark.
         """
         self._take(self.machine.watched)
         machine, revised, ahead = self.machine, Revised(), Given()
@@ -222,7 +224,8 @@ class Incremental:
     def _revised(
         self, part: _Part, read: Sequence[Table], since: int, frontier: Frontier, all_revised: Revised
     ) -> Mapping[PlanUnit, Table]:
-        """Return the changes of a part's output, including those due to time alone."""
+        """Return the changes of a part's output, including those that the passing of time causes. `read`: the part's
+        inputs."""
         row_counts, single = self.machine.made, part.part
         if isinstance(part.reviser, Rerun):
             assert isinstance(single, PartsTogether), "a region is of parts"
@@ -243,7 +246,7 @@ class Incremental:
         return {unit: changes}
 
     def _give(self, event: str, changes: Table, since: int, revised: Revised, ahead: Given) -> None:
-        """Record changes of an output event. Separate those after the watermark, which are not revisions."""
+        """Record changes of an output event. Changes up to `since` are revisions; later ones are added to `ahead`."""
         going, coming = parts_of(changes)
         early = coming[END] <= since
         before, after = parted(coming, early) if early.any() else (coming[:, :0], coming)
@@ -256,9 +259,9 @@ class Incremental:
             ahead[event] = [by_arrival(after)]
 
     def went_on(self, stretches: Sequence[Stretch], watermark: int, length: int) -> bool:
-        """Drop what lies before the window. Return True if incremental revision should end.
+        """Drop rows that end before the window. Return True if incremental revision should end.
 
-        It should end if nothing has been late for the length of the window, or if most known keys have no rows any
+        It should end if no row has arrived late for the length of the window, or if most known keys have no rows any
         more.
         """
         since = stretches[0].since
@@ -273,7 +276,7 @@ class Incremental:
         return watermark - self.used > length or keys > KNOWN + 2 * max(held, self.keys)
 
     def settle(self, stretches: Sequence[Stretch]) -> None:
-        """Update the stretches."""
+        """Update the output and the states of the stretches."""
         if self.since == END_OF_TIME:
             return
         self._take(self.machine.watched)
@@ -292,14 +295,14 @@ class Incremental:
         return waiting + sum(part.reviser.nbytes for part in self.parts)
 
     def _forget_changes(self) -> None:
-        """Forget all changes, because the stretches include them."""
+        """Forget all pending changes, because the stretches include them or are dropped."""
         self.pending, self.waiting, self.netted, self.since = [], 0, 0, END_OF_TIME
 
     def _watched(self) -> dict[PlanUnit, list[Table]]:
         return {unit: [] for part in self.parts if part.reviser.remembers for unit in part.part.takes.units}
 
     def took(self, inputs: Mapping[str, Table]) -> None:
-        """Record input that the machine has processed in order."""
+        """Record input rows that the machine has processed in order."""
         for event in self.several.keys() & inputs.keys():
             if self.several[event] is None:
                 self.look_at(inputs[event])
@@ -313,7 +316,7 @@ class Incremental:
         return frozenset(event for part in regions for event in part.takes.events)
 
     def _take(self, watched: Mapping[PlanUnit, list[Table]]) -> None:
-        """Pass input that arrived in order to the revisers."""
+        """Pass rows that arrived in order to the revisers. `watched`: the tables of each unit that revisers read."""
         if not any(watched.values()) and not any(self.come.values()):
             return
         widths = self.machine.widths
@@ -330,8 +333,8 @@ class Incremental:
         self.come = {}
 
     def _net_given(self, stretches: Sequence[Stretch]) -> None:
-        """Net the waiting changes of the output. Add them to the stretches if they outnumber the output rows of the
-        stretches."""
+        """Net the pending changes of the output. Add them to the stretches if they outnumber the stretches' output
+        rows."""
         by_event: dict[str, list[RowChanges]] = {}
         for event, change in self.pending:
             by_event.setdefault(event, []).append(change)
@@ -347,7 +350,7 @@ class Incremental:
             self._put_given(stretches)
 
     def _put_given(self, stretches: Sequence[Stretch]) -> None:
-        """Add the waiting changes of the output to the stretches in which they end."""
+        """Add the pending changes of the output to the stretches in which they end."""
         begins = np.array([stretch.since for stretch in stretches])
         for event, changes in self.pending:
             for table, come in ((changes.going, False), (changes.coming, True)):
@@ -359,9 +362,9 @@ class Incremental:
 
 
 def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, EventGoal | None]:
-    """Return the input events whose equal records count separately, and their goals, which search for equal records.
+    """Return the input events whose equal records count separately. Let their goals search for equal records.
 
-    The goal is None if a compiled loop contains the event.
+    Each event has its goal, or None if a compiled loop contains the event.
     """
     about = equal_records(plan)
     goals = {event: goal for goal, event in machine.events()}
@@ -374,7 +377,8 @@ def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, 
 
 
 def _come(late: RowChanges | None, inputs: Table | None) -> Table:
-    """Return one table of changes for an input event: its late changes, and the rows that arrived in order."""
+    """Return one table of changes for an input event. `late`: its late changes. `inputs`: its rows that arrived in
+    order."""
     if late is None:
         assert inputs is not None, "something comes of it"
         return contiguous(inputs)
@@ -383,20 +387,19 @@ def _come(late: RowChanges | None, inputs: Table | None) -> Table:
 
 
 def _goals(machine: Machine) -> list[GoalInPlan]:
-    """Return the goals of a machine that are parts of their own."""
     singles = [part for part in machine.parts if isinstance(part, SingleGoal)]
     return [GoalInPlan(part.unit, part.goal, part.reads) for part in singles]
 
 
 def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
-    """Return a reviser for every goal that is a part of its own; None for goals without one."""
+    """Return, for each unit that is a part of its own, the reviser of its goal. None if the goal has no reviser."""
     goals = _goals(machine)
     revisers = revisers_of(goals, machine.widths, machine.given, plan)
     return {unit_goal.unit: reviser for unit_goal, reviser in zip(goals, revisers, strict=True)}
 
 
 def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
-    """Allow the goals of all units except `sets` to output an occurrence several times.
+    """Allow the goals of all units outside `sets` to output the same occurrence several times.
 
     This does not change results: the output counts each occurrence once, and inertia ignores repeated transitions.
     """
@@ -405,7 +408,7 @@ def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
 
 
 def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
-    """Return the groups of parts that are revised together, by number, with True for a single goal with a reviser."""
+    """Return the groups of parts that are revised together, by number. True marks a single goal that has a reviser."""
     _in_bags(machine, machine.widths)
     revisers = _revisers(plan, machine)
     parts = machine.parts
@@ -417,7 +420,7 @@ def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
 
 def _read_as_sets(machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
     """Return the units that regions write or read, directly or through other nodes. They must output each occurrence
-    once."""
+    only once."""
     set_units, waiting = set[PlanUnit](), list[PlanUnit]()
     reads = {unit: part.takes.units for part in machine.parts for unit in part.gives}
     for numbers, alone in regions:

@@ -1,7 +1,7 @@
-"""Numbers of the keys with late changes, by which rows and states are assigned to keys.
+"""Numbers of the keys that have late changes. They assign rows and states to keys.
 
 A key consists of the values of the arguments by which rows are distributed. Its columns may have different types in
-different tables, e.g. int and float. So each tuple of types has its own index from words to key numbers.
+different tables, e.g. int and float. So each tuple of types has its own index from table values to key numbers.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from cep.runtime.decode import values
 from cep.runtime.keyed_stage import Key, encoded_key
 
 FEW = 4
-"""The maximum number of keys that are searched for one by one."""
+"""The maximum number of keys that are compared one by one."""
 KEPT = 1024
-"""The allowance for known keys outside the window. All keys are forgotten when they exceed the number of the window's
-rows by more than this number."""
+"""The allowance for known keys that have no rows in the window. All keys are forgotten when their number exceeds that
+of the window's rows by more than this number."""
 NEAR = 1 << 20
-"""If the values of a single key column span less than this number, keys are looked up in an array."""
+"""The range of values below which the keys of a single column are looked up in an array."""
 
 Types = tuple[str, ...]
 
 
 class _Words:
-    """The words of keys in columns of some types. `of`: the number of each row's key."""
+    """The known keys as table values of certain column types. `of`: the key number of each row."""
 
     def __init__(self, width: int) -> None:
         self.rows = KeySet(width)
@@ -46,7 +46,7 @@ class _Words:
 
 
 class KeyNumbers:
-    """Numbers of keys, from 0 on."""
+    """A numbering of keys, from 0 on."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -63,7 +63,8 @@ class KeyNumbers:
         return len(self._keys)
 
     def entered(self, types: Types, table: Ints) -> Ints:
-        """Return the numbers of keys in columns of these types, one key per row. New keys get new numbers."""
+        """Return the number of the key in each row of `table`. New keys get new numbers. `types`: the types of the
+        columns."""
         words = self._of(types)
         ids = words.rows.find(table)
         new = np.flatnonzero(ids < 0)
@@ -78,7 +79,8 @@ class KeyNumbers:
         return words.of[ids]
 
     def found(self, types: Types, table: Ints) -> Ints:
-        """Return the numbers of keys in columns of these types; -1 for unknown keys."""
+        """Return the number of the key in each row of `table`, -1 if the key is unknown. `types`: the types of the
+        columns."""
         words = self._of(types)
         ids = words.rows.find(table)
         if not len(words.of):
@@ -86,7 +88,10 @@ class KeyNumbers:
         return np.where(ids < 0, -1, words.of[ids])
 
     def test(self, types: Types, active: Bools) -> Callable[[Ints], Bools]:
-        """Return a function that computes a mask of the rows with an active key."""
+        """Return a function from key columns to a mask of the rows whose key is active.
+
+        `types`: the types of the columns. `active`: a mask over the key numbers.
+        """
         words = self._of(types)
         wanted = words.rows.rows[_at(active, words.of)]
         if len(types) == 1 and len(wanted) <= FEW:
@@ -111,7 +116,7 @@ class KeyNumbers:
         return self._numbers[key]
 
     def _of(self, types: Types) -> _Words:
-        """Return the words of all keys that have this number of columns and fit these types."""
+        """Return all keys that have columns of these types, as table values."""
         if types not in self._words:
             self._words[types] = _Words(len(types))
         words = self._words[types]
@@ -130,21 +135,24 @@ class KeyNumbers:
 
 
 def _set_of(values: Ints, highest: int) -> Bools:
-    """Return a mask over 0 to `highest` + 1 that is True for these values."""
+    """Return a mask over 0 to `highest` + 1 that is True at `values`."""
     members = np.zeros(highest + 2, np.bool_)
     members[values] = True
     return members
 
 
 def _near(low: int, wanted: Bools, table: Ints) -> Bools:
-    """Return a mask of the rows of a column with a wanted value. `wanted` is a mask over the values from `low` on."""
+    """Return a mask of the rows whose value is wanted, for a table of one column.
+
+    `wanted`: a mask over the values from `low` on. Its last entry is False and stands for all values outside the range.
+    """
     places = table[:, 0].astype(np.uint64) - np.uint64(low % 2**64)
     is_wanted: Bools = wanted[np.minimum(places, np.uint64(len(wanted) - 1)).astype(np.int64)]
     return is_wanted
 
 
 def _at(active: Bools, numbers: Ints) -> Bools:
-    """Return a mask of the keys that are active. Keys newer than the mask are not."""
+    """Return True for each key number that is active. `active`: a mask, which may be too short for new keys."""
     if not len(active):
         return np.zeros(len(numbers), np.bool_)
     is_active: Bools = active[np.minimum(numbers, len(active) - 1)] & (numbers < len(active))

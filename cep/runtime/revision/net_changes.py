@@ -1,4 +1,4 @@
-"""Net changes of the output by a push, without rows that it would withdraw and add again."""
+"""Net changes of the output by a push. A row that would be withdrawn and added again is left out."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from cep.runtime.revision.row_window import RowChanges, RowWindow
 def net_changes(
     plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]], ordered: bool, numbered: bool
 ) -> Iterator[tuple[str, RowChanges]]:
-    """Yield the events that change, with the difference between their old and new output.
+    """Yield the events whose output changes, with the difference between their old and new output.
 
-    `ordered`: rows with another order count as different, because other stages receive the order. `numbered`: IDENTITY
-    holds the numbers of equal occurrences.
+    `ordered`: True if rows that differ only in order count as different, because other stages receive the order.
+    `numbered`: True if IDENTITY holds the numbers of equal occurrences.
     """
     several = equal_records(plan).several if numbered else frozenset[str]()
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
@@ -42,8 +42,10 @@ def net_changes(
 
 
 def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]]:
-    """Split tables into those that may contain ends up to `end`, and the rest. Tables sorted by end are cut at
-    `end`."""
+    """Split tables into those that may contain ends up to `end`, and those that only contain later ends.
+
+    A table that is sorted by end is cut at `end`.
+    """
     before, later = list[Table](), list[Table]()
     for table in tables:
         ends = table[END]
@@ -59,7 +61,7 @@ def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]
 def all_changes(
     plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]]
 ) -> Iterator[tuple[str, RowChanges]]:
-    """Yield all old and new rows, by event. They include unchanged rows, because their lineage may have changed."""
+    """Yield all old and new rows, by event. Unchanged rows are included, because their lineage may have changed."""
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
         change = RowChanges(*(concat([none, *tables_by_event.get(event, ())]) for tables_by_event in (old, new)))
@@ -86,8 +88,8 @@ _NONE = np.empty(0, np.int64)
 class RevisionLineage:
     """The lineage of revised output.
 
-    `spare`: a machine for reading states. `transitions`: the tables of transitions of simple fluents, if these are
-    kept.
+    `spare`: a machine that reads stored states. `transitions`: the tables of transitions of simple fluents, if their
+    history is kept.
     """
 
     def __init__(self, history: OccurrenceHistory, spare: Machine, plan: Plan, transitions: Iterable[str]) -> None:
@@ -98,12 +100,12 @@ class RevisionLineage:
         self._made: list[Ints] = []
 
     def come(self, event: str, changes: RowChanges) -> None:
-        """Record that records of an event were added and removed."""
+        """Record that input records of an event were added and removed."""
         self.history.add_records({event: changes.coming})
         self._records.append(changes.going[IDENTITY])
 
     def made(self, old: Given, new: Given) -> None:
-        """Record new occurrences, and the old ones that they replace."""
+        """Record the new output, and the old output that it replaces."""
         for own, add in (
             (self._derived, self.history.add_derived),
             (self.transitions, self.history.add_transitions),
@@ -120,7 +122,7 @@ class RevisionLineage:
             add({name: [table] for name, table in new_tables.items()})
 
     def told(self) -> None:
-        """Forget the lineage of withdrawn rows, after it has been output."""
+        """Forget the lineage of withdrawn rows. The caller has output it."""
         if any(map(len, (*self._records, *self._made))):
             self.history.withdraw(*(np.unique(np.concatenate([_NONE, *ids])) for ids in (self._records, self._made)))
         self._records, self._made = [], []
@@ -131,7 +133,7 @@ class RevisionLineage:
         late: Mapping[str, Iterable[RowChanges]],
         states: Iterable[Sequence[pa.RecordBatch]],
     ) -> list[Ints]:
-        """Return the handles in windows, in late rows, and in states."""
+        """Return the handles of occurrences in `windows`, in `late` rows, and in `states`."""
         identities = [window.all()[IDENTITY] for windows_by_event in windows for window in windows_by_event.values()]
         identities += [
             t[IDENTITY] for changes in late.values() for change in changes for t in (change.going, change.coming)

@@ -1,12 +1,13 @@
-"""Division of a machine's parts for revision: goals with a reviser are separate, all other parts form regions.
+"""Division of a machine's parts for revision. A goal that has a reviser is a group of its own. All other parts form
+regions.
 
 A region is as small as possible. It runs as one, on the rows of some keys, from a stored state. Between regions, a
 reader must accept rows in any order, and rows must end in the step that outputs them. This has two consequences:
 
-- A part may depend on the order of simultaneous rows. Its region then includes the parts that output these
-  rows, up to parts whose rows have no ties.
-- Formulas and time points may output rows with earlier ends. All their readers, direct and indirect, are in
-  their region.
+- A part may depend on the order of simultaneous rows. Its region then includes the parts that output these rows, and so
+  on, up to parts whose rows have no ties.
+- Formulas and time points may output rows that end before the step. All their direct and indirect readers are in their
+  region.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ SHARED = KeySide(None)
 
 
 class PartsTogether(GoalByGoal):
-    """Parts that run as one, in this order.
+    """Parts of the machine that run as one part, in the order of `parts`.
 
-    `seen`: the units that others read or that are output. `come`: the input events.
+    `seen`: the units whose output other parts or the caller need. `come`: the input events.
     """
 
     def __init__(
@@ -82,9 +83,9 @@ class PartsTogether(GoalByGoal):
 
 
 def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Collection[int]) -> list[list[int]]:
-    """Divide parts, by number, into regions. A region comes after those that it reads.
+    """Divide parts into regions, each a list of part numbers. A region comes after the regions that it reads.
 
-    `strays`: parts that may output rows that end before the step begins.
+    `strays`: the numbers of parts that may output rows that end before the step begins.
     """
     maker = {unit: number for number, part in enumerate(parts) for unit in part.gives}
     reads = [[maker[unit] for unit in part.takes.units] for part in parts]
@@ -117,7 +118,7 @@ def _goes_by_order(part: MachinePart, plan: Plan) -> bool:
 class RegionKeys:
     """The key columns in each input of a region, and in the state of each of its goals.
 
-    The inputs are first the input events, and then the units that the region reads.
+    The inputs are the input events, followed by the units that the region reads.
     """
 
     inputs: tuple[KeySide, ...]
@@ -125,9 +126,9 @@ class RegionKeys:
 
 
 def keys_of(plan: Plan, part: PartsTogether, held: Sequence[PlanUnit]) -> RegionKeys:
-    """Return the key by which parts run again. Without a common key, every row belongs to every key.
+    """Return the key columns by which a region can be rerun. Without a common key, every row belongs to every key.
 
-    `held`: the units of the parts' goals.
+    `held`: the units whose goals have state.
     """
     for stage in partition(plan):
         if stage.keyed and part.inside <= _units(plan, stage):

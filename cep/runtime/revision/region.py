@@ -1,8 +1,9 @@
-"""Regions: goals that share a key and are rerun together, by key, from the last stored state before a change.
+"""Regions: goals that share a key and are rerun together, by key. A rerun starts from the last stored state before a
+change.
 
 A key is rerun from the beginning of the first stretch in which it has a change. The rerun goes on, one stretch at a
 time, until the key's state at the end of a stretch equals the stored one. The state of some keys is read and replaced
-without a look at that of other keys.
+without reading the state of other keys.
 """
 
 from __future__ import annotations
@@ -33,48 +34,51 @@ from cep.runtime.revision.row_window import parted
 from cep.runtime.revision.window_segment import KeptState, Overlay, States, Stretch, copied
 
 SMALL = 2_000_000
-"""The size in bytes up to which stored state is changed in place, without an overlay."""
+"""The size in bytes below which a stored state is changed in place, without an overlay."""
 
 Goals = tuple[int, ...]
-"""The numbers of some of a region's goals with state."""
+"""The numbers of some goals, among the goals of a region that have state."""
 
 LiveGoals = Sequence[tuple[PlanUnit, Goal]]
-"""The goals of the whole program, with their current states."""
+"""The goals of the whole program, whose states are the current ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The stretches of a window, and its watermark. `frontier`: a function from a time in the window to its
-    frontier."""
+    """The stretches of a revision window, and its watermark.
+
+    `frontier`: a function that returns the frontier for a time in the window.
+    """
 
     stretches: Sequence[Stretch]
     watermark: int
     frontier: Callable[[int], Frontier]
 
     def until(self, number: int) -> int:
-        """Return the watermark at the end of a stretch."""
+        """Return the watermark at the end of the stretch `number`."""
         last = number + 1 == len(self.stretches)
         return self.watermark if last else self.stretches[number + 1].since
 
     def place(self, end: int) -> int:
-        """Return the number of the stretch that contains an end."""
+        """Return the number of the stretch in which a row with this end lies."""
         return max(0, int(np.searchsorted([stretch.since for stretch in self.stretches], end, "left")) - 1)
 
     def places(self, table: Table) -> dict[int, Table]:
-        """Return the rows of a table by the number of the stretch in which they end."""
+        """Split a table by stretch: map the number of a stretch to the rows that end in it."""
         begins = np.array([stretch.since for stretch in self.stretches])
         numbers = np.searchsorted(begins, table[END], "left") - 1
         return {number: table.compress(numbers == number, axis=1) for number in np.unique(numbers).tolist()}
 
 
 Due = dict[int, Bools | None]
-"""Masks of the keys with changes, by the number of the stretch. None: all keys."""
+"""For each stretch that has changes, by number: a mask of the changed keys, or None for all keys."""
 
 
 def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
-    """Return masks of the changed keys, over `count` keys, by stretch. `changed`: pairs of a stretch and its keys.
+    """Collect the changed keys of each stretch.
 
-    None as keys stands for all keys.
+    `changed`: pairs of a stretch and the numbers of its changed keys, or None for all keys. `count`: the number of
+    known keys.
     """
     due: Due = {}
     for number, keys in changed:
@@ -87,20 +91,21 @@ def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
 
 
 RunStretch = Callable[[int, Bools | None, States], States]
-"""A function that runs a stretch, by its number, for some keys (None: all).
+"""A function that runs a stretch, by its number, for some keys (None: all keys).
 
-It takes their states at the beginning of the stretch and returns those at its end.
+Its last argument holds the keys' states at the beginning of the stretch. It returns their states at the end.
 """
 
 
 class Region:
     """Goals that are rerun together, and their stored states.
 
-    - `own`: the goals with state. `places`: their positions among the goals of the whole program, in the same order.
+    - `own`: the goals that have state. `places`: their positions among the goals of the whole program.
     - `sides`: the key columns of each of these goals.
+    - `numbers`: the numbering of keys.
     - `alone`: True if no other region shares a goal.
 
-    Methods take `keys` as a mask over key numbers; None stands for all keys.
+    In all methods, `keys` is a mask over key numbers. None stands for all keys.
     """
 
     def __init__(
@@ -127,14 +132,17 @@ class Region:
     ) -> int:
         """Rerun keys from their changes on, until their states equal the stored ones. Return the number of these keys.
 
-        A rerun of all keys counts as one. `to_the_end`: later results may also differ, so do not stop early.
-        `run_as_before`: a function that runs a stretch without the changes; it is called first.
+        - `due`: the changed keys of each stretch. A rerun of all keys counts as one key.
+        - `live`: the goals of the whole program, whose states are corrected, too.
+        - `run`: reruns a stretch with the changes.
+        - `to_the_end`: True if later results may differ even after states are equal, so that the rerun must not stop.
+        - `run_as_before`: reruns a stretch without the changes, before `run`. None: not needed.
         """
         stretches = window.stretches
         active: Bools | None = np.zeros(self.numbers.count, np.bool_)
         ever = np.zeros(self.numbers.count, np.bool_)
         carried: States | None = None
-        """The states of the active keys at the beginning of the stretch, if the stretch before has changed them."""
+        """The states of the active keys at the beginning of the stretch. None if they equal the stored ones."""
         goals: Goals = ()
         for number in range(min(due), len(stretches)):
             kept, changed = stretches[number].state, active
@@ -174,7 +182,7 @@ class Region:
     # --- states ---
 
     def state(self, kept: KeptState, keys: Bools | None) -> States:
-        """Return the state of the region's goals for some keys, as new arrays."""
+        """Return the states of the region's goals for some keys, as new arrays. `kept`: the stored state."""
         over = kept.overlays.get(self.number)
         base = [kept.base[place] for place in self.places]
         if keys is None:
@@ -192,8 +200,10 @@ class Region:
         return self._together(self._part(base, outside), self._others(over.states, ~inside))
 
     def put(self, kept: KeptState, keys: Bools | None, states: States, goals: Goals) -> None:
-        """Replace the states of keys in a stored state. Only the states of these `goals` differ from the stored
-        ones."""
+        """Replace the states of keys in the stored state `kept`.
+
+        `states`: the new states. `goals`: the goals whose states differ from the stored ones.
+        """
         over = kept.overlays.get(self.number)
         if keys is not None and over is None and self.alone and _few(kept.base[place] for place in self.places):
             chosen = self._of_keys(keys).chosen
@@ -210,21 +220,22 @@ class Region:
                 over.keys = sized(over.keys, len(keys)) | keys
 
     def settle(self, kept: KeptState) -> None:
-        """Apply the region's overlay to a stored state."""
+        """Apply the region's overlay to the stored state `kept`."""
         if (over := kept.overlays.pop(self.number, None)) is not None:
             base = [kept.base[place] for place in self.places]
             for place, state in zip(self.places, self._merged(base, over), strict=True):
                 kept.base[place] = state
 
     def live(self, goals: LiveGoals) -> KeptState:
-        """Return the region's states in the goals of the whole program, which may change them later."""
+        """Return the current states of the region's goals in the whole program. The goals may change these arrays
+        later."""
         own = set(self.places)
         return KeptState([goal.as_arrays() if place in own else {} for place, (_, goal) in enumerate(goals)])
 
     def become(self, live: LiveGoals, held: States, keys: Bools | None, states: States, goals: Goals) -> None:
-        """Replace the states of keys in the goals of the whole program. Only the states of these `goals` differ.
+        """Replace the states of keys in the goals of the whole program.
 
-        `held`: the states of the goals so far.
+        `held`: the current states. `states`: the new ones. `goals`: the goals whose states differ.
         """
         for number in range(len(states)) if keys is None else goals:
             place, state = self.places[number], states[number]
@@ -234,7 +245,8 @@ class Region:
             goal.become_arrays(state)
 
     def differing(self, was: States, now: States, keys: Bools) -> tuple[Bools, tuple[int, ...]]:
-        """Return a mask of the keys whose two states differ, and the numbers of the goals in which they do."""
+        """Compare two states of the region's goals. Return a mask of the keys that differ, and the numbers of the goals
+        that differ."""
         changed_keys, goals, every = np.zeros(len(keys), np.bool_), list[int](), False
         for number, (goal, chosen) in enumerate(zip(self.own, self._of_keys(keys).chosen, strict=True)):
             old_state, other = was[number], now[number]
@@ -252,7 +264,7 @@ class Region:
         return keys if every else changed_keys & keys, tuple(goals)
 
     def part(self, states: States, keys: Bools) -> States:
-        """Return the part of states that belongs to some keys."""
+        """Return the share of `states` that belongs to some keys."""
         return self._part(states, keys)
 
     def _part(self, states: States, keys: Bools) -> States:
@@ -277,8 +289,8 @@ class Region:
         return over.states if over.keys is None else self._together(self._others(base, over.keys), over.states)
 
     def _of_keys(self, keys: Bools) -> _Selected:
-        """Return the selection of keys for each goal. The last two selections are cached by mask, so masks must not
-        change."""
+        """Return the selection of keys for each goal. The last two results are cached by mask object, so a mask must
+        not change."""
         for selected in self._selected:
             if selected.keys is keys and selected.known == self.numbers.count:
                 return selected
@@ -287,7 +299,7 @@ class Region:
 
 
 def _few(states: Iterable[Arrays]) -> bool:
-    """Return True if states are so small that searching them costs nothing."""
+    """Return True if states are so small that a search of them is cheap."""
     return sum(int(array.nbytes) for state in states for array in state.values()) < SMALL
 
 
@@ -297,21 +309,21 @@ def same(arrays: Arrays, other: Arrays) -> bool:
 
 
 class _Selected:
-    """A selection of keys, for goals and windows. `keys`: a mask over the key numbers that are known."""
+    """A selection of keys, for goals and row windows. `keys`: a mask over the key numbers."""
 
     def __init__(self, numbers: KeyNumbers, keys: Bools, sides: Sequence[Sequence[KeySide]]) -> None:
         self.numbers, self.keys, self.sides, self.known = numbers, keys, sides, numbers.count
         self._tests: dict[tuple[str, ...], Callable[[Ints], Bools]] = {}
 
     def test(self, types: tuple[str, ...]) -> Callable[[Ints], Bools]:
-        """Return a function that computes a mask of the rows with a selected key, given key columns of these types."""
+        """Return a function from key columns of these types to a mask of the rows whose key is selected."""
         if types not in self._tests:
             self._tests[types] = self.numbers.test(types, self.keys)
         return self._tests[types]
 
     @cached_property
     def chosen(self) -> list[StateKeys]:
-        """The selection for each goal."""
+        """The selection in the form that each goal's state accepts."""
         return [
             StateKeys(
                 tuple(side.columns for side in sides),
@@ -323,18 +335,18 @@ class _Selected:
 
 
 def sized(keys: Bools, count: int) -> Bools:
-    """Extend a mask to at least `count` keys."""
+    """Extend a mask with False, to at least `count` keys."""
     return keys if len(keys) >= count else np.concatenate([keys, np.zeros(count - len(keys), np.bool_)])
 
 
 def _shared(keyed_rows: KeyedRows, other: KeyedRows) -> bool:
-    """Return True if two states differ in rows that belong to every key."""
+    """Return True if two states of a goal differ in rows that belong to every key."""
     mine, theirs = keyed_rows[1][keyed_rows[0] < 0], other[1][other[0] < 0]
     return not np.array_equal(mine, theirs)
 
 
 class _Input:
-    """The rows of one input of a region, by the number of their key. Rows that belong to every key share one number."""
+    """The rows of one input of a region, by key number. Rows that belong to every key have the number 0."""
 
     def __init__(self, side: KeySide, width: int, numbers: KeyNumbers) -> None:
         self.side, self.numbers = side, numbers
@@ -345,7 +357,7 @@ class _Input:
         return self.side.columns is None
 
     def changes(self, table: Table) -> Ints:
-        """Convert a table of changes to changes of rows by key, and give new keys a number."""
+        """Convert a table of changes to changes of rows by key. New keys get a number."""
         if self.side.columns is None:
             slots, known = np.zeros(rows(table), np.int64), 1
         else:
@@ -356,7 +368,7 @@ class _Input:
         return changes_of(table, slots, self.words, known)
 
     def ending(self, keys: Ints, after: Ints, until: Ints) -> Table:
-        """Return the rows of keys that end after a time and at or before another. Each key has its own times."""
+        """Return the rows of `keys` that end after `after` and at or before `until`. Each key has its own two times."""
         if self.shared:
             keys, after, until = _merged(np.zeros(len(keys), np.int64), after, until)
         known = keys < len(self.rows.spans)
@@ -364,14 +376,15 @@ class _Input:
 
 
 Tables = dict[PlanUnit, Table]
-"""Rows by the unit that outputs them."""
+"""Rows, by the unit that outputs them."""
 
 
 class Rerun(ABC):
     """A region in incremental revision.
 
-    `part`: its parts in a machine of their own, which reruns keys. `live`: the goals of the program. `nothing`: an
-    empty output for each unit.
+    - `part`: the region's parts in a separate machine, which reruns keys.
+    - `live`: the goals of the program.
+    - `nothing`: an empty output for each unit.
     """
 
     remembers = True
@@ -392,8 +405,10 @@ class Rerun(ABC):
         self._made: dict[PlanUnit, int] = Counter()
 
     def begin(self, base: States, frontier: Frontier, length: int) -> None:
-        """Begin with the states of all goals at `frontier`. `length`: how far back input may change, in
-        microseconds."""
+        """Begin with the states that all goals have at `frontier`.
+
+        `length`: how far back input may change, in microseconds.
+        """
         for region_input in self.inputs:
             region_input.rows.length = length
         self.forget(frontier.watermark)
@@ -407,10 +422,10 @@ class Rerun(ABC):
     def revise(
         self, inputs: Sequence[Table], part: PartsTogether, since: int, frontier: Frontier, counts: dict[PlanUnit, int]
     ) -> tuple[Tables, int]:
-        """Return the changes of the region's output, and the number of keys that were rerun.
+        """Revise the region. Return the changes of its output, and the number of keys that were rerun.
 
-        First, keys with late rows are rerun up to `since`. Then `part`, the parts of the program, take the later rows
-        in order, up to `frontier`. They add the numbers of their output rows to `counts`.
+        First, keys that have late rows are rerun up to `since`. Then `part`, the region's parts in the program,
+        processes the later rows in order, up to `frontier`. It adds the numbers of its output rows to `counts`.
         """
         late, ahead = zip(*(parted(table, table[END] <= since) for table in inputs), strict=True)
         delta, keys = Tables(), 0
@@ -428,7 +443,7 @@ class Rerun(ABC):
     def _taken(
         self, part: PartsTogether, inputs: Sequence[Table], frontier: Frontier, row_counts: dict[PlanUnit, int]
     ) -> Tables:
-        """Return the output of parts for these inputs."""
+        """Run `part` on these inputs, and return its output."""
         outputs, count = GivenTables(self.nothing), len(part.takes.events)
         outputs.update(zip(part.takes.units, inputs[count:], strict=True))
         events = {event: table for event, table in zip(part.takes.events, inputs) if rows(table)}
@@ -437,16 +452,18 @@ class Rerun(ABC):
 
     @abstractmethod
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
-        """Rerun the keys with changes up to now. Return the changes of the output, and the number of keys."""
+        """Rerun the keys that have changes, up to the frontier. Return the changes of the output, and the number of
+        keys."""
 
     def _whole(self, changes: Sequence[Ints]) -> bool:
-        """Return True if there is a change that belongs to every key."""
+        """Return True if a change belongs to every key."""
         return any(source.shared and len(change) for source, change in zip(self.inputs, changes, strict=True))
 
     def _put(self, changes: Sequence[Ints], was: Sequence[Table], ranges: tuple[Ints, Ints, Ints]) -> list[Table]:
-        """Apply changes. Return, for each input, its rows in the `ranges` afterwards.
+        """Apply changes to the inputs. Return, for each input, its rows in `ranges` after the changes.
 
-        `was`: these rows before. `ranges`: keys, with the times after which and until which their rows end.
+        `was`: the rows in `ranges` before the changes. `ranges`: keys, and for each key the times after which and until
+        which its rows end.
         """
         now = list(was)
         for place, (region_input, change) in enumerate(zip(self.inputs, changes, strict=True)):
@@ -456,7 +473,7 @@ class Rerun(ABC):
         return now
 
     def _run(self, states: States, inputs: Sequence[Table], frontier: Frontier) -> tuple[Tables, States]:
-        """Run the region from these states, which it may overwrite. Return its output and its states at the end."""
+        """Run the region from `states`, which it may overwrite. Return its output and its states at the end."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
         output_tables = self._taken(self.part, inputs, frontier, self._made)
@@ -468,7 +485,7 @@ class Rerun(ABC):
             region_input.rows.floor = until
 
     def _apart(self, old: Sequence[Tables], new: Sequence[Tables]) -> Tables:
-        """Return the changes of each unit's output, given its old and new output by stretch."""
+        """Return the changes of each unit's output. `old`, `new`: its old and new output, one entry per run."""
         return {
             unit: apart(*(concat([self.nothing[unit], *(outputs[unit] for outputs in runs)]) for runs in (old, new)))
             for unit in self.part.gives
@@ -490,7 +507,7 @@ class Rerun(ABC):
 
 
 class RerunFromStretches(Rerun):
-    """A region of goals with unbounded memory. Keys are rerun from the states of stretches, which are then
+    """A region of goals whose memory is not bounded. A key is rerun from the states of the stretches, which are
     corrected."""
 
     def __init__(
@@ -539,17 +556,17 @@ class RerunFromStretches(Rerun):
         return self._apart(old, new), keys
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """See `Reviser`. The states of stretches are right once their overlays are applied."""
+        """See `Reviser`. This applies the overlays of all stretches, after which their states are right."""
         for stretch in self.stretches:
             self.region.settle(stretch.state)
         return ()
 
 
 class BoundedRerun(Rerun):
-    """The rerun of a goal with bounded memory.
+    """A region that consists of one goal whose memory is bounded.
 
     A key is rerun from an empty state, over the time from `memory` before a change until `memory` after it. `base`: the
-    goal's state at the beginning of the rows that are kept.
+    goal's state at the time `since`, where the stored rows begin. None if no rerun needs it any more.
     """
 
     def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, memory: int) -> None:
@@ -565,8 +582,7 @@ class BoundedRerun(Rerun):
         (self.base,), self.since = copied([base[place] for place in self.places]), frontier.watermark
 
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
-        """See `Rerun`. An occurrence depends only on input within `memory`. Beyond that, both runs have the same
-        output."""
+        """See `Rerun`. An occurrence depends only on input within `memory`. So later output does not change."""
         times = np.concatenate([change[:, ROW + R_END] for change in changes])
         keys = np.concatenate([change[:, KEY] for change in changes])
         whole = self._whole(changes)
@@ -593,9 +609,10 @@ class BoundedRerun(Rerun):
         return mask
 
     def _before(self, keys: Ints, after: Ints, whole: bool) -> States:
-        """Return the states from which to rerun keys, given the time after which the rows of each key begin.
+        """Return the state from which to rerun `keys`. `after`: for each key, the time after which its input rows
+        begin.
 
-        `whole`: return the state of all keys.
+        `whole`: True if all keys are rerun.
         """
         early = keys[after < self.since]
         if self.base is None or not len(early):
@@ -622,7 +639,7 @@ class BoundedRerun(Rerun):
 
 
 def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]) -> Rerun:
-    """Return the region of parts that are in a machine of their own."""
+    """Create the region for `part`, the region's parts in a separate machine."""
     unit = part.unit
     if len(part.parts) == 1 and isinstance(part.parts[0], SingleGoal) and not isinstance(unit, str):
         memory = plan.nodes[unit].memory(plan.types(unit))
@@ -632,7 +649,8 @@ def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stret
 
 
 def _merged(keys: Ints, after: Ints, until: Ints) -> tuple[Ints, Ints, Ints]:
-    """Merge overlapping ranges of time of the same key. With several keys, ranges that begin later must end later."""
+    """Merge overlapping ranges of time of the same key. If there are several keys, a range that begins later must end
+    later."""
     order = np.lexsort((after, keys))
     keys, after, until = keys[order], after[order], until[order]
     reached = np.maximum.accumulate(until) if keys[0] == keys[-1] else until

@@ -1,6 +1,6 @@
-"""Revision by rerunning: late changes make the affected stages run again, for the affected keys.
+"""Revision by rerunning: a late change makes the affected stages run again, for the affected keys.
 
-A stage's new output for a key replaces its old output (`cep.runtime.revision.region`).
+The new output of a stage for a key replaces its old output (`cep.runtime.revision.region`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
 class KnowledgeReplay:
     """The knowledge during a revision.
 
-    `changes`: the changes of the knowledge; None: it does not change. `asking`: the numbers of the stages that query
-    it.
+    `changes`: the changes of the knowledge. None: it does not change. `asking`: the numbers of the stages that query
+    the knowledge.
     """
 
     def __init__(self, plan: Plan, stages: Iterable[Stage], changes: KnowledgeChanges | None) -> None:
@@ -54,27 +54,29 @@ class KnowledgeReplay:
 
     @property
     def late(self) -> bool:
-        """True if changes have arrived that the output does not reflect yet."""
+        """True if changes of the knowledge have arrived that the output does not reflect yet."""
         return self.changes is not None and self.changes.given_by is not None
 
     def reaches(self, stage: Stage) -> bool:
-        """Return True if late changes of the knowledge affect a stage, because it queries the knowledge."""
+        """Return True if late changes of the knowledge affect a stage, because the stage queries the knowledge."""
         return self.late and stage.number in self.asking
 
     def reached(self, stage: Stage, ends: Ints) -> tuple[int, int]:
-        """Return the first and the last time at which a stage's output may change, given the ends of its changed
-        rows."""
+        """Return the first and the last time at which a stage's output may change.
+
+        `ends`: the ends of the input rows that have changed.
+        """
         first, last = (int(ends.min()), int(ends.max())) if len(ends) else (END_OF_TIME, BEGINNING)
         if self.changes is None or not self.reaches(stage):
             return first, last
         return min(first, *(time for time, _ in self.changes.come_late)), END_OF_TIME
 
     def steady(self, time: int) -> bool:
-        """Return True if no change of the knowledge takes effect at a time or later, and none has arrived late."""
+        """Return True if the knowledge does not change at `time` or later, and no change of it has arrived late."""
         return self.changes is None or (not self.late and all(change.time < time for change in self.changes.past[-1:]))
 
     def is_one(self, since: int, until: int) -> bool:
-        """Return True if no change of the knowledge takes effect after `since` and up to `until`, and none has arrived
+        """Return True if the knowledge does not change after `since` and up to `until`, and no change of it has arrived
         late."""
         known = self.changes
         if known is None:
@@ -82,14 +84,19 @@ class KnowledgeReplay:
         return not self.late and not known.due(until) and all(change.time <= since for change in known.past[1:])
 
     def told(self, since: int, now: int) -> None:
-        """Record that the output reflects all changes of the knowledge. No later revision goes back before `since`."""
+        """Record that the output reflects all changes of the knowledge. `now`: the watermark.
+
+        No later revision goes back before `since`.
+        """
         if self.changes is not None:
             self.changes.given_by, self.changes.come_late = None, []
             self.changes.keep_from(now, since)
 
     def steps(self, stage: Stage, since: int) -> tuple[Step, Step]:
-        """Return two functions that step a stage from `since` on: one with the knowledge without late changes, the
-        other with the knowledge that includes them."""
+        """Return two functions that step a stage's machine from `since` on.
+
+        The first one uses the knowledge without the late changes, the second one the knowledge that includes them.
+        """
         changes = self.changes
         if changes is None or stage.number not in self.asking:
             return Machine.step, Machine.step
@@ -139,7 +146,7 @@ Tables = dict[str, Table]
 
 
 class StageReplay(Region):
-    """A stage that is rerun on a machine of its own. `gives`: the events that it derives for other stages or for the
+    """A stage that is rerun on a separate machine. `gives`: the events that it derives for other stages or for the
     output."""
 
     def __init__(
@@ -182,15 +189,15 @@ class StageReplay(Region):
     # --- rows ---
 
     def keys_of(self, event: str, table: Table) -> Ints:
-        """Return the key numbers of the rows of an input that is distributed by key."""
+        """Return the key number of each row. The event must be an input that is distributed by key."""
         side = self.inputs[event]
         assert side is not None and side.columns is not None, "it goes by key"
         return self.numbers.entered(side.types, _columns(table, side.columns))
 
     def taken(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
-        """Return the rows of an input that belong to some keys (None: all rows), sorted by arrival.
+        """Return the rows of an input that belong to some keys, sorted by arrival. `keys` is None for all rows.
 
-        For some keys, return no rows if the input is not distributed by key.
+        If the input is not distributed by key, it has no rows for some keys.
         """
         side = None if keys is None else self.inputs[event]
         if keys is not None and side is None:
@@ -198,7 +205,7 @@ class StageReplay(Region):
         return self._of(window, side, keys)
 
     def given(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
-        """Return the rows that the stage has output for some keys."""
+        """Return the rows in an output window that belong to some keys. `keys` is None for all rows."""
         return self._of(window, None if keys is None else self.outputs[event], keys)
 
     def _of(self, window: RowWindow, side: KeySide | None, keys: Bools | None) -> Table:
@@ -215,7 +222,7 @@ class StageReplay(Region):
     def run(
         self, states: States, inputs: Tables, frontier: Frontier, step: Step
     ) -> tuple[dict[str, list[Table]], States]:
-        """Run the stage from these states up to a frontier. Return its output and the new states of its goals."""
+        """Run the stage from `states` up to a frontier. Return its output and the new states of its goals."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
         self.machine.touched()
@@ -224,18 +231,20 @@ class StageReplay(Region):
 
 
 def _columns(table: Table, columns: Sequence[int]) -> Ints:
-    """Return some arguments, one row per occurrence."""
+    """Return some argument columns of a table, one row per occurrence."""
     return table[[FIRST + column for column in columns]].T if len(columns) > 1 else table[FIRST + columns[0]][:, None]
 
 
 WHOLE = 0
-"""The number of the stage that comprises all stages."""
+"""The number of the artificial stage that comprises all stages."""
 
 
 @dataclass(slots=True)
 class Revised:
-    """Old and new output by event, and the number of keys that were rerun. A stage that reruns as a whole counts as
-    one."""
+    """The result of a revision: old and new output by event, and the number of keys that were rerun.
+
+    A stage that is rerun for all keys counts as one key.
+    """
 
     old: Given = field(default_factory=dict)
     new: Given = field(default_factory=dict)
@@ -243,13 +252,13 @@ class Revised:
 
 
 class GoingBack:
-    """The stages of a machine, for reruns.
+    """The stages of a machine, which can be rerun.
 
     - `build`: a function that builds a machine for a part of the plan.
     - `changes`: the changes of the knowledge.
     - `lineage`: True if the output has lineage.
-    - `whole`: treat all stages as one. This is needed if an occurrence that one stage withdraws may have been
-      derived by another stage as well.
+    - `whole`: treat all stages as one. This is needed if another stage may have derived the same occurrence that one
+      stage withdraws.
     """
 
     def __init__(
@@ -278,7 +287,7 @@ class GoingBack:
         self.knowledge = KnowledgeReplay(plan, self.stages, changes)
 
     def revise(self, changes: Mapping[str, RowChanges], window: Window) -> Revised:
-        """Rerun the stages that changes of the input affect. The window already includes the changes."""
+        """Rerun the stages that changes of the input affect. Rows in `window` already include the changes."""
         changed, revised = dict(changes), Revised()
         for stage in self.stages:
             mine = {event: event_changes for event, event_changes in changed.items() if event in stage.inputs}
@@ -288,24 +297,25 @@ class GoingBack:
         return revised
 
     def settle(self, state: KeptState) -> None:
-        """Apply the overlays of all stages to a stored state."""
+        """Apply the overlays of all stages to the stored state `state`."""
         for number in sorted(state.overlays):
             self.replays[number].settle(state)
 
     @property
     def numbered(self) -> int:
-        """The largest number of known keys of a stage."""
+        """The number of known keys in the stage that knows most keys."""
         return max((replay.numbers.count for replay in self.replays.values()), default=0)
 
     def clear(self) -> None:
-        """Forget all keys. No overlay may exist."""
+        """Forget all keys. The caller has applied all overlays."""
         for replay in self.replays.values():
             replay.numbers.clear()
 
     def _again(
         self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, revised: Revised
     ) -> dict[str, RowChanges]:
-        """Rerun a stage where its input has changed. Return the changes of its output."""
+        """Rerun a stage where its input has changed. Return the changes of its output by event, and add them to
+        `revised`."""
         replay, changes_by_event = self._replay(stage), dict[str, list[RowChanges]]()
         due = self._due(replay, changes, window)
         to_the_end = self.knowledge.reaches(stage)  # the knowledge may differ at later times, too
@@ -329,7 +339,7 @@ class GoingBack:
         return {event: joined(parts) for event, parts in changes_by_event.items()}
 
     def _due(self, replay: StageReplay, changes: Mapping[str, RowChanges], window: Window) -> Due:
-        """Return the keys with changes, by stretch."""
+        """Return the changed keys of each stretch."""
         routes = {event: replay.stage.inputs[event] for event in changes}
         numbered = []
         for event, row_changes in changes.items():
@@ -342,7 +352,8 @@ class GoingBack:
     def _given(
         self, replay: StageReplay, stretch: Stretch, keys: Bools | None, tables: Given, revised: Revised
     ) -> dict[str, RowChanges]:
-        """Replace a stage's output in a stretch, and return the difference, by event."""
+        """Replace a stage's output in a stretch by `tables`. Return the difference, by event, and add it to
+        `revised`."""
         changes = {}
         for event in replay.gives:
             none = empty(len(self.plan.schemas[event].attributes))

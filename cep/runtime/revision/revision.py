@@ -1,7 +1,7 @@
-"""Revision: a machine that continues with input in order, and goes back if earlier input changes.
+"""Revision: a machine that processes input in order, and goes back if earlier input changes.
 
-The window is divided into stretches of time. For each stretch it keeps the state at the beginning, its input, and the
-output of the stages in it. A change goes back to the beginning of its stretch. From there, each affected stage runs
+The revision window is divided into stretches of time. Each stretch stores the state at its beginning, the input, and
+the output of the stages. A late change goes back to the beginning of its stretch. From there, each affected stage runs
 again (`cep.runtime.revision.rerunning`) for the affected keys, until their state equals the stored one.
 """
 
@@ -53,8 +53,9 @@ from cep.runtime.run_stats import RevisionStats
 class Revision:
     """The revision window of a machine.
 
-    `build`: a function that builds a machine for a part of the plan. `changes`: the changes of the knowledge.
-    `history`: the history, if the output has lineage.
+    - `build`: a function that builds a machine for a part of the plan.
+    - `changes`: the changes of the knowledge.
+    - `history`: the history of occurrences, if the output has lineage.
     """
 
     def __init__(
@@ -97,24 +98,26 @@ class Revision:
         return max(self.floor, self.watermark - self.length)
 
     def reached(self, buffer: ReorderBuffer) -> int:
-        """Return the watermark that follows from the input received."""
+        """Return the watermark that follows from the input that `buffer` has received."""
         if buffer.moving == BEGINNING or buffer.lateness is None:
             return self.watermark
         return max(self.watermark, buffer.moving - self.window.behind)
 
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
-        """Return the known rows of an input event that equal a row of a table. `words`: the matrix rows to compare."""
+        """Return the known rows of an input event that equal a row of `table`. `words`: the matrix rows to compare."""
         wanted = table.take(stable_order(table[END]), axis=1)
         windows = (window for window in self._taken(event) if rows(wanted) and window.last >= wanted[END, 0])
         return np.concatenate([self._none(event), *(window.same(wanted, words) for window in windows)], axis=1)
 
     def last(self, event: str) -> int:
-        """Return the latest end of an input event's rows."""
+        """Return the latest end of all known rows of an input event."""
         return max((window.last for window in self._taken(event)), default=BEGINNING)
 
     def take(self, event: str, changes: RowChanges, span: tuple[int, int] | None = None) -> None:
-        """Add and remove rows of an event. All of them end after `stable`. `span`: the range of the added rows' ends,
-        if known."""
+        """Add and remove input rows of an event. All of them end after `stable`.
+
+        `span`: the first and the last end of the added rows, if known.
+        """
         for follow in self.followers:
             follow(event, changes)
         if span is not None and span[0] >= self.watermark and not rows(changes.going):
@@ -145,8 +148,8 @@ class Revision:
         self.late.setdefault(event, []).append(late)
 
     def _sort_late(self) -> None:
-        """Move waiting rows of the latest instant to the late rows, so that revising them does not depend on undoing
-        that instant."""
+        """Move waiting rows of the latest instant to the late rows. They can then be revised without undoing that
+        instant."""
         if self.latest.goes_on:
             self.latest.goes_on = False
             for event, window in sorted(self.waiting.items()):
@@ -212,10 +215,10 @@ class Revision:
         return net if self.lineage is None else dict(all_changes(self.plan, old, new))  # the lineage may change, too
 
     def _keep(self, inputs: Mapping[str, Table], outputs: Given, until: int) -> None:
-        """Add input and output up to a time to the last stretch.
+        """Add input and output up to the time `until` to the last stretch.
 
-        If the states just before that time were kept, a new stretch begins with them, and gets the rows after that
-        point.
+        If the machine has kept its states just before `until`, these states begin a new stretch. It gets the rows that
+        end at `until`.
         """
         kept = {event: by_arrival(concat(tables)) for event, tables in sorted(outputs.items())} if self.length else {}
         stretch, attempts = self.stretches[-1], self.machine.attempts
@@ -236,7 +239,7 @@ class Revision:
                 self._window(stretch.held[number], event).add(table)
 
     def _begin_stretch(self, until: int, reach: Frontier) -> None:
-        """Begin another stretch if the last one should end (`Stretch.ends`): either at once, or just before the next
+        """Begin another stretch if the last one should end (`Stretch.ends`). It begins now or just before the next
         instant."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
@@ -250,12 +253,17 @@ class Revision:
     # --- state ---
 
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
-        """Return the pool codes in the rows of the window. `places`: for each event, the rows of its tables' matrices
-        that hold codes."""
+        """Return the pool codes in the rows of the window.
+
+        `places`: for each event, the row numbers of its tables' matrices that hold codes.
+        """
         return [table[place] for event, table in self._tables() for place in places.get(event, ())]
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
-        """Return the pool codes in the rows of the window and in its states."""
+        """Return the pool codes in the rows of the window and in its stored states.
+
+        `places`: for each event, the row numbers of its tables' matrices that hold codes.
+        """
         self.leave()
         code_columns = self.coded(places)
 
@@ -269,7 +277,10 @@ class Revision:
         return code_columns
 
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
-        """Replace the pool codes of the window and its states."""
+        """Replace the pool codes in the rows of the window and in its stored states.
+
+        `places`: for each event, the row numbers of its tables' matrices that hold codes.
+        """
         self.leave()
         for event, table in self._tables():
             for place in places[event]:
@@ -280,7 +291,7 @@ class Revision:
             stretch.state = KeptState([from_arrow(goal.recoded(to_arrow(arrays), codes)) for goal, arrays in states])
 
     def names(self) -> list[Ints]:
-        """Return the handles in the window and its states, for lineage."""
+        """Return the handles that lineage uses in the rows of the window and in its stored states."""
         if self.lineage is None:
             return []
         self.settle()
@@ -289,7 +300,7 @@ class Revision:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of rows in the window, and the bytes of rows and states."""
+        """The number of rows in the window, and the size in bytes of its rows and stored states."""
         windows = [window for windows_by_event in self.held() for window in windows_by_event.values()]
         states = sum(stretch.state.nbytes for stretch in self.stretches)
         states += 0 if self.incremental is None else self.incremental.nbytes
@@ -300,7 +311,7 @@ class Revision:
         return [self.waiting, *(windows for stretch in self.stretches for windows in (stretch.inputs, stretch.outputs))]
 
     def _tables(self) -> list[tuple[str, Table]]:
-        """Return all tables of rows, with their events."""
+        """Return all tables of rows in the window, each with its event."""
         tables = [(event, run) for windows in self.held() for event, window in windows.items() for run in window.runs]
         for event, changes in self.late.items():
             tables += [(event, table) for change in changes for table in (change.going, change.coming)]
@@ -312,7 +323,7 @@ class Revision:
     # --- changes before the watermark ---
 
     def _revise(self, old: Given, new: Given, frontier: Frontier) -> None:
-        """Rerun the stages that late changes affect."""
+        """Rerun the stages that late changes affect. Add their old and new output to `old` and `new`."""
         changed = {event: joined(self.late[event]) for event in sorted(self.late)}
         self.late = {}
         window = Window(self.stretches, self.watermark, lambda until: self._frontier(until, frontier))
@@ -322,9 +333,10 @@ class Revision:
         self.stats += RevisionStats(keys_replayed=revised.keys)
 
     def _change(self, old: Given, new: Given, frontier: Frontier) -> bool:
-        """Process late rows as changes. Return False if that is not possible, or not worthwhile yet.
+        """Revise incrementally. Return False if that is not possible, or not worthwhile yet, because few rows have
+        arrived late.
 
-        It becomes worthwhile when many rows have arrived late.
+        The old and new output is added to `old` and `new`.
         """
         changes = self.incremental
         if changes is None:
@@ -376,20 +388,22 @@ class Revision:
         return True
 
     def _is_uniform(self, changes: Incremental, until: int) -> bool:
-        """Return True if the knowledge does not change within the window, and the window contains no equal records that
-        count separately."""
+        """Return True if neither of two obstacles to incremental revision exists in the window: the knowledge changes,
+        or there are equal records that count separately."""
         known = self.going_back.knowledge
         return known.is_one(self.stretches[0].since, until) and not changes.tells_apart(self.stretches)
 
     def _put(self, late: Mapping[str, RowChanges], forward: bool) -> None:
-        """Apply late changes to the stretches, or undo them."""
+        """Apply late changes to the input in the stretches, or undo them if `forward` is False."""
         for event, row_changes in late.items():
             put(self.stretches, event, row_changes.going, not forward)
             put(self.stretches, event, row_changes.coming, forward)
 
     def _go_back(self, old: Given) -> bool:
-        """Undo the latest instant, to run it again. Return False unless all late changes belong to it and this is
-        cheap."""
+        """Undo the latest instant, so that it runs again with its late rows. Add its output to `old`.
+
+        Return False if a late change belongs to an earlier instant, or if another way is cheaper.
+        """
         changes = [table for parts in self.late.values() for change in parts for table in (change.going, change.coming)]
         earlier = any(bool((table[END] < self.watermark).any()) for table in changes)
         if earlier or not self._goes_back or not self.going_back.knowledge.steady(self.watermark):
@@ -423,28 +437,28 @@ class Revision:
 
     @property
     def _may_go_back(self) -> bool:
-        """True if the machine can undo the latest instant."""
+        """True if the machine can undo the latest instant now."""
         return self._goes_back and self.machine.attempts.there and self.latest.end == self.watermark
 
     @property
     def _changes_begun(self) -> bool:
-        """True if late rows are processed as changes."""
+        """True if incremental revision has begun."""
         return self.incremental is not None and self.incremental.begun
 
     def leave(self) -> None:
-        """Bring the stretches up to date, and drop everything else that is kept."""
+        """Bring the stretches up to date, and end incremental revision."""
         self.settle()
         self.latest.forget()
         self.forget_changes()
 
     def forget_changes(self) -> None:
-        """Drop everything that is kept beside the stretches, which have been replaced."""
+        """End incremental revision without updating the stretches, because the caller replaces them."""
         if self.incremental is not None:
             self.incremental.leave()
             self.incremental.restored = True
 
     def settle(self) -> None:
-        """Apply all overlays to the stored states, and forget the keys."""
+        """Bring all stored states up to date, and forget the key numbers."""
         self._sort_late()
         if self.incremental is not None:
             self.incremental.settle(self.stretches)
@@ -458,7 +472,7 @@ class Revision:
         return empty(len(self.plan.schemas[event].attributes))
 
     def _taken(self, event: str) -> list[RowWindow]:
-        """Return the windows of an input event."""
+        """Return the row windows that hold an input event's rows."""
         return [
             held[event] for held in (self.waiting, *(stretch.inputs for stretch in self.stretches)) if event in held
         ]

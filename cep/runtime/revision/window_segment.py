@@ -1,4 +1,5 @@
-"""The parts of a revision window: stretches of time with their input, output, and state at the beginning."""
+"""The parts of a revision window: stretches of time, each with its input, its output, and the state at its
+beginning."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from cep.runtime.revision.row_window import RowWindow
 class RevisionWindow:
     """The extent of a revision window.
 
-    - `length`: how far behind the watermark changes may be, in microseconds.
+    - `length`: how far behind the watermark input may change, in microseconds.
     - `behind`: how far the watermark is behind the latest time, in microseconds.
     - `final`: output only final results, which are never withdrawn.
-    - `handed`: for a stage, the events that other stages derive.
+    - `handed`: for a stage, the events that other stages derive. None: the plan is that of a whole program.
     """
 
     length: int
@@ -34,7 +35,10 @@ States = list[Arrays]
 
 @dataclass(slots=True)
 class Overlay:
-    """The states of a stage's goals for some keys (a mask over `cep.runtime.revision.key_numbers`); None: all keys."""
+    """States of a stage's goals that replace stored states for some keys.
+
+    `keys`: a mask over key numbers (`cep.runtime.revision.key_numbers`). None: all keys.
+    """
 
     keys: Bools | None
     states: States
@@ -42,8 +46,9 @@ class Overlay:
 
 @dataclass(slots=True)
 class KeptState:
-    """A stored state. `base`: the states of all goals. `overlays`: by number of a stage, the states that replace them.
+    """The stored state of all goals at one time.
 
+    `base`: the states of all goals. `overlays`: for each stage, by number, the states that replace those in `base`.
     Stages may share goals. Each stage only sees its own changes of their states.
     """
 
@@ -57,7 +62,7 @@ class KeptState:
 
 
 def copied(states: States) -> States:
-    """Copy the states of goals, because goals change their arrays in place."""
+    """Copy the states of goals. A goal changes its arrays in place."""
     return [{name: array.copy() for name, array in state.items()} for state in states]
 
 
@@ -65,12 +70,12 @@ Given = dict[str, list[Table]]
 Windows = dict[str, RowWindow]
 
 STRETCHES, FEWEST = 16, 4
-"""The maximum number of stretches per window, and the minimum.
+"""The maximum and the minimum number of stretches per window.
 
-The minimum applies to sparse input, and while late rows are processed as changes.
+The minimum applies to sparse input, and during incremental revision.
 """
 LEAST_ROWS = 16_384
-"""The least number of input rows in a stretch. A stretch also has at least twice as many rows as goals hold.
+"""The least number of input rows in a stretch. A stretch also has at least twice as many rows as the goals store.
 
 A stretch that spans 1/FEWEST of the window may have fewer rows.
 """
@@ -78,9 +83,9 @@ A stretch that spans 1/FEWEST of the window may have fewer rows.
 
 @dataclass(slots=True)
 class Stretch:
-    """A part of the window, from the watermark `since` to that of the next stretch.
+    """A stretch of time in the window, from the watermark `since` to the `since` of the next stretch.
 
-    `state`: the state at the beginning. `inputs` and `outputs`: the input and the output.
+    `state`: the stored state at its beginning. `inputs` and `outputs`: its input rows and its output rows, by event.
     """
 
     since: int
@@ -90,14 +95,15 @@ class Stretch:
 
     @property
     def held(self) -> tuple[Windows, Windows]:
-        """The input and the output."""
+        """The input rows and the output rows, by event."""
         return self.inputs, self.outputs
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
-        """Return True if the next stretch begins at `until`, while the machine advances to `watermark`.
+        """Return True if this stretch should end at `until`, a time on the machine's way to `watermark`.
 
-        `length`: the length of the window. `held`: a function that counts the rows in goals. `parts`: the number of
-        stretches per window (None: it depends on the input).
+        - `length`: the length of the window.
+        - `held`: a function that counts the rows that the goals store.
+        - `parts`: the number of stretches per window. None: it depends on the input.
         """
         long = until - self.since
         if long < spacing(length):
@@ -109,12 +115,12 @@ class Stretch:
 
 
 def spacing(length: int) -> int:
-    """Return the least length of a stretch in a window of this length."""
+    """Return the least length of a stretch in a window of length `length`."""
     return max(1, length // STRETCHES)
 
 
 def cuts_between(since: int, until: int, length: int) -> list[int]:
-    """Return the times at which stretches may begin between two watermarks, and the later watermark."""
+    """Return the times between two watermarks at which stretches may begin, followed by the later watermark."""
     if until >= END_OF_TIME or until <= since:
         return [until] if until > since else []
     step = spacing(length)
@@ -125,7 +131,7 @@ def cuts_between(since: int, until: int, length: int) -> list[int]:
 
 
 def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> None:
-    """Add rows of an input event to the stretches in which they end, or remove them."""
+    """Add rows of an input event to the stretches in which they end. If `come` is False, remove them."""
     begins = np.array([stretch.since for stretch in stretches])
     numbers = np.searchsorted(begins, table[END], "left") - 1
     for number in np.unique(numbers).tolist():
@@ -134,27 +140,27 @@ def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> N
 
 
 def tables_of(windows: Windows) -> dict[str, Table]:
-    """Return the rows of windows, by event."""
+    """Return all rows of each event."""
     return {event: window.all() for event, window in sorted(windows.items())}
 
 
 def window_of(held: Windows, event: str, arguments: int) -> RowWindow:
-    """Return the window of an event, which is created if it does not exist."""
+    """Return the row window of an event. Create it if it does not exist."""
     if event not in held:
         held[event] = RowWindow(arguments)
     return held[event]
 
 
 def extend(tables_by_name: Given, more: Mapping[str, Iterable[Table]]) -> None:
-    """Append more tables to those in `tables_by_name`."""
+    """Append tables to the lists in `tables_by_name`."""
     for name, tables in more.items():
         tables_by_name.setdefault(name, []).extend(tables)
 
 
 PATIENCE = 16
-"""The number of instants after which an instant is no longer expected to arrive in pieces."""
+"""The number of instants for which undoing is prepared after an instant has arrived in pieces."""
 SHORT, TIMES = 1 << 16, 8
-"""The number of rows up to which an instant is always rerun as a whole, and a factor for larger instants.
+"""The limits for rerunning an instant as a whole. An instant of at most SHORT rows is always rerun as a whole.
 
 A larger instant is rerun as a whole if at least 1/TIMES of its rows have changed.
 """
@@ -162,12 +168,12 @@ A larger instant is rerun as a whole if at least 1/TIMES of its rows have change
 
 @dataclass(slots=True)
 class LatestInstant:
-    """The latest instant, which can be undone.
+    """The latest instant of the stream, which can be undone.
 
-    - `end`: the instant. None: nothing can be undone.
+    - `end`: the time of the instant. None: nothing can be undone.
     - `expected`: the number of further instants for which undoing is prepared.
-    - `stretch_ends`: a stretch must end just before the next instant.
-    - `goes_on`: more rows of the instant have arrived, and wait for it to run again.
+    - `stretch_ends`: True if a stretch must end just before the next instant.
+    - `goes_on`: True if more rows of the instant have arrived and wait until it runs again.
     """
 
     end: int | None = None
@@ -176,11 +182,11 @@ class LatestInstant:
     goes_on: bool = False
 
     def expect(self) -> None:
-        """Record that an instant arrived in pieces, so that the next ones are expected to."""
+        """Record that an instant arrived in pieces, so that the next instants may do so, too."""
         self.expected = PATIENCE
 
     def begins(self, end: int, since: int) -> bool:
-        """Record that the machine is about to step to an instant in a way that can be undone.
+        """Record that the machine is about to step to the instant `end` in a way that can be undone.
 
         Return True if the stretch that began at `since` must end just before the instant.
         """
@@ -194,6 +200,8 @@ class LatestInstant:
         self.end = None
 
     def is_short(self, changed: int, every: int) -> bool:
-        """Return True if it is cheaper to rerun the whole instant than to process its changes. `changed` of its `every`
-        rows have changed."""
+        """Return True if it is cheaper to rerun the whole instant than to revise it.
+
+        `changed`: the number of rows of the instant that have changed. `every`: the number of its rows.
+        """
         return every <= max(SHORT, TIMES * changed)

@@ -1,7 +1,7 @@
-"""The window of a revision in a snapshot, and the transfer of its waiting rows to another program.
+"""The revision window in a snapshot, and the transfer of its waiting rows to another program.
 
 The window is saved in parts. A part is a table of rows, or the state of a goal at the beginning of a stretch. Parts are
-replaced but never changed, so the same array is the same segment (`cep.runtime.snapshot`).
+replaced but never changed. So the same array is always the same segment (`cep.runtime.snapshot`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _ROWS = "rows"
 
 
 def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table] | None = None) -> None:
-    """Begin the window at a watermark, with the current states of the goals. `waiting`: the waiting rows; None: keep
-    them."""
+    """Begin a new revision window at a watermark, with the current states of the goals.
+
+    `waiting`: the rows that wait for the watermark. None: keep those of the old window.
+    """
     revision.forget_changes()
     revision.watermark = revision.floor = watermark
     revision.stretches = [Stretch(watermark, KeptState(copied(revision.machine.states())))]
@@ -41,7 +43,10 @@ def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table
 def stable_state(
     revision: Revision, frontier: Callable[[int], Frontier]
 ) -> tuple[int, list[pa.RecordBatch], dict[str, Table]]:
-    """Return the time up to which results are final, the states of the goals then, and the rows that end later."""
+    """Return the time up to which results are final, the states of the goals at that time, and the rows that end later.
+
+    `frontier`: a function that returns the frontier for a time.
+    """
     revision.settle()
     first, stable = revision.stretches[0], revision.stable
     machine = revision.going_back.build(revision.plan)
@@ -58,12 +63,16 @@ def stable_state(
 
 
 def resize(revision: Revision, length: int) -> None:
-    """Record that the window had this length so far (microseconds), so that results that were final stay final."""
+    """Record that the window had another length until now, so that results that were final stay final.
+
+    `length`: that length, in microseconds.
+    """
     revision.floor = max(revision.floor, revision.watermark - length)
 
 
 def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list[Arrays]]:
-    """Return the contents of a window: numbers, tables of late rows not yet processed, and its parts."""
+    """Return the contents of a revision window: numbers, tables of late rows that are not processed yet, and the
+    parts."""
     revision.settle()
     numbers = {
         "watermark": revision.watermark,
@@ -85,7 +94,7 @@ def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list
 def restore(
     revision: Revision, numbers: Mapping[str, Any], batches: Sequence[pa.RecordBatch], parts: Sequence[pa.RecordBatch]
 ) -> None:
-    """Restore a window. Raises CepError if it does not fit the program."""
+    """Restore a revision window from the result of `save`. Raises CepError if it does not fit the program."""
     revision.forget_changes()
     goals = [goal for _, goal in revision.machine.goals()]
     begins, counts = numbers["since"], numbers["runs"]
@@ -110,14 +119,14 @@ def restore(
 
 
 def know(revision: Revision, book: SegmentBook, names: Sequence[str]) -> None:
-    """Record the names of the segments from which the window was restored."""
+    """Record the names of the segments from which the window was restored. `book`: the segments that are stored."""
     parts = list(_parts(revision))
     for arrays, name in zip(parts, names) if len(parts) == len(names) else ():
         book.know(*segment_of(arrays), name)
 
 
 def _parts(revision: Revision) -> Iterator[Arrays]:
-    """Yield the parts in the order in which `restore` reads them."""
+    """Yield the parts of the window in the order in which `restore` reads them."""
     for held in revision.held():
         for _, window in sorted(held.items()):
             yield from ({_ROWS: run} for run in window.runs)
@@ -126,7 +135,7 @@ def _parts(revision: Revision) -> Iterator[Arrays]:
 
 
 def segment_of(arrays: Arrays) -> tuple[Hashable, object]:
-    """Return the key of a segment, and the arrays that must be kept alive while the key is used."""
+    """Return the key of a segment, and the arrays that must stay alive as long as the key is used."""
     return tuple((name, id(array)) for name, array in arrays.items()), tuple(arrays.values())
 
 
