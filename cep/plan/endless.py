@@ -90,7 +90,7 @@ class EndlessCycle:
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """Return the cycles that do not end at an instant once they have begun there.
+    """Return the cycles that never end at an instant, once they have begun at it.
 
     The result includes cycles whose conditions test the growing values, but may not bound them.
     """
@@ -215,8 +215,8 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
 
 
 def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
-    """Add to `flow` that a slot is computed from variables of a node. `used`: each variable with the kind of
-    computation."""
+    """Add the sources of a slot to `flow`. `used`: the variables of a node from which the slot is computed, each with
+    the kind of computation."""
     for name, step in used.items():
         sources = flow.setdefault(slot, {})
         sources[_slot(unit, name)] = _both(step, sources.get(_slot(unit, name)))

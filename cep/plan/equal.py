@@ -71,7 +71,7 @@ def _once(plan: Plan) -> set[int]:
     """Return the nodes that may merge equal occurrences of their parts.
 
     Merging does not change the set of a node's results, but only how often each result occurs. So the nodes that read
-    these results must not count them. Heads do not count, because they turn their results into a set.
+    these results must not count them. Rule heads never count them, because they turn their results into a set.
     """
     counted: set[int] = set()
     for number in reversed(range(len(plan.nodes))):

@@ -49,10 +49,10 @@ class Lowering(Protocol):
         """Report a mistake."""
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
-        """Lower a part of the formula to a pattern.
+        """Lower a formula to a pattern.
 
-        `keep`: the variables that the pattern binds, as far as the part does. `outside`: the names that are used around
-        the part.
+        `keep`: those of the formula's variables that the pattern must bind. `outside`: the names that are used around
+        the formula.
         """
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
@@ -138,8 +138,10 @@ class Formula(ABC):
         return frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """Split a formula that has loose variables. Return the part that binds them, and the part that holds for any of
-        their values, or None."""
+        """Split a formula that has loose variables (`loose`).
+
+        Returns the part that binds them, and the part that holds for any of their values, or None.
+        """
         raise AssertionError("it has no loose variables")
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
@@ -175,10 +177,10 @@ class Formula(ABC):
 
     @abstractmethod
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
-        """Lower the formula to a pattern.
+        """Lower a formula to a pattern.
 
-        `keep`: the variables that the pattern binds, as far as the formula does. `outside`: the names that are used
-        around the formula.
+        `keep`: those of the formula's variables that the pattern must bind. `outside`: the names that are used around
+        the formula.
         """
 
 
@@ -222,8 +224,10 @@ def formulas(formula: Formula) -> list[Formula]:
 
 
 def asked_now(formula: Formula) -> list[Formula]:
-    """Return a formula, and the formulas inside it on whose value at a time its own value at the same time may
-    depend."""
+    """Return a formula, and all formulas inside it that can affect its value without a delay.
+
+    Formulas inside an operator that looks back by a minimum time are left out.
+    """
     inside = () if formula.looks_back() else formula.inside()
     return [formula, *(asked for part in inside for asked in asked_now(part))]
 

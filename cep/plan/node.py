@@ -204,9 +204,10 @@ class Node(WithProperties[NodeProperties]):
         return False
 
     def going_on(self) -> str | None:
-        """Return a hint for authors who also want to exclude occurrences that continue during the tested time.
+        """Return a hint that tells authors how to exclude occurrences that begin before the tested time or end after
+        it.
 
-        These are occurrences of the negated part. Return None if there is no such hint.
+        The occurrences are those of the negated part. Return None if there is no such hint.
         """
         return None
 

@@ -37,7 +37,7 @@ class Group:
 def order(
     nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> tuple[tuple[Group, ...], list[CepError]]:
-    """Return the groups of units in running order, and an error for each goal that makes this impossible.
+    """Return the groups of units in running order, and an error for each goal that cannot be ordered.
 
     Such a goal needs all input of an instant, but depends on its own result at the same instant.
     """

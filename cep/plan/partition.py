@@ -249,8 +249,8 @@ class _Drawing:
     # --- in one place ---
 
     def single(self) -> _Draft:
-        """Draft a stage of the remaining rules that cannot run by key. It includes rules that only read the results of
-        these."""
+        """Draft a stage of the remaining rules that cannot run by key. Rules that only read their results belong to it,
+        too."""
         chosen: list[int] = []
         reasons: list[Reason] = []
         to_come = {event: len(makers) for event, makers in self.dependencies.makers.items()}

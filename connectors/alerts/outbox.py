@@ -321,7 +321,10 @@ class Outbox:
         return entries[0] if entries else None
 
     def life(self, alert: str, after: int = 0, most: int = -1) -> list[OutboxEntry]:
-        """Return up to `most` changes of an alert whose numbers are greater than `after`, in order. `most=-1`: all."""
+        """Return the changes of an alert, in order.
+
+        `after`: only changes that have greater numbers. `most`: the greatest length of the result; -1: all.
+        """
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def last_of(self, alert: str, before: int | None, most: int) -> list[OutboxEntry]:

@@ -33,7 +33,7 @@ class Topic:
     """A topic that is read by offsets. The caller keeps track of the offsets that were read."""
 
     def __init__(self, address: Address) -> None:
-        """Check an address, and connect to its broker.
+        """Check an address, and create a consumer for its topic.
 
         Raises CepError if confluent-kafka is not installed, the address has no topic, or an option is wrong.
         """

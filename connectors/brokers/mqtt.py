@@ -272,7 +272,10 @@ def unreachable(address: Address, error: Exception) -> SourceLost:
 
 
 def refusal(address: Address, reason: str) -> tuple[str, str]:
-    """Return the reason why a broker refuses a connection in plain words, and a hint. `reason`: the broker's reason."""
+    """Explain in plain words why a broker refuses a connection. Return the explanation and a hint.
+
+    `reason`: the broker's reason.
+    """
     user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
     hint = f"`{address.kind}://user:password@host`, or set {user} and {password} in the environment"
     if "version" in reason.lower():

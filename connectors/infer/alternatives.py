@@ -154,8 +154,8 @@ def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
-    """Return the keys of objects such that almost every record has exactly one of them. The result is empty if there
-    are no such objects."""
+    """Return the keys of objects of which almost every record has exactly one. The result is empty if there are
+    none."""
     present = {key: [record.get(key) is not None for record in records] for key in keys}
     some = [
         key

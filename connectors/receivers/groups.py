@@ -161,7 +161,7 @@ class Groups:
             self._over.discard(key)
 
     def drop(self, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Remove changes that will not be sent from a group's current message."""
+        """Remove changes from a group's current message, because they will not be sent."""
         numbers = self._batches.get(key, [])
         for entry in entries:
             self._begun.pop(entry.number, None)

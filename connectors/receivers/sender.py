@@ -728,8 +728,10 @@ class Sender:
         )
 
     def _until(self, step: Step, trouble: str) -> bool:
-        """Repeat a step until it succeeds. Return False if the sender is stopped before. The first failure and the
-        recovery are reported."""
+        """Repeat a step until it succeeds, and return True. Return False if the sender is stopped first.
+
+        The first failure and the recovery are reported.
+        """
         wait = _FIRST_WAIT
         while True:
             try:

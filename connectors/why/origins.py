@@ -62,6 +62,6 @@ class Origins:
             return self.names.get(file, file), line
 
     def named(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file and line of a record. The file has no folders, which only this machine knows."""
+        """Return the file and line of a record. The file's folders are left out, because only this machine has them."""
         origin = self(record)
         return origin if origin is None or "://" in origin[0] else (Path(origin[0]).name, origin[1])
