@@ -82,9 +82,9 @@ class MicroBatches:
         self._running, self._ended = Lock(), monotonic()
 
     def load(self) -> None:
-        """Load the program's code in all workers in a thread of its own, while Spark plans. Later calls do nothing.
+        """Compile the program in all workers, in a thread of its own while Spark plans. Later calls do nothing.
 
-        Otherwise, if the input is one file, most workers would only begin to load at the second job.
+        Otherwise, if the input is one file, most workers would only compile it at the second job.
         """
         if self._loads:
             Thread(target=self._loaded, daemon=True).start()
@@ -95,7 +95,7 @@ class MicroBatches:
             self.load_now()
 
     def load_now(self) -> None:
-        """Load the program's code now, in as many workers as a stage has tasks. Spark's errors are raised."""
+        """Compile the program now, in as many workers as a stage has tasks. Spark's errors are raised."""
         program, sent = self.work.stages[0].program, self.sent
         count = max(1, min(self.context.defaultParallelism, *map(program.count, program.stages)))
         self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())

@@ -1,4 +1,4 @@
-"""Spark's own files in a checkpoint: reading, syncing to disk, and repair if a power failure has emptied them.
+"""Spark's own files in a checkpoint: reading, syncing to disk, and repair after a power failure has emptied some.
 
 Spark does not sync its files to disk. We sync the offsets of a micro-batch before its output is committed. So an empty
 file either belongs to an uncommitted micro-batch, or only records that a micro-batch is finished.
@@ -18,12 +18,12 @@ from cep.core.durable_files import sync_names
 from cep.spark.disk import SPARK, damaged_file, sync
 
 _SUMS = b"crc\0"
-"""The first bytes of a checksum file. The block size and the checksums follow."""
+"""The first bytes of a checksum file. Then follow the block size and the checksums."""
 
 
 def sync_batch(folder: Path, batch: int) -> None:
-    """Sync to disk what Spark wrote for a micro-batch before its sink commits; for the first micro-batch, sync all
-    files."""
+    """Sync the files that Spark wrote for a micro-batch, before the sink commits it. For the first micro-batch, sync
+    all files."""
     offsets = _of(folder / "offsets", str(batch))
     for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else offsets:
         try:
@@ -35,14 +35,14 @@ def sync_batch(folder: Path, batch: int) -> None:
 
 
 def plan_hash(folder: Path, batch: int) -> str:
-    """Return a hash of the plan of a micro-batch: its watermark, and the offsets of the input."""
+    """Return a hash of a micro-batch's plan. The plan consists of the watermark and the offsets of the input."""
     lines = (folder / "offsets" / str(batch)).read_bytes().split(b"\n", 2)
     watermark = re.findall(rb'"batchWatermarkMs":-?\d+', lines[1])
     return hashlib.sha256(b"\n".join([*watermark, *lines[2:]])).hexdigest()[:32]
 
 
 def verify_checksums(folder: Path) -> None:
-    """Compare Spark's files with their checksum files, block by block. CepError: a file has changed."""
+    """Compare Spark's files with their checksum files, block by block. Raises CepError if a file has changed."""
     for beside in sorted(folder.rglob(".*.crc")):
         path, sums = _summed(beside), beside.read_bytes()
         size = int.from_bytes(sums[len(_SUMS) : len(_SUMS) + 4])
@@ -55,57 +55,64 @@ def verify_checksums(folder: Path) -> None:
 
 
 def offset(folder: Path, batch: int) -> dict[str, Any]:
-    """Return the offset of the input at the end of a micro-batch. CepError: the file of Spark that contains it is
-    damaged."""
+    """Return the offset of our own source at the end of a micro-batch.
+
+    Raises CepError if Spark's file that contains the offset is missing or damaged.
+    """
     return _json(folder / "offsets" / str(batch), -1, "end")
 
 
 def watermark(folder: Path, batch: int) -> int:
-    """Return the watermark (milliseconds; 0: none) of the micro-batch after this one. CepError: as for `offset`."""
+    """Return the watermark that follows from a finished micro-batch (milliseconds). 0: there is none.
+
+    Raises CepError as `offset` does.
+    """
     name = "nextBatchWatermarkMs"
     return int(_json(folder / "commits" / str(batch), 1, name)[name])
 
 
 def planned_at(folder: Path, batch: int) -> int:
-    """Return the watermark of a micro-batch (milliseconds). CepError: as for `offset`."""
+    """Return the watermark with which a micro-batch was planned (milliseconds). Raises CepError as `offset` does."""
     name = "batchWatermarkMs"
     return int(_json(folder / "offsets" / str(batch), 1, name)[name])
 
 
 def last(log: Path) -> int:
-    """Return the number of the last micro-batch in a log of Spark, `offsets` or `commits`, or -1."""
+    """Return the number of the last micro-batch in one of Spark's logs, or -1. `log`: the folder `offsets` or
+    `commits`."""
     return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
 
 
 def moved(folder: Path) -> int | None:
-    """Return the number of the last finished micro-batch if it has moved the watermark; None otherwise.
+    """Return the number of the last finished micro-batch if it has moved the watermark, and None otherwise.
 
-    If so, another micro-batch must process the rows that waited for the watermark.
+    Another micro-batch must then process the rows that waited for the watermark.
     """
     done = last_ended(folder)
     return None if done is None or watermark(folder, done) == planned_at(folder, done) else done
 
 
 def last_ended(folder: Path) -> int | None:
-    """Return the number of the last finished micro-batch; None if there is none or a later one was begun."""
+    """Return the number of the last finished micro-batch. None: no micro-batch is finished, or a later one has
+    begun."""
     done = last(folder / "commits")
     return None if done < 0 or last(folder / "offsets") > done else done
 
 
 def input_ended(folder: Path) -> bool:
-    """Return True if the input has ended for good, so that later input would be late."""
+    """Return True if a finished micro-batch has ended the input, so that all later input would be late."""
     done = last(folder / "commits")
     return done >= 0 and int(offset(folder, done)["end"]) > 1
 
 
 def ends_sent(folder: Path) -> int:
-    """Return how often the end of the input was sent up to the last micro-batch that was begun."""
+    """Return how often the end of the input was sent, including the last micro-batch that has begun."""
     begun = last(folder / "offsets")
     return 0 if begun < 0 else int(offset(folder, begun)["end"])
 
 
 def other_sources(folder: Path) -> list[str]:
-    """Return the offsets of sources other than our own in the last micro-batch that was begun."""
+    """Return the offsets of all sources except our own in the last micro-batch that has begun."""
     begun = last(folder / "offsets")
     if begun < 0:
         return []
@@ -113,13 +120,16 @@ def other_sources(folder: Path) -> list[str]:
 
 
 def next_watermark(folder: Path) -> int | None:
-    """Return the watermark of the next micro-batch (microseconds); None if there is none."""
+    """Return the watermark of the next micro-batch (microseconds), or None if there is none."""
     done = last(folder / "commits")
     return None if done < 0 else watermark(folder, done) * 1000 or None
 
 
 def _json(path: Path, line: int, name: str) -> dict[str, Any]:
-    """Return a line of one of Spark's files as JSON. CepError: it has no whole number with this name."""
+    """Return a line of one of Spark's files as JSON. `name`: a field that must be a whole number.
+
+    Raises CepError if the file is missing or the line has no such field.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8").splitlines()[line])
         if isinstance(document, dict) and isinstance(document.get(name), int):
@@ -132,17 +142,17 @@ def _json(path: Path, line: int, name: str) -> dict[str, Any]:
 
 
 def has_planned(checkpoint: Path) -> bool:
-    """Return True if a micro-batch was planned in any generation."""
+    """Return True if a micro-batch was planned in any generation of the checkpoint."""
     return any(checkpoint.glob(f"{SPARK}*/offsets/[0-9]*"))
 
 
 def remove_spoilt(folder: Path) -> list[Path]:
-    """Remove files that a power failure has emptied, and return their paths. Do not call this while a query runs.
+    """Remove files that a power failure has emptied. Return their paths. Do not call this while a query runs.
 
-    - The last entries of `offsets`, if empty. Spark then repeats these micro-batches.
+    - The last entries of `offsets`, if they are empty. Spark then repeats these micro-batches.
     - All empty entries of `commits`, which only record that a micro-batch is finished.
     - Checksum files that are empty, or whose file is missing.
-    - `metadata`, which Spark writes first, if empty.
+    - `metadata`, which Spark writes first, if it is empty.
     """
     gone = [path for path in folder.rglob(".*.crc") if not path.stat().st_size or not _summed(path).exists()]
     for path in folder.glob("metadata"):
@@ -160,11 +170,11 @@ def remove_spoilt(folder: Path) -> list[Path]:
 
 
 def _summed(beside: Path) -> Path:
-    """Return the file that a checksum file belongs to."""
+    """Return the file to which a checksum file belongs."""
     return beside.with_name(beside.name[1:].removesuffix(".crc"))
 
 
 def _of(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the files of that name, with their checksum files."""
+    """Yield the file with this name and its checksum file, if they exist. The name may be a pattern."""
     yield from folder.glob(name)
     yield from folder.glob(f".{name}.crc")

@@ -1,8 +1,8 @@
-"""The sink of a query: files that tasks write, and a log of the committed files, like that of Spark's own file sink.
+"""The sink of a query: files that tasks write, and a log of the committed files in the format of Spark's own file sink.
 
-A micro-batch is committed once all its tasks have written. Then its files get their final names, and an entry in the
-log, by which Spark reads the folder. If a committed micro-batch is repeated, nothing is added. The next run removes
-what a killed run or task has left.
+A micro-batch is committed after all its tasks have written their files. The files then get their final names, and the
+log gets an entry, so that Spark can read the folder. Nothing is added if a committed micro-batch is repeated. The next
+run removes files that a killed run or task has left.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ class FileSinkOptions:
     """The options of the sink.
 
     - `folder`: the folder of the files. `format`: jsonl or parquet.
-    - `schemas`: the written events. `merged`: the events whose identical occurrences, derived in several buckets, are
-      merged before they are written.
-    - `keep`: the span of event time for which files are kept, in microseconds; None: forever.
-    - `passing`: the reader removes files.
-    - `checkpoint`: the folder of the checkpoint, if there is one. `holder`: the run that holds it. `spark`: the
-      folder of Spark's own files in it.
-    - `first`: the number, in the log, of the query's first micro-batch.
+    - `schemas`: the schemas of the written events.
+    - `merged`: the events that several buckets may derive. Their identical occurrences are merged before they are
+      written.
+    - `keep`: the span of event time for which files are kept, in microseconds. None: forever.
+    - `passing`: True if the reader removes files.
+    - `checkpoint`: the folder of the checkpoint, or None if there is none.
+    - `holder`: the name of the run that holds the lock of the checkpoint.
+    - `spark`: the name of the folder of Spark's own files in the checkpoint.
+    - `first`: the number of the query's first micro-batch in the log.
     - `times`: the format of times (`cep.connectors.records.times`).
-    - `meanings`: the fingerprints of events, if rows may be withdrawn. Rows are then written as a changelog
+    - `meanings`: a fingerprint of each event's rules, if rows may be withdrawn. Rows are then written as a changelog
       (`cep.spark.sink.changelog`).
-    - `address`: the folder's address for readers; None: the local path.
+    - `address`: the address at which readers find the folder. None: its local path.
     """
 
     folder: str
@@ -64,7 +66,7 @@ class FileWriter:
         self.options = options
 
     def write(self, rows: Iterable[tuple[str, pl.DataFrame]], task: int, batch: int) -> list[OutputFile]:
-        """Write tables of events. `task` and `batch`: the numbers of the task and of the micro-batch."""
+        """Write tables of events as files. `task`: the number of the task. `batch`: the number of the micro-batch."""
         from cep.spark.sink import event_files
 
         name = f"part-{task:05}-{uuid4()}"
@@ -72,8 +74,10 @@ class FileWriter:
         return event_files.write_event_files(self.options, rows, name, task == 0 and number == 0, number)
 
     def stand_in(self, files: Iterable[OutputFile]) -> None:
-        """For each file that tasks have uploaded, create an empty local file of the same size, to be committed in its
-        place."""
+        """Create an empty local file of the same size for each file that tasks have uploaded.
+
+        The empty files are committed in place of the uploaded ones.
+        """
         log = CommitLog(Path(self.options.folder))
         for output_file in files:
             pending = log.coming(str(Path(output_file.path).relative_to(log.files)))
@@ -83,7 +87,7 @@ class FileWriter:
                     file.truncate(output_file.size)
 
     def counts(self, batch: int) -> bool:
-        """Return True if a micro-batch is already committed. Raise CepError if it was committed with other input."""
+        """Return True if a micro-batch is already committed. Raises CepError if it was committed with other input."""
         options = self.options
         log, number = CommitLog(Path(options.folder)), options.first + batch
         if options.checkpoint is None or log.last < number:
@@ -103,7 +107,7 @@ class FileWriter:
             self._count(number, files, plan_hash(spark, batch))
 
     def _count(self, number: int, files: Sequence[OutputFile], plan: str) -> None:
-        """Commit a micro-batch once. Remove the files of tasks that failed or ran twice."""
+        """Commit a micro-batch if it is not committed yet. Remove the files of tasks that failed or ran twice."""
         options = self.options
         log = CommitLog(Path(options.folder), options.address)
         with writing_to("--output", log.files):
@@ -116,10 +120,10 @@ class FileWriter:
 
 
 def finish_batches(folder: Path) -> list[Path]:
-    """Finish the committed micro-batches, and remove all uncommitted files, so that each event is in the folder once.
+    """Finish interrupted commits and remove all uncommitted files, so that each row is in the folder once.
 
-    Do not call this while tasks write. Return the removed files. CepError: a committed file is missing, or the log
-    cannot be written.
+    Do not call this while tasks write. Return the removed files. Raises CepError if a committed file is missing or the
+    log cannot be written.
     """
     if not folder.is_dir():
         return []
@@ -137,15 +141,17 @@ def finish_batches(folder: Path) -> list[Path]:
 
 
 def missing_files(folder: Path) -> list[Path]:
-    """Return the committed files that are missing. CepError: the log is damaged."""
+    """Return the committed files that are missing. Raises CepError if the log is damaged."""
     present = set(_written(folder)) if folder.is_dir() else set()
     return [folder / name for name in dict.fromkeys(map(file_name, CommitLog(folder).lines())) if name not in present]
 
 
 def agree(folder: Path, output: Path, first: int = 0) -> None:
-    """Check that the log of the sink and Spark's logs fit together. `first`: the number of Spark's first micro-batch.
+    """Check that the sink's log and Spark's own logs contain the same micro-batches.
 
-    CepError: Spark has finished micro-batches that the log lacks, or would repeat some that it has.
+    `folder`: the folder of Spark's own files. `output`: the folder of the sink. `first`: the number of Spark's first
+    micro-batch in the sink's log. Raises CepError if the sink's log lacks micro-batches that Spark has finished, or has
+    some that Spark would repeat.
     """
     log = CommitLog(output)
     done, begun = first + last(folder / "commits"), first + last(folder / "offsets")
@@ -158,7 +164,7 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
 
 
 def _written(folder: Path) -> Iterator[str]:
-    """Yield the names of all files of data, and of their checksums."""
+    """Yield the names of all data files and of their checksum files."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.lstrip(".").startswith("part-") and entry.is_file():

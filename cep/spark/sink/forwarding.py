@@ -1,8 +1,9 @@
-"""Forwarding of derived events to a broker or a table: committed files of each micro-batch are sent, then removed.
+"""Forwarding of derived events to a broker or a table: the committed files of a micro-batch are sent, then removed.
 
-The folder is the only state. If a run is killed, the next run first sends the files that are left. A broker then
-receives them twice, with the same ids. A commit of a table contains the number of the micro-batch (in Delta as an
-application transaction, in Iceberg as a property). So the next run can tell whether the commit succeeded.
+The files are the only record of what is still to be sent. If a run is killed, the next run first sends the remaining
+files. A broker then receives some rows twice, with the same ids. A commit of a table contains the number of the
+micro-batch: in Delta as an application transaction, in Iceberg as a property. So the next run can tell if the commit
+succeeded.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from cep.spark.disk import OUTGOING, STOP, damaged_file, put
 from cep.spark.sink.commit_log import CommitLog, batch_of, file_name, intact
 
 NOTE = "table.json"
-"""The file in the checkpoint with the number of the last commit, and the name of its table."""
+"""A file in the checkpoint that contains the number of the last commit to a table, and the name of this table."""
 
 PATIENCE = 60.0
-"""The seconds for which a run over finite input retries an unreachable destination."""
+"""The number of seconds for which a run over finite input tries to reach a destination."""
 
 _PAUSE, _LONGEST, _LOOK = 1.0, 30.0, 0.1  # seconds: first and longest pause before a retry, and between checks
 _BYTES = 1 << 22  # bytes that are sent at once
@@ -45,17 +46,20 @@ class Destination(Protocol):
     """The broker or table that receives the files."""
 
     def take(self, files: Sequence[Path], number: int) -> None:
-        """Send the files of the micro-batch with this number, and remove them. CepError: they cannot be sent.
+        """Send the files of a micro-batch, and remove them. `number`: the number of the micro-batch.
 
-        With the code `UNREACHABLE`, the caller may try again later.
+        Raises CepError if they cannot be sent. If its code is `UNREACHABLE`, the caller may try again later.
         """
 
     def close(self) -> None: ...
 
 
 class Broker:
-    """Sends messages to a broker. `at_once`: a function that returns True if waiting files should be left for the next
-    run."""
+    """Sends rows to a broker as messages.
+
+    `to`: a function that connects to the broker. `at_once`: a function that returns True if the remaining files should
+    stay for the next run.
+    """
 
     def __init__(self, to: Callable[[], Sending], at_once: Callable[[], bool]) -> None:
         self._to, self._at_once = to, at_once
@@ -83,7 +87,7 @@ class Broker:
 
 
 class Table:
-    """Adds rows to a table. `job`: the name of the `checkpoint`, under which they are added."""
+    """Adds rows to a table. `job`: the name of the `checkpoint`, by which the table recognizes repeated commits."""
 
     def __init__(self, name: TableName, job: str, checkpoint: Path) -> None:
         self._name, self._job, self._note = name, job, checkpoint / NOTE
@@ -91,7 +95,7 @@ class Table:
         self._small = 0  # commits since the last compaction
 
     def take(self, files: Sequence[Path], number: int) -> None:
-        """See `Destination`. CepError: also if another table may already have these rows."""
+        """See `Destination`. Also raises CepError if another table may already contain these rows."""
         self._begin(number)
         name = replace(self._name, append=self._job)
         if not self._table.is_added(name, number):
@@ -105,7 +109,7 @@ class Table:
                 self._small = 0
 
     def _begin(self, number: int) -> None:
-        """Record, before adding rows, that this table will have them."""
+        """Record that the rows of a micro-batch go to this table, before they are added."""
         try:
             known = json.loads(self._note.read_bytes()) if self._note.exists() else {}
             before = known["table"] if known.get("number") == number else self._name.text
@@ -118,15 +122,17 @@ class Table:
         sync_names(self._note.parent)  # the table may be on another disk
 
     def close(self) -> None:
-        """Compact small files, if requested."""
+        """Compact the table's small files, if the table's address asks for it."""
         self._table.compact(self._name)
 
 
 class Forwarding:
-    """Forwards the files of the sink in a checkpoint.
+    """Sends the files of a sink, which is inside the checkpoint, to a destination.
 
-    `warn`: is called with a message while files wait. `lasting`: the query runs until it is stopped, so retries have no
-    time limit.
+    - `to`: the broker or table.
+    - `warn`: a function that is called with a message if files have to wait.
+    - `at_once`: a function that returns True if the remaining files should stay for the next run.
+    - `lasting`: True if the query runs until it is stopped. Retries then have no time limit.
     """
 
     def __init__(
@@ -136,21 +142,21 @@ class Forwarding:
         self._log, self._stop, self._lasting = CommitLog(self.folder), checkpoint / STOP, lasting
 
     def waiting(self) -> dict[Path, str]:
-        """Return the committed files that have not been sent, in order, each with its line in the log."""
+        """Return the committed files that have not been sent, in order. The value of each is its line in the log."""
         lines = {self.folder / file_name(line): line for line in self._log.lines()}
         return {path: line for path, line in lines.items() if path.exists()}
 
     def begins(self, batch: int) -> None:
-        """Do nothing: an earlier attempt leaves nothing behind."""
+        """Do nothing, because an earlier attempt leaves nothing to remove."""
 
     def give(self, spark: object, batch: int) -> None:
-        """Forward a committed micro-batch. CepError: as for `forward`."""
+        """Forward a committed micro-batch. Raises CepError as `forward` does."""
         self.forward()
 
     def forward(self) -> None:
-        """Forward the waiting files. If the destination is unreachable, retry while the query waits.
+        """Send all waiting files. If the destination is unreachable, try again, while the query waits.
 
-        CepError: retries are over, the query should stop, or a file is refused or has changed.
+        Raises CepError if the time for retries is over, the query should stop, or a file is refused or has changed.
         """
         since, pause, told = time.monotonic(), _PAUSE, False
         while (failure := self._tried()) is not None:
@@ -163,9 +169,9 @@ class Forwarding:
             pause = min(2 * pause, _LONGEST)
 
     def _tried(self) -> CepError | None:
-        """Send the waiting files. If the destination is unreachable, return the error.
+        """Send the waiting files. Return the error if the destination is unreachable, and None if all are sent.
 
-        Raise CepError for any other failure, because a retry would not help.
+        Raises CepError for any other failure, because a retry would not help.
         """
         try:
             waiting = self.waiting()
@@ -183,7 +189,8 @@ class Forwarding:
             return error
 
     def _slept(self, pause: float, since: float) -> bool:
-        """Wait this many seconds. Return False if there are no more retries."""
+        """Wait `pause` seconds. Return False if there is no time for another retry. `since`: the time of the first
+        attempt."""
         until = time.monotonic() + pause
         while time.monotonic() < until:
             late = not self._lasting and time.monotonic() > since + PATIENCE
@@ -203,10 +210,14 @@ def forwarding(
     at_once: Callable[[], bool] = lambda: False,
     lasting: bool = False,
 ) -> Iterator[Forwarding]:
-    """Forward to the broker or table at this address during the block, beginning with the files of an earlier run.
+    """Forward rows to a broker or table during the block. First send the files that an earlier run has left.
 
-    `job`: the name of the checkpoint. `schemas`: the schemas of the events. See `Forwarding` for the other arguments.
-    CepError: as for `Forwarding.forward`.
+    - `job`: the name of the checkpoint.
+    - `text`: the address of the broker or table.
+    - `schemas`: the schemas of the events.
+    - `warn`, `at_once`, `lasting`: as for `Forwarding`.
+
+    Raises CepError as `Forwarding.forward` does.
     """
     to: Destination
     if is_table(text):
@@ -226,15 +237,17 @@ def forwarding(
 
 
 def check_table(name: TableName) -> None:
-    """Check that a table can be written. CepError: it cannot be read, or its address has `append`, unsupported on
-    Spark."""
+    """Check that a table can be written. Raises CepError if it cannot be read.
+
+    Also raises CepError if its address has the option `append`, which Spark does not support.
+    """
     if name.append is not None:
         raise name.refused("Spark adds the rows of each micro-batch once, whatever `append` says", "leave out `append`")
     KINDS[name.kind].check(name)
 
 
 def _rows(files: Sequence[Path]) -> pa.RecordBatchReader:
-    """Read the rows of files. If each file is in a folder of its event, the event becomes the column `type`."""
+    """Read the rows of files. If each file is in a folder of its event, add a column `type` that contains the event."""
     schema = pq.read_schema(files[0])
     several = files[0].parent.name.startswith(f"{_TYPE}=")
     if several:

@@ -1,7 +1,7 @@
-"""Fluents in the output folder of a query: reading of their rows, and the intervals to which they belong.
+"""Fluents in the output folder of a query: their rows are read and combined to intervals.
 
 A query writes complete intervals of a fluent or, with `--changes`, each beginning and end as it becomes known. A server
-receives an interval when it begins, without an end, and again when it is complete.
+receives an interval without an end when the fluent begins, and again when it is complete.
 """
 
 from __future__ import annotations
@@ -26,20 +26,26 @@ BOUNDS = "bounds"
 TIMES = ("start", "end", "time")
 
 _FAR = {"start": FIRST, "time": FIRST, "end": LAST}
-"""The values that replace null times: the first and the last time that records can have."""
+"""Times that stand for a missing time: the first and the last time that records can have."""
 _NULL = re.compile(rb'"(start|end|time)":\s*null')
 
 Tables = dict[str, pl.DataFrame]
 
 
 def attributes_read(schema: Schema) -> tuple[Attribute, ...]:
-    """Return the additional columns in rows of a fluent: `@edge` and `bounds`. An event has none."""
+    """Return the columns that rows of a fluent have in addition to its arguments: `@edge` and `bounds`.
+
+    The result is empty for an event.
+    """
     return () if schema.fluent is None else (Attribute(EDGE, "string", True), Attribute(BOUNDS, "string", True))
 
 
 class OpenTimes:
-    """Reads lines of JSON in which a time may be null. The underlying reader requires times, so nulls become far
-    times."""
+    """Reads lines of JSON in which a time may be null.
+
+    `lines`: a reader that requires times. A null is replaced by the first or last possible time before this reader sees
+    it.
+    """
 
     def __init__(self, lines: ReadsLines, times: str) -> None:
         self._lines = lines
@@ -54,7 +60,7 @@ class OpenTimes:
 
 
 def with_far_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of Parquet files in which null times are replaced by far times."""
+    """Replace null times in batches of Parquet rows by the first or last time that records can have."""
     for batch in batches:
         for name, time in _FAR.items():
             if name in batch.schema.names and (column := batch[name]).null_count:
@@ -66,8 +72,8 @@ def with_far_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 class HeldFluents:
     """The fluents that hold according to the rows read so far.
 
-    `schemas`: the fluents in their written form. `edges`: by fluent, the table of beginnings and ends that an engine
-    reads. Fluents that the engine does not read are absent.
+    - `schemas`: the schemas of fluents as they are written.
+    - `edges`: for each fluent that an engine reads, the schema of its table of beginnings and ends.
     """
 
     def __init__(self, folder: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema]) -> None:
@@ -77,11 +83,12 @@ class HeldFluents:
     def take(self, tables: Mapping[str, pl.DataFrame], reached: int) -> tuple[Tables, Tables, int | None]:
         """Process the rows of a micro-batch, by fluent. Return three values:
 
-        - the intervals, in the form of an engine's output with the option `begins`
-        - the input tables for an engine that has `reached` a time
+        - the intervals, as an engine outputs them with the option `begins`
+        - the input tables for an engine
         - the latest time at which a row became known
 
-        CepError: rows are complete intervals, although the engine needs beginnings.
+        `reached`: the watermark of the engine. Raises CepError if rows are complete intervals although the engine needs
+        beginnings.
         """
         held, edges, latest = {}, {}, []
         for name, table in tables.items():
@@ -105,7 +112,7 @@ class HeldFluents:
         return held, edges, max(latest, default=None)
 
     def _changed(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Return the intervals that begin and the intervals that end, given a table of beginnings and ends."""
+        """Convert a table of beginnings and ends to the intervals that begin and those that end."""
         schema, open = self._schemas[name], self._open[name]
         begins = table[EDGE] == "begins"
         closed = table[BOUNDS].is_in(["[", "]"])
@@ -140,7 +147,7 @@ def _table(rows: Sequence[tuple[tuple[Value, ...], int, int | None, str]], schem
 
 
 def _intervals(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Return the complete intervals, and the intervals that still hold at the end of the input."""
+    """Return the rows of complete intervals. An interval that still holds at the end of the input has no end."""
     return _with_nulls(table.select("start", "end", *(attribute.name for attribute in schema.attributes), BOUNDS))
 
 
@@ -150,10 +157,13 @@ def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: int, reached: int) -> pl.DataFrame:
-    """Return the beginnings, initial values and ended intervals of a fluent as input of an engine.
+    """Convert the changes of a fluent to input of an engine: beginnings, initial values and complete intervals.
 
-    `late`: the delay after which the fluent is known. `reached`: the watermark of the engine. A bucket may report an
-    initial value late, so these rows get an end after `reached`.
+    - `changed`: the intervals that begin or end by these changes.
+    - `edges`: the schema of the engine's table.
+    - `late`: the delay after which a change of the fluent is known.
+    - `reached`: the watermark of the engine. A bucket may report an initial value late, so initial values get an end
+      after this time.
     """
     *attributes, kind = (attribute.name for attribute in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS
@@ -175,5 +185,5 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
 
 
 def as_taken(schema: Schema) -> Schema:
-    """Return the schema of a fluent's rows for reading, with `start` and `end`, or with `time`."""
+    """Return the schema by which the rows of a fluent are read. It allows columns `start` and `end`, or `time`."""
     return replace(schema, start=None, end=None, attributes=(*schema.attributes, *attributes_read(schema)))

@@ -1,6 +1,6 @@
-"""Reading of a query's output: the derived events of each micro-batch as soon as the sink's log has them.
+"""Reading of a query's output: the derived events of each micro-batch, as soon as the sink's log contains them.
 
-This needs neither Spark nor Java.
+Neither Spark nor Java is needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cep.spark.sink.commit_log import CommitLog, entry, file_name
 from cep.spark.sink.held_fluents import BOUNDS, TIMES, HeldFluents, OpenTimes, as_taken, with_far_times
 
 PAUSE = 0.5
-"""The seconds between two looks at the log."""
+"""The number of seconds between two reads of the log."""
 
 _TYPE = "type="
 _OWN = ("type", "start", "end")  # columns that are never attributes
@@ -40,10 +40,10 @@ _ROWS = 1 << 17  # rows of Parquet that are read at once
 
 
 class SinkReader:
-    """Reads the folder of a sink. Each batch that it yields is one micro-batch.
+    """Reads the folder of a sink. Each batch that it yields contains one micro-batch.
 
-    `schemas`: the derived events and fluents. `edges`: see `HeldFluents`. CepError: the folder does not belong to a
-    sink.
+    `schemas`: the schemas of derived events and fluents. `edges`: as for `HeldFluents`. Raises CepError if the folder
+    does not belong to a sink.
     """
 
     def __init__(self, path: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema] | None = None) -> None:
@@ -66,14 +66,16 @@ class SinkReader:
         self._reached = BEGINNING
 
     def follow(self) -> Iterator[Batch]:
-        """Yield all micro-batches, and wait for later ones forever. The watermark of each batch is the latest end in
-        it."""
+        """Yield all micro-batches, and wait for later ones forever.
+
+        The watermark of a batch is the latest end of its rows.
+        """
         while True:
             yield from self.new()
             time.sleep(PAUSE)
 
     def new(self) -> Iterator[Batch]:
-        """Yield the micro-batches that have finished since the last call, except empty ones."""
+        """Yield the micro-batches that were committed since the last call. Empty ones are omitted."""
         while (files := self._next()) is not None:
             for _, group in groupby(files, self._batches.__getitem__):
                 batch = self._read(list(group))
@@ -81,9 +83,9 @@ class SinkReader:
                     yield batch
 
     def _next(self) -> list[str] | None:
-        """Return the files of the log's next entry, relative to the folder; None: there is none yet.
+        """Return the files in the next entry of the log, relative to the folder. None: there is no further entry yet.
 
-        Old entries are removed once a compact entry repeats them.
+        If old entries were removed, the next entry is the compact entry that repeats them.
         """
         log_files = {path.name: path for path in (self.path / SINK_LOG).glob("[0-9]*")}
         wanted = self._last + 1
@@ -158,15 +160,17 @@ class SinkReader:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
 
     def _lines_of(self, name: str) -> ReadsLines:
-        """Return a reader for the lines of a file."""
+        """Return a reader for the lines of a file. It expects the file's format of times."""
         times = self._times.get(name)
         if times not in self._readers:
             self._readers[times] = self._reader(times)
         return self._readers[times]
 
     def _reader(self, times: str | None) -> ReadsLines:
-        """Return a reader for lines with times in this format; None: ISO 8601 or seconds. CepError: the times are
-        written in another unit, which cannot be read back."""
+        """Return a reader for lines whose times have this format. None: ISO 8601 or seconds.
+
+        Raises CepError if the times are in another unit that cannot be read back.
+        """
         if times is not None and times not in SHIFTS:
             message = f"{self.path}: its times count ticks of {times}, which cannot be read back"
             raise CepError(message, hint="use `--output-format parquet`, which has timestamps", code="input")
@@ -185,7 +189,7 @@ class SinkReader:
     def _columns(
         self, path: str, opened: pq.ParquetFile, schema: Schema
     ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-        """Yield the tables of a Parquet file."""
+        """Yield the rows of a Parquet file as tables."""
         if schema.fluent is None:
             for tables, dead, block in read_parquet(path, opened, [schema], _ROWS, self._rows):
                 yield tables[schema.name], dead, block
@@ -207,8 +211,10 @@ class SinkReader:
             yield table, dead, block
 
     def _event(self, name: str, columns: Sequence[str]) -> Schema:
-        """Return the event of a Parquet file: by its folder if there are several events, and otherwise by its
-        columns."""
+        """Return the schema of the event in a Parquet file.
+
+        If there are several events, the file's folder names the event. Otherwise its columns decide.
+        """
         folder, slash, _ = name.rpartition("/")
         if slash:
             if (schema := self._schemas.get(folder.removeprefix(_TYPE))) is not None:
@@ -236,13 +242,13 @@ def _number(name: str) -> int | None:
 
 
 def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
-    """Return the column of an attribute (`cep.connectors.writing.layout.ParquetLayout`)."""
+    """Return the name of the Parquet column of an attribute (`cep.connectors.writing.layout.ParquetLayout`)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
 
 
 def _counted(schema: Schema, format: TimeFormat) -> Schema:
-    """Return the schema of an event whose times were written as counts of a unit."""
+    """Return the schema of an event whose times are numbers in the unit of `format`."""
     attributes = (
         replace(attribute, format=format) if attribute.type == "time" else attribute for attribute in schema.attributes
     )
@@ -250,7 +256,7 @@ def _counted(schema: Schema, format: TimeFormat) -> Schema:
 
 
 def _as_written(schema: Schema, columns: Mapping[str, str]) -> Schema:
-    """Return the schema of an event as it was written, so that its values are not checked again."""
+    """Return the schema of an event as it was written, without the checks that its values have already passed."""
     attributes = tuple(
         Attribute(
             attribute.name,

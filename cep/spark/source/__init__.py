@@ -1,1 +1,2 @@
-"""The source of a query: files, live inputs and changes of the knowledge, as one replayable stream."""
+"""The source of a query: files, live inputs and changes of the knowledge, combined to one stream that can be
+replayed."""

@@ -1,5 +1,5 @@
-"""Control messages of a source: values other than records, such as the end of the input, or the time while it is
-idle."""
+"""Messages of a source that are not records. Examples are the end of the input, and the time while there is no
+input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # loaded only where files are read, because processes that pl
 
 
 class WakeUp(WorkItem):
-    """A wake-up of the buckets that must run before the first row, or of `every` bucket."""
+    """A message that makes buckets run without input: the buckets that must run before the first row, or `every`
+    bucket."""
 
     def __init__(self, every: bool = False) -> None:
         super().__init__("call")
@@ -33,7 +34,7 @@ class WakeUp(WorkItem):
 
 
 class WaitingEvents(WorkItem):
-    """The occurrences of some events that wait for the watermark in the state of a bucket before a migration."""
+    """Rows of some events that wait for the watermark. They are read from the state of a bucket before a migration."""
 
     def __init__(self, state: str, events: Sequence[str]) -> None:
         super().__init__(state)
@@ -46,7 +47,7 @@ class WaitingEvents(WorkItem):
 
 
 class TimeReached(WorkItem):
-    """A message that event time has reached an instant (microseconds); None: the end of the input."""
+    """A message that event time has reached `time` (microseconds). None: the input has ended."""
 
     def __init__(self, time: int | None) -> None:
         super().__init__(time)
@@ -59,8 +60,8 @@ class TimeReached(WorkItem):
 
 
 class IdleWatermark:
-    """The watermark without input: it advances from the last watermark with the clock. As long as there is no
-    watermark, it stays unset."""
+    """The watermark while there is no input. It advances by the clock from the last watermark, or stays unset if there
+    is none."""
 
     def __init__(
         self,
@@ -70,10 +71,12 @@ class IdleWatermark:
         watermark: Callable[[], int | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start the timer. `idle` and `lateness` are in microseconds.
+        """Start the timer.
 
-        `checkpoint`: Spark's own folder. `watermark`: a function that returns the watermark of the next micro-batch, in
-        microseconds.
+        - `idle`: the time without input after which the watermark advances, in microseconds.
+        - `lateness`: how far out of order records may arrive, in microseconds.
+        - `checkpoint`: the folder of Spark's own files.
+        - `watermark`: a function that returns the watermark of the next micro-batch, in microseconds.
         """
         self._timer = IdleTimer(idle / SECOND, clock)
         self._lateness = lateness
@@ -87,8 +90,8 @@ class IdleWatermark:
         self._from = None
 
     def due(self) -> int | None:
-        """Return the event time (microseconds) to send now so that the watermark advances; None if there is nothing to
-        send."""
+        """Return the event time (microseconds) to send now so that the watermark advances. None: nothing is to be
+        sent."""
         if (planned := spark_files.other_sources(self._checkpoint)) != self._others:
             self._others = planned
             self.reset()

@@ -1,4 +1,5 @@
-"""DataFrames of a Spark session as inputs: columns are checked during planning, and workers convert rows to blocks.
+"""DataFrames of a Spark session as inputs. Their columns are checked during planning, and workers convert rows to
+blocks.
 
 The `@order` of a row comes from one or two columns, or else from a hash of its values. So it does not depend on
 partitions, micro-batches or machines.
@@ -40,11 +41,11 @@ ROWS = 1 << 17
 """The maximum number of rows that are converted together."""
 
 BITS = LINE_BITS + FILE_BITS
-"""The number of bits of an order in one column. With two columns, the second has `LINE_BITS` bits, and the first has
-the rest."""
+"""The number of bits of an order if one column defines it. If two columns define it, the second has `LINE_BITS` bits,
+and the first has the others."""
 
 CLOCK = "@clock"
-"""The column with the time of the micro-batch (microseconds)."""
+"""The column that contains the time of the micro-batch (microseconds)."""
 
 _ORDERS = ("@order-1", "@order-2")
 _BATCH = "streaming.sql.batchId"
@@ -54,11 +55,12 @@ _DELAY = "spark.watermarkDelayMs"
 
 @dataclass(frozen=True, slots=True)
 class FrameInput:
-    """The rows of an event as input.
+    """A DataFrame whose rows are occurrences of an event.
 
-    - `place`: the number of the input. `columns`: the columns to read.
-    - `ordered`: the number of columns that define the order. 0: a hash of the values does.
-    - `ahead`: how far rows may be ahead of the clock, in microseconds. None: there is no limit.
+    - `place`: the number of the input.
+    - `columns`: the names of the columns to read.
+    - `ordered`: the number of columns that define the order. 0: a hash of the values defines it.
+    - `ahead`: how far the time of a row may be ahead of the clock, in microseconds. None: there is no limit.
     """
 
     event: str
@@ -74,13 +76,13 @@ class FrameInput:
 
     @property
     def metric(self) -> str:
-        """The name of its row count in Spark's progress."""
+        """The name under which Spark's progress reports the number of rows."""
         return f"semcep_{self.event}"
 
     def blocks(
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """See `RowReader`. CepError: also if the order of a row is not valid."""
+        """See `RowReader`. Also raises CepError if the order of a row is not valid."""
         from cep.spark.source.reading import row_blocks
 
         pieces = self._pieces(program.read[self.event], batches)
@@ -123,9 +125,10 @@ _COLUMNS = (
 def frame_input(
     label: str, frame: DataFrame, schema: Schema, place: int, order: Sequence[str], ahead: int | None = None
 ) -> Provided:
-    """Return the columns that an event needs from a DataFrame, and their reader for workers.
+    """Return the columns that an event needs from a DataFrame, and a reader of their rows for workers.
 
-    `label`: the name of the DataFrame in messages. CepError: a column is missing, or its type does not fit.
+    `label`: the name of the DataFrame in messages. `order`: the columns that define the order. Raises CepError if a
+    column is missing or its type does not fit.
     """
     columns = to_arrow_schema(frame.schema, timezone="UTC")
     needed = needed_columns(label, columns, schema)
@@ -149,7 +152,7 @@ def frame_input(
 
 
 class RowReader(Protocol):
-    """Converts rows of a DataFrame to blocks, in a worker."""
+    """Converts rows of a DataFrame to blocks in a worker."""
 
     @property
     def place(self) -> int:
@@ -161,29 +164,31 @@ class RowReader(Protocol):
 
     @property
     def metric(self) -> str:
-        """The name of the row count in Spark's progress."""
+        """The name under which Spark's progress reports the number of rows."""
 
     def blocks(
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """Yield the rows of a task as blocks for the stages. CepError: they are not valid.
+        """Yield the rows of a task as blocks for the stages. Raises CepError if they are not valid.
 
-        `dead_letters`: the path prefix of dead letters. `name`: the name of their file, for rows without a better one.
+        `dead_letters`: the path prefix of dead-letter files. `name`: the name of the task's dead-letter file.
         """
 
 
 Provided = tuple[Callable[["SparkSession"], "DataFrame"], RowReader]
-"""A function that returns a DataFrame of a session, and the reader of its rows."""
+"""A function that returns a DataFrame of a session, and the reader of the DataFrame's rows."""
 
 
 def provided(
     frame: DataFrame, feed: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
 ) -> DataFrame:
-    """Convert a streaming DataFrame to the form of a source (`cep.spark.handover.COLUMNS`), and count its rows as a
-    metric.
+    """Convert a streaming DataFrame to a DataFrame of blocks (`cep.spark.handover.COLUMNS`). Spark's progress also
+    reports its number of rows.
 
-    `dead_letters`: the path prefix of dead letters. `handed`: the shared folder for blocks; None: there is none.
-    `first`: the number of the query's first micro-batch, counted through all generations.
+    - `feed`: the reader of the DataFrame's rows.
+    - `dead_letters`: the path prefix of dead-letter files.
+    - `handed`: the shared folder for blocks. None: there is none.
+    - `first`: the number of the query's first micro-batch, counted through all generations.
     """
     carried = pickle.dumps(program.bare())
 
@@ -202,12 +207,16 @@ def provided(
 
 
 def letters_of(number: int, batch: int) -> str:
-    """Return the prefix of the names of dead-letter files, for an input and a micro-batch."""
+    """Return the first part of dead-letter file names. `number`: the number of the input. `batch`: that of the
+    micro-batch."""
     return f"read-{number:08}-{batch:08}-"
 
 
 def _number(label: str, frame: DataFrame, name: str) -> Column:
-    """Return a column of an order as a whole number. CepError: it is missing, or is neither a number nor a time."""
+    """Return a column that defines an order, as whole numbers.
+
+    Raises CepError if the column is missing, or contains neither whole numbers nor times.
+    """
     if name not in frame.columns:
         message = f"order: {label} has no column `{name}`{closest(name, frame.columns)}"
         raise CepError(message, hint=f"the columns are {', '.join(frame.columns)}", code="input")
@@ -223,7 +232,7 @@ def _number(label: str, frame: DataFrame, name: str) -> Column:
 
 
 def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
-    """Join the batches of a task into tables of about `rows` rows, because Spark's batches are smaller."""
+    """Join batches of Spark into tables of about `rows` rows, because Spark's batches are smaller."""
     import pyarrow as pa
 
     held: list[pa.RecordBatch] = []
@@ -239,7 +248,7 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.T
 
 
 def _placed(piece: Batch, orders: Ints, table: pa.Table, event: str) -> Batch:
-    """Return a batch with the order of each row in place of its line number. Its dead letters contain their rows."""
+    """Replace the line number of each row by its order. Add the rows to their dead letters."""
     (block,) = piece.blocks
     lines = np.arange(block.line, block.line + block.count) if block.lines is None else block.lines
     dead = [

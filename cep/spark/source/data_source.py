@@ -1,4 +1,4 @@
-"""The source of a query: new files and live inputs, which one process plans and workers read."""
+"""The source of a query: new files and live inputs. One process plans what to read, and workers read it."""
 
 from __future__ import annotations
 
@@ -40,26 +40,29 @@ if TYPE_CHECKING:  # loaded only where files are read, because processes that pl
 
 @dataclass(frozen=True, slots=True)
 class SparkSourceOptions:
-    """The inputs of a query, and how to plan and read them.
+    """The inputs of a query, and how to plan and read them. Durations are in microseconds.
 
-    - `program`: pickled, so that a process that only plans need not load it. `ticking`: some of its stages need
-      wake-ups.
-    - `schemas`: the input events. `specs`: the inputs (`cep.connectors.inputs`), relative to `folder`. `format`: the
-      format of files.
-    - `journal`: the list of files. `limit`: the maximum number of files in a micro-batch.
-    - `closing`: the input ends when all files are read.
-    - `dead_letters`: the path prefix of dead letters.
-    - `live`: the live inputs, by their places among the specs. `most`: the approximate number of messages of each in
-      a micro-batch.
-    - `idle`: the time without input after which the watermark advances by the clock; None: never. `lateness`: the
-      lateness of the watermark. Both are in microseconds.
-    - `updates`: the files with changes of the knowledge.
+    - `program`: the pickled program. A process that only plans need not load it.
+    - `ticking`: True if some stages must run before the first row.
+    - `schemas`: the schemas of the input events.
+    - `specs`: the inputs as the user names them (`cep.connectors.inputs`), relative to `folder`.
+    - `format`: the format of files.
+    - `journal`: the path of the list of files.
+    - `limit`: the maximum number of files in a micro-batch.
+    - `closing`: True if the input ends when all files are read.
+    - `dead_letters`: the path prefix of dead-letter files.
+    - `live`: the live inputs, by their positions among the specs.
+    - `most`: the approximate number of messages that a micro-batch reads from each live input.
+    - `idle`: the time without input after which the watermark advances by the clock. None: never.
+    - `lateness`: how far out of order records may arrive.
+    - `updates`: the files that contain changes of the knowledge.
     - `generation`: the generation of the checkpoint.
-    - `apart`: workers share no folder.
-    - `ahead`: how far records may be ahead of the clock.
-    - `by_key`: the clocks of keys also move the watermark.
+    - `apart`: True if workers share no folder.
+    - `ahead`: how far the time of a record may be ahead of the clock.
+    - `by_key`: True if each key has its own clock, so that these clocks also move the watermark.
     - `tasks`: the number of tasks that run at once.
-    - `waits`: states in which events wait that only the new program reads, each with the names of these events.
+    - `waits`: states that contain waiting rows of events that only the new program reads, and the names of these
+      events.
     """
 
     program: bytes
@@ -88,7 +91,10 @@ class SparkSourceOptions:
     def of(
         cls, job: Job, closing: bool, tasks: int = 1, waits: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ) -> SparkSourceOptions:
-        """Return the options for the files and live inputs of a query, without inputs that are DataFrames."""
+        """Return the options for the files and live inputs of a query. Inputs that are DataFrames are left out.
+
+        `waits`: see the class.
+        """
         program, schemas = job.program, job.program.inputs
         if len(job.inputs) > SPECS:
             hint = "use a folder or a pattern, which stands for all its files"
@@ -123,8 +129,10 @@ class SparkSourceOptions:
 
 
 class FileSource(DataSource):
-    """The shuffle blocks of files and live inputs: one row per work item, with the `time` that the watermark
-    follows."""
+    """A data source of Spark that reads files and live inputs.
+
+    Each of its rows contains blocks of one work item, and the `time` that the watermark follows.
+    """
 
     files: SparkSourceOptions
 
@@ -140,31 +148,31 @@ class FileSource(DataSource):
 
 
 def source(files: SparkSourceOptions) -> type[DataSource]:
-    """Return the data source with these options, as a class for Spark."""
+    """Return a data source class for Spark that has these options."""
     return type("FileSource", (FileSource,), {"files": files})
 
 
 TWICE = 2
 """The number of times that a run sends the end of the input.
 
-The first one moves the watermark to the end. The second one causes the micro-batch that processes everything up to it.
-Each run sends both again, because the previous run may have been killed at any point.
+The first message moves the watermark to the end. The second one causes the micro-batch that processes everything up to
+this watermark. Each run sends both again, because the previous run may have been killed at any point.
 """
 
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans what to read, and reads it. An offset contains:
+    """Plans what a micro-batch reads, and reads it in workers. An offset of this source contains:
 
-    - `files`: the number of files of the list that were read. `end`: how often the end of the input was sent.
-    - `live`: the offset of each live input, by its place.
-    - `time`: the event time that was sent while live inputs were idle, so that a repeated micro-batch sends the
-      same.
-    - `changes`: the number of lines of knowledge changes that were sent.
-    - `moved`: the number of the last micro-batch, if it has moved the watermark and nothing has arrived since. It
-      causes another micro-batch, which processes the rows that waited for the watermark.
-    - `clock`: the time of planning (microseconds), if records are compared with it. A repeated micro-batch uses it
-      again.
-    - `generation`: after a migration, the number of the generation, which starts at the end of the previous one.
+    - `files`: the number of files in the list that were read.
+    - `end`: how often the end of the input was sent.
+    - `live`: the offset of each live input, by its position among the inputs.
+    - `time`: the event time that was sent while there was no input. A repeated micro-batch sends the same time.
+    - `changes`: the number of entries in the log of knowledge changes that were sent.
+    - `moved`: the number of the last micro-batch, if it has moved the watermark and no input has arrived since. This
+      entry causes another micro-batch, which processes the rows that waited for the watermark.
+    - `clock`: the time of planning (microseconds), if records are compared with the clock. A repeated micro-batch uses
+      the same time.
+    - `generation`: after a migration, the number of the new generation.
     """
 
     def __init__(self, files: SparkSourceOptions) -> None:
@@ -180,8 +188,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _live_inputs(self) -> dict[str, LiveInput]:
-        """The live inputs, opened on first use. Only the planning reader uses them; Spark makes readers in other
-        processes too."""
+        """The live inputs, which are opened on first use. Only the planning process uses them. Spark also creates
+        readers in other processes."""
         if self._opened is None:
             self._opened = {}
             for place, source_input in self.files.live.items():
@@ -259,7 +267,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_row(lambda begin: self.blocks(partition, begin), self.files.dead_letters, folder, partition.few)
 
     def blocks(self, item: WorkItem, dead_letters: str | None) -> Iterator[ShuffleBlock]:
-        """Yield the rows of a work item as blocks for the buckets. `dead_letters`: the path prefix of dead letters."""
+        """Yield the rows of a work item as blocks for the buckets. `dead_letters`: the path prefix of dead-letter
+        files."""
         program: ShippedProgram = pickle.loads(self.files.program)
         return item.read(program, dead_letters, self.files.ahead)
 
@@ -280,14 +289,14 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"live": offsets} if offsets else {}
 
     def _clock(self, start: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:
-        """Return the current time as the `clock`, if new records must be compared with it."""
+        """Return the current time as `clock`, if the new records of this offset must be compared with it."""
         ahead = self.files.ahead
         live = ahead.live is not None and following.get("live") != start.get("live")
         files = ahead.files is not None and following["files"] != start["files"]
         return {"clock": time.time_ns() // 1000} if live or files else {}
 
     def _moved(self) -> dict[str, Any]:
-        """Return the number of the last micro-batch as `moved`, if it has moved the watermark."""
+        """Return the number of the last micro-batch as `moved`, if that micro-batch has moved the watermark."""
         own = self.files.generation.spark(self._folder)
         done = moved(own)
         if done is None and self.files.by_key and (ended := last_ended(own)) is not None and self._notes.moved(ended):
@@ -299,19 +308,19 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BatchNotes(self.files.generation.states(self._folder))
 
     def _watermark(self) -> int | None:
-        """Return the watermark of the next micro-batch (microseconds); None if there is none."""
+        """Return the watermark of the next micro-batch (microseconds), or None if there is none."""
         own = self.files.generation.spark(self._folder)
         ended = last_ended(own) if self.files.by_key else None
         reached = 0 if ended is None else self._notes.after(ended).reached * 1000
         return max(next_watermark(own) or 0, reached) or None
 
     def _begins(self, start: dict[str, Any]) -> bool:
-        """Return True if the generation has not yet received the state of the previous generation."""
+        """Return True if the first micro-batch after a migration is still to be planned."""
         generation = self.files.generation
         return generation.start is not None and start.get("generation") != generation.number
 
     def _carried(self) -> list[WorkItem]:
-        """Return work items that carry the previous generation's state over.
+        """Return the work items of the first micro-batch after a migration.
 
         They wake up every bucket, and send the watermark and the rows that wait for it.
         """
@@ -326,7 +335,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*work_items, *(WaitingEvents(state, events) for state, events in waiting)]
 
     def _idle_time(self, something_came: bool) -> dict[str, Any]:
-        """Return the event time to send if nothing has arrived."""
+        """Return the event time to send while there is no input. `something_came`: True if input has arrived."""
         if self.files.idle is None:
             return {}
         if self._idle_watermark is None:
@@ -339,7 +348,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {} if time is None else {"time": time}
 
     def discover(self) -> int:
-        """Add new files to the list. Return the number of files in it. CepError: see `cep.connectors.inputs`."""
+        """Add new files to the list. Return the number of files in the list. Raises CepError as `cep.connectors.inputs`
+        does."""
         now: list[tuple[int, Input]] = []
         known, absent = self._journal.known, ("no-file", "no-files")  # a file may not exist yet, or no longer
         with chdir(self.files.folder):
@@ -359,10 +369,10 @@ def new_files(
     known: Set[str] = frozenset(),
     unsure: bool = False,
 ) -> list[Input]:
-    """Return the existing files of these events, except those with `known` paths.
+    """Return the existing files of the specs whose paths are not in `known`.
 
-    `absent`: the codes of errors that only mean that no file exists. `unsure` and CepError: see
-    `cep.connectors.inputs`.
+    `absent`: codes of errors that only mean that no file exists. `unsure` is passed to `cep.connectors.inputs`, whose
+    CepErrors are raised.
     """
     files: list[Input] = []
     for spec in specs:
@@ -375,7 +385,8 @@ def new_files(
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:
-    """Return the live input of a spec, or an empty list if it names files. CepError: it is not valid."""
+    """Return the live input that a spec names, or an empty list if it names files. Raises CepError if the spec is not
+    valid."""
     if not is_live(spec, schemas):
         return []
     live_inputs = inputs([spec], schemas, format)
@@ -389,5 +400,5 @@ def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[
 
 
 def live_offset(offset: dict[str, Any], name: str, live: LiveInput) -> Any:
-    """Return the offset of a live input within an offset of the source."""
+    """Return the part of an offset that belongs to the live input `name`."""
     return offset.get("live", {}).get(name, live.begin())

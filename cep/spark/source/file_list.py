@@ -1,6 +1,6 @@
-"""The files of a checkpoint in the order in which they are read, each with a fixed number.
+"""The files that a checkpoint reads, in the order of reading. Each file has a fixed number.
 
-A search for new files costs no more than listing a folder. Known files are recognised by name, and only new ones are
+A search for new files costs no more than listing a folder. Known files are recognized by name. Only new files are
 opened and recorded.
 """
 
@@ -23,18 +23,19 @@ from cep.core.storage.urls import is_url
 from cep.spark.disk import damaged_file
 
 FILE_BITS = 22
-"""The number of low bits of a file's number that count the files of its spec. The high bits are the spec's place.
+"""The number of low bits of a file's number. They count the files of its spec. The high bits are the position of the
+spec.
 
 The partitions of a topic are numbered in the same way.
 """
 SPECS = 32
-"""The maximum number of specs. The order of rows has no room for more."""
+"""The maximum number of specs. The order of rows has no bits for more."""
 
 SHOWN = 3
 """The number of changed files that a warning names."""
 
 CHECKED = 10_000
-"""The maximum number of files that are checked for changes. The latest files are checked."""
+"""The maximum number of files that are checked for changes. Only the latest files are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Stamp:
 
     @classmethod
     def of(cls, path: str) -> Stamp | None:
-        """Return the current stamp of a file; None if it is not on a local disk or cannot be found."""
+        """Return the current size and change time of a file. None: it is not on a local disk, or does not exist."""
         if is_url(path):
             return None
         with suppress(OSError):
@@ -55,7 +56,7 @@ class Stamp:
         return None
 
     def change(self, later: Stamp) -> str | None:
-        """Describe how a file has changed; None if it has not."""
+        """Describe how a file differs from this stamp now. None: it has not changed."""
         if later == self:
             return None
         if later.size > self.size:
@@ -66,19 +67,22 @@ class Stamp:
 
 
 class FileChanges:
-    """Warns once about each change of a file after it was listed."""
+    """Warns once about each change of a file that is already in the list."""
 
     PAUSE = 60.0
-    """The minimum seconds between two checks."""
+    """The minimum number of seconds between two checks."""
 
     def __init__(self, path: str, clock: Callable[[], float] = monotonic) -> None:
-        """Start the timer of checks. `path`: the file of the list."""
+        """Start the timer of checks. `path`: the path of the list."""
         self._path, self._clock = path, clock
         self._reported: dict[str, str] = {}
         self._next = clock()
 
     def take(self, last: bool = False) -> list[str]:
-        """Return new warnings. Unless this is the `last` call, return none soon after another check."""
+        """Check the files, and return new warnings.
+
+        If the last check was less than `PAUSE` seconds ago, return none. `last`: True to check in any case.
+        """
         if self._clock() < self._next and not last:
             return []
         self._next = self._clock() + self.PAUSE
@@ -94,9 +98,10 @@ class FileChanges:
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file to read, with its number.
+    """A file to read, and its number.
 
-    `readable`: the planning process can read it. `stamp`: its stamp when it was listed; None: unknown.
+    `readable`: True if the planning process can read the file. `stamp`: its size and change time when it was listed.
+    None: they are unknown.
     """
 
     number: int
@@ -106,14 +111,14 @@ class ListedFile:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> ListedFile:
-        """Return the file in a line of the list."""
+        """Return the file that a line of the list describes."""
         own = ("number", "size", "written")
         stamp = None if fields["size"] is None else Stamp(fields["size"], fields["written"])
         file_input = Input(**{name: value for name, value in fields.items() if name not in own})
         return cls(fields["number"], file_input, stamp=stamp)
 
     def seen(self) -> ListedFile:
-        """Return a copy in which `there` is up to date."""
+        """Return a copy in which `readable` is up to date."""
         return replace(self, readable=os.access(self.path, os.R_OK))
 
     @property
@@ -121,7 +126,7 @@ class ListedFile:
         return self.input.path
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the file's line in the list."""
+        """Return the fields of the line that describes the file in the list."""
         file_input, stamp = self.input, self.stamp
         times = {"size": None, "written": None} if stamp is None else {"size": stamp.size, "written": stamp.written}
         own = {"path": file_input.path, "format": file_input.format, "type": file_input.type, "bound": file_input.bound}
@@ -129,11 +134,11 @@ class ListedFile:
 
 
 class FileList:
-    """The files in the order in which they are read, in a log with one line of JSON per file.
+    """A list of files in the order of reading, stored as one line of JSON per file.
 
-    New files are sorted by name across all specs, so that the folders of several events are read side by side. Numbers
-    are assigned per spec, in the order in which its files appeared. Lines are only appended, and synced to disk before
-    they are used. Memory holds the paths and the offsets of lines.
+    New files of all specs are sorted together by name, so that the folders of several events are read side by side. The
+    files of each spec are numbered in the order in which they appeared. Lines are only appended. They are synced to
+    disk before their files are read. Memory contains only the paths and the offsets of lines.
     """
 
     def __init__(self, path: str) -> None:
@@ -143,7 +148,7 @@ class FileList:
 
     @property
     def known(self) -> Set[str]:
-        """The paths of all files."""
+        """The paths of all files in the list."""
         self._read()
         return self._known
 
@@ -152,7 +157,7 @@ class FileList:
         return len(self._log)
 
     def entries(self, first: int, beyond: int) -> list[ListedFile]:
-        """Return a range of the files. CepError: the list is shorter."""
+        """Return the files at positions `first` to before `beyond`. Raises CepError if the list is shorter."""
         if beyond > len(self):
             raise CepError(
                 f"--checkpoint: {self._log.path} lists {len(self)} files, but {beyond} were read",
@@ -165,9 +170,9 @@ class FileList:
             raise self._damaged(error) from None
 
     def extend(self, now: Iterable[tuple[int, Input]]) -> int:
-        """Add those files of `now` that are not listed yet. Each file comes with the place of its spec.
+        """Add the files of `now` that are not in the list yet. Each file is paired with the position of its spec.
 
-        Return the number of files in the list. CepError: a spec has more files than there are numbers.
+        Return the number of files in the list. Raises CepError if a spec has more files than there are numbers.
         """
         self._read()
         coming: dict[str, tuple[int, Input]] = {}
@@ -194,9 +199,10 @@ class FileList:
         return len(self)
 
     def changed(self) -> list[tuple[str, str]]:
-        """Return the paths of listed files that have changed since, with descriptions. CepError: the list is damaged.
+        """Return the files that have changed since they were listed: pairs of a path and a description of the change.
 
-        A file is read only once, so the query's results may lack text that was added later.
+        A file is read only once, so the query does not see text that was added later. Raises CepError if the list is
+        damaged.
         """
         count, changes = len(self), list[tuple[str, str]]()
         for entry in self.entries(max(0, count - CHECKED), count):
@@ -206,7 +212,7 @@ class FileList:
         return changes
 
     def _read(self) -> None:
-        """Read the lines that were added since the last call. CepError: the list is damaged."""
+        """Read the lines that were added since the last call. Raises CepError if the list is damaged."""
         try:
             for fields in self._log.unread():
                 self._take(self._listed(fields))

@@ -1,6 +1,6 @@
-"""Kafka through Spark's own connector (a jar), as DataFrames of messages (`cep.spark.source.data_frames.provided`).
+"""Kafka through Spark's own connector (a jar). Messages arrive as DataFrames (`cep.spark.source.data_frames.provided`).
 
-Spark stores the offsets. The connector only fetches messages; their records are parsed like all others.
+Spark stores the offsets. The connector only fetches messages. Their records are parsed like all other records.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BESIDE = {
     "org.apache.spark.kafka010.KafkaTokenUtil": "spark-token-provider-kafka-0-10",
     "org.apache.commons.pool2.impl.GenericKeyedObjectPool": "commons-pool2",
 }
-"""Classes that the connector needs, with the jars that contain them."""
+"""Classes that the connector needs, and the jar that contains each."""
 
 _TAKEN = (
     "auto.offset.reset",
@@ -55,8 +55,8 @@ _TAKEN = (
     "key.deserializer",
     "value.deserializer",
 )
-"""Settings of the Java client that an address cannot set, because the connector or another option of the address
-does."""
+"""Settings of the Java client that the user cannot set in an address. The connector or another option of the address
+sets them."""
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -67,9 +67,10 @@ _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
 def reads_address(address: Address, named: bool) -> bool:
-    """Return True if the connector should read an address. CepError: the option `through=` has an unknown value.
+    """Return True if the connector should read an address.
 
-    The option decides. Without it, the connector is used if its jar is `named` in the settings.
+    The option `through=` of the address decides. Without this option, the connector is used if its jar is `named` in
+    the settings. Raises CepError if the option has an unknown value.
     """
     if address.kind != "kafka":
         return False
@@ -77,7 +78,7 @@ def reads_address(address: Address, named: bool) -> bool:
 
 
 def check_reachable(address: Address) -> None:
-    """Check that a server can be reached. CepError: no server answers."""
+    """Check that a server of an address accepts connections. Raises CepError if none does."""
     options(address, None)
     reasons = []
     for place in address.hosts:
@@ -93,8 +94,8 @@ def options(address: Address, most: int | None) -> dict[str, str]:
     """Return the options of the connector: servers, login, start, and the approximate number of messages in a
     micro-batch.
 
-    `most`: the number of messages, unless the address has `limit=`. CepError: a file does not exist, or an option is
-    not valid.
+    `most`: this number, unless the address has the option `limit=`. Raises CepError if a file does not exist or an
+    option is not valid.
     """
     if not address.path or "/" in address.path:
         raise address.refused("the address names no topic", f"e.g. `kafka://{address.servers}/readings`")
@@ -112,7 +113,7 @@ def options(address: Address, most: int | None) -> dict[str, str]:
 
 
 def client(address: Address) -> dict[str, str]:
-    """Return the settings of the Java client for an address. CepError: as for `options`."""
+    """Return the settings of the Java client for an address. Raises CepError as `options` does."""
     options_given = address.options
     settings = {"security.protocol": layer(address), "isolation.level": "read_committed"}
     if "group" in options_given:
@@ -141,7 +142,8 @@ def client(address: Address) -> dict[str, str]:
 
 
 def check_installed(spark: SparkSession) -> None:
-    """Check that the connector and all that it needs are on Spark's class path. CepError: something is missing."""
+    """Check that the connector and all classes that it needs are on Spark's class path. Raises CepError if one is
+    missing."""
     java: Any = spark._jvm
     loader = java.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
 
@@ -171,10 +173,11 @@ def check_installed(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TopicRows:
-    """The messages of an input. `place`: its number among the inputs.
+    """Reads the messages of a topic as rows of a DataFrame.
 
-    `ahead`: how far messages may be ahead of the clock, in microseconds. The clock is the time of the micro-batch,
-    which Spark records, so that a repeated micro-batch has the same time.
+    - `place`: the number of the input.
+    - `ahead`: how far messages may be ahead of the clock, in microseconds. The clock is the time of the micro-batch.
+      Spark records this time, so a repeated micro-batch has the same one.
     """
 
     place: int
@@ -188,14 +191,16 @@ class TopicRows:
 
     @property
     def metric(self) -> str:
-        """The name of the row count in Spark's progress."""
+        """The name under which Spark's progress reports the number of rows."""
         return f"semcep_{self.place}"
 
     def blocks(
         self, program: ShippedProgram, batches: RecordBatches, dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """Yield the messages of a task as blocks. The file of their dead letters is named by their offsets, not by
-        `name`."""
+        """Yield the messages of a task as blocks.
+
+        The name of a dead-letter file consists of the partition and the first offset, so `name` is not used.
+        """
         from cep.spark.source.reading import message_blocks
 
         first_partition = self.place << FILE_BITS
@@ -212,10 +217,10 @@ class TopicRows:
 def topic_rows(
     place: int, input: Input, most: int | None, ahead: int | None
 ) -> tuple[Callable[[SparkSession], DataFrame], TopicRows]:
-    """Return the messages of an input as a DataFrame, and their reader. CepError: as for `options`.
+    """Return a function that creates the DataFrame of a topic's messages, and the reader of its rows.
 
-    `place`: the number of the input. `most`: the approximate number of messages in a micro-batch. `ahead`: see
-    `TopicRows`.
+    `place`: the number of the input. `most`: the approximate number of messages in a micro-batch. `ahead`: as for
+    `TopicRows`. Raises CepError as `options` does.
     """
     assert input.address is not None, "a topic has an address"
     rows = TopicRows(place, replace(input, address=None), ahead)
@@ -223,7 +228,8 @@ def topic_rows(
 
 
 def _messages(options: Mapping[str, str], spark: SparkSession) -> DataFrame:
-    """Return a DataFrame of messages, read with these options of the connector. CepError: the connector is missing."""
+    """Create a DataFrame of messages. `options`: options of the connector. Raises CepError if the connector is
+    missing."""
     check_installed(spark)
     rows = spark.readStream.format(FORMAT).options(**options).load()
     return rows.selectExpr(*_FIELDS, f"unix_micros(current_timestamp()) {_CLOCK}")
@@ -234,7 +240,10 @@ _FIELDS, _CLOCK = ("partition", "offset", "key", "value"), "clock"
 
 
 def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, int, Messages]]:
-    """Yield runs of messages of one partition, with the number of the partition and the time of the micro-batch."""
+    """Group successive messages of the same partition.
+
+    Yield the number of the partition, the time of the micro-batch, and the messages.
+    """
     for batch in rows:
         partitions, offsets, values = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
         keys, clock = batch.column("key").to_pylist(), batch.column(_CLOCK)
@@ -250,7 +259,7 @@ def message_runs(rows: RecordBatches, topic: str) -> Iterator[tuple[int, int, Me
 
 
 def _quoted(text: str) -> str:
-    """Quote a value in a Java login configuration."""
+    """Quote a value for a Java login configuration."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -1,8 +1,9 @@
-"""Changes of the knowledge in a running query: the planner reads and numbers them, and sends them to every bucket.
+"""Changes of the knowledge in a running query. The planning process reads and numbers them, and sends them to every
+bucket.
 
-The planner looks for changes regularly. The changes of one look become one line of a file in the checkpoint, which is
-synced to disk before a micro-batch sends them. So a repeated micro-batch sends the same changes, even if the input
-files have changed.
+The planning process searches for changes regularly. The changes of one search become one line of a file in the
+checkpoint. The line is synced to disk before a micro-batch sends the changes. So a repeated micro-batch sends the same
+changes, even if the input files have changed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Known:
-    """A file that was read up to some byte. `growing`: None if it does not grow."""
+    """A file of changes, of which the first `taken` bytes were read. `hash`: the hash of these bytes.
+
+    `growing`: the parser of a file that may grow. None: the file does not grow.
+    """
 
     taken: int
     hash: Any
@@ -46,7 +50,10 @@ class _Known:
 
 
 class FileChangeLog:
-    """The log of changes in files, one line per look. `names`: files, folders and patterns, as absolute paths."""
+    """A log of the changes in files. Each search for new changes adds at most one line.
+
+    `names`: the absolute paths of files, folders and patterns.
+    """
 
     def __init__(self, checkpoint: Path, names: Sequence[str]) -> None:
         self._log = LineLog(checkpoint / CHANGES)
@@ -59,7 +66,7 @@ class FileChangeLog:
         return len(self._lines)
 
     def lines(self, first: int, beyond: int) -> list[dict[str, Any]]:
-        """Return a range of lines. CepError: there are fewer lines."""
+        """Return the lines `first` to before `beyond`. Raises CepError if there are fewer lines."""
         if beyond > len(self):
             raise CepError(
                 f"--checkpoint: {self._log.path} has {len(self)} changes, but {beyond} were sent",
@@ -69,10 +76,13 @@ class FileChangeLog:
         return self._lines[first:beyond]
 
     def look(self, last: bool = False, strict: bool = False) -> int:
-        """Read new changes, and return the number of lines in the log.
+        """Search for new changes, and return the number of lines in the log.
 
-        `last`: nothing will be added later. `strict`: a missing or invalid file is an error. Otherwise a missing file
-        is ignored, and an invalid one becomes a dead letter. CepError: also if text that was read before has changed.
+        - `last`: True if nothing will be added later. Incomplete lines are then read as well.
+        - `strict`: True to raise CepError if a file is missing or invalid. Otherwise a missing file is ignored, and an
+          invalid file becomes a dead letter.
+
+        Also raises CepError if text that was read before has changed.
         """
         if not self._names:
             return len(self)
@@ -101,8 +111,10 @@ class FileChangeLog:
         return len(self._lines)
 
     def _new(self, file: str, known: _Known | None, last: bool) -> bytes | None:
-        """Return the new bytes of a file; None if there are none. If it may grow and this is not the `last` look,
-        return only complete lines."""
+        """Return the bytes of a file that were not read yet, or None if there are none.
+
+        If the file may grow, and `last` is False, return only complete lines. Raises CepError if the file has shrunk.
+        """
         from cep.knowledge.growing_files import grows
 
         size = Path(file).stat().st_size
@@ -119,7 +131,7 @@ class FileChangeLog:
         return data
 
     def _read(self, files: dict[str, _Known], file: str, data: bytes, last: bool, strict: bool) -> Any:
-        """Parse the new bytes of a file, and record that they were read."""
+        """Parse the new bytes of a file, and record that these bytes were read."""
         from cep.knowledge.growing_files import GrowingFile, ReadUpdates, grows, whole
         from cep.knowledge.updates import RefusedUpdate
 
@@ -152,7 +164,11 @@ class FileChangeLog:
         self._lines.append(fields)
 
     def _open(self) -> dict[str, _Known]:
-        """Return the files that were read before. CepError: text that was read before has changed."""
+        """Return the files that were read before. On the first call, read the log and check that the files have not
+        changed.
+
+        Raises CepError if text that was read before has changed.
+        """
         if self._files is not None:
             return self._files
         try:
@@ -168,8 +184,10 @@ class FileChangeLog:
 
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
-    """Return what was known of a file after these parts of it were read. CepError: the file's text has changed
-    since."""
+    """Read the known parts of a file again. Return what the log recorded about it.
+
+    `parts`: the number of bytes and the hash after each search. Raises CepError if the file's text has changed since.
+    """
     from cep.knowledge.growing_files import GrowingFile, grows
 
     known = _Known(parts[-1]["bytes"], hashlib.sha256(), GrowingFile(file) if grows(file) else None)
@@ -198,7 +216,7 @@ def _altered(file: str, taken: int) -> CepError:
 
 
 class ChangesMessage(WorkItem):
-    """Lines of the change log, from number `first` on, as a work item."""
+    """Lines of the log of knowledge changes, as a work item. `first`: the number of the first line."""
 
     def __init__(self, first: int, lines: Sequence[dict[str, Any]]) -> None:
         super().__init__(first)
@@ -212,7 +230,7 @@ class ChangesMessage(WorkItem):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
-    """Changes of the knowledge as rows of a DataFrame. `place`: its number among the inputs."""
+    """Reads changes of the knowledge from the rows of a DataFrame. `place`: the number of the input."""
 
     place: int
     name = "changes of the knowledge"
@@ -221,7 +239,7 @@ class ChangeRows:
     def blocks(
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """Yield the changes, sorted by time, for every bucket (see `cep.spark.source.data_frames.RowReader`)."""
+        """Yield the changes for every bucket, sorted by time (see `cep.spark.source.data_frames.RowReader`)."""
         from cep.knowledge.change import Change
         from cep.spark.source import reading
 
@@ -239,8 +257,10 @@ class ChangeRows:
 
 
 def change_rows(frame: DataFrame, place: int) -> tuple[Callable[[SparkSession], DataFrame], ChangeRows]:
-    """Return the columns of a DataFrame of changes, and their reader. CepError: a column is missing or has another
-    type."""
+    """Return the columns of a DataFrame of changes, and the reader of its rows.
+
+    Raises CepError if a column is missing or has another type.
+    """
     kinds = frame.schema.fieldNames()
     for name, kind in zip(_COLUMNS, (TimestampType, StringType, StringType)):
         if name not in kinds or not isinstance(frame.schema[name].dataType, kind):

@@ -1,4 +1,4 @@
-"""Replayable live inputs: by offsets of Kafka, or by numbers of messages in a log on disk."""
+"""Live inputs that can be replayed: by offsets of Kafka, or by the numbers of messages in a log on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cep.spark.source.message_log import MessageLog
 from cep.spark.source.message_ranges import LoggedMessages, MessageRange, OffsetRange, RateRange
 
 Offset = Any
-"""A JSON value: a number of messages, or a number for each partition of a topic."""
+"""A position in a live input, as a JSON value: a number of messages, or such a number for each partition of a topic."""
 
 _EACH = 100_000  # the maximum number of messages per work item
 _LINES, _BYTES = 20_000, 1 << 23  # the same for a log: messages, and bytes
@@ -35,37 +35,39 @@ _END = 10.0  # seconds that writing may take when a run stops
 
 
 class LiveInput(Protocol):
-    """A live input, in the planning process."""
+    """A live input in the process that plans micro-batches."""
 
     def begin(self) -> Offset:
-        """Return the offset at which a new query begins. It is always the same."""
+        """Return the offset at which a new query begins. All calls return the same offset."""
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """Return the offset up to which messages exist now, limited to about `most` messages after `start`.
+        """Return the offset after the messages that exist now, or about `most` messages after `start` if there are
+        more.
 
-        CepError: the input fails.
+        Raises CepError if the input fails.
         """
 
     def target(self) -> None:
-        """Fix the end of the input at the messages that exist now."""
+        """End the input after the messages that exist now."""
 
     def reached(self, offset: Offset) -> bool:
-        """Return True if everything up to the target is read."""
+        """Return True if `offset` is at or after the end that `target` has set."""
 
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
-        """Return the messages between two offsets as work items. The same offsets always return the same work items."""
+        """Return work items that read the messages between two offsets. The same offsets always return the same work
+        items."""
 
     def commit(self, end: Offset) -> None:
-        """Record that messages before this offset will not be read again."""
+        """Note that messages before this offset will not be read again."""
 
     def stop(self) -> None: ...
 
 
 def live_input(input: Input, number: int, folder: Path) -> LiveInput:
-    """Return the live input for an address. It keeps its files in `folder`. CepError: the folder belongs to another
-    input.
+    """Return the live input for an address.
 
-    `number`: the number of its first partition.
+    `number`: the number of the input's first partition. `folder`: the folder of the input's files. Raises CepError if
+    the folder belongs to another input.
     """
     address = input.address
     assert address is not None, "a live input has an address"
@@ -86,13 +88,16 @@ def live_input(input: Input, number: int, folder: Path) -> LiveInput:
 
 
 class Arrivals(Protocol):
-    """The receiver of messages that will be logged."""
+    """Receives messages from a broker or connection."""
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """Wait up to `seconds` for messages; None: there will be no more. CepError: receiving has failed."""
+        """Wait up to `seconds` for messages. Return at most `most` of them, or None if there will be no more.
+
+        Raises CepError if receiving has failed.
+        """
 
     def done(self) -> None:
-        """Acknowledge the messages taken so far, because they are on disk."""
+        """Acknowledge all messages that `take` has returned. The caller has written them to disk."""
 
     def close(self) -> None: ...
 
@@ -110,7 +115,10 @@ class _Counted:
 
 
 class LoggedInput(_Counted):
-    """Messages of MQTT or connections. They are logged, then acknowledged. An offset is a number of logged messages."""
+    """Messages from MQTT or from connections. They are written to a log on disk before they are acknowledged.
+
+    An offset is the number of messages in the log.
+    """
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._address, self._number, self._folder = input, address, number, folder
@@ -161,7 +169,7 @@ class LoggedInput(_Counted):
             self._log.close()  # the next run waits for its lock
 
     def _listen(self, lasting: bool) -> None:
-        """Start to listen, once. `lasting`: connect again if a connection ends."""
+        """Begin to receive messages, if not done yet. `lasting`: True to connect again if a connection ends."""
         if self._sender is None:
             self._sender = self._opened(lasting)
             self._thread.start()
@@ -193,7 +201,7 @@ class LoggedInput(_Counted):
 
 
 class TopicInput:
-    """A topic of Kafka. An offset contains one number per partition."""
+    """A topic of Kafka. An offset contains a number of messages for each partition."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._number, self._folder = input, number, folder
@@ -237,7 +245,7 @@ class TopicInput:
 
 
 class RateInput(_Counted):
-    """A rate input. An offset is a number of records."""
+    """An input `rate://`, which generates records. An offset is the number of records."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._number = input, number
@@ -263,9 +271,9 @@ class RateInput(_Counted):
 
 
 def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
-    """Return the JSON value in a file. If there is none, store the result of `make`, synced to disk.
+    """Return the JSON value in a file. If the file does not exist, store the result of `make` and sync it to disk.
 
-    CepError: the file is damaged.
+    Raises CepError if the file is damaged.
     """
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)

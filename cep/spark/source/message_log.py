@@ -1,6 +1,6 @@
-"""The message log: messages are on disk before they are acknowledged, so that they can be read again.
+"""A log of messages on disk. Messages are written before they are acknowledged, so that they can be read again.
 
-A broker sends a message only once.
+The log is needed because a broker does not send an acknowledged message again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cep.core.errors import CepError, reason_of
 from cep.spark.disk import BACK, locked, put
 
 _HEAD = struct.Struct("<HB")
-"""The packet identifier (`mid`) and QoS of a message, before its topic."""
+"""The binary form of a message's packet identifier (`mid`) and QoS, which precede the topic."""
 
 _FULL = 1 << 24  # the size in bytes at which a segment is full
 _MIDS = 1 << 16  # the number of packet identifiers of a broker
@@ -33,10 +33,10 @@ _PAIR = struct.Struct("<HI")
 
 @dataclass(frozen=True, slots=True)
 class LoggedRange:
-    """A range of messages in a segment, for a process that has not opened the log.
+    """A range of messages in one file of the log. A process that has not opened the log can read it.
 
-    The messages are numbered from `first` to before `last`. In the file at `path`, they are between the bytes `start`
-    and `stop`.
+    `first`, `last`: the number of the first message, and that of the message after the last. `start`, `stop`: the bytes
+    of the file at `path` that contain the messages.
     """
 
     path: str
@@ -46,7 +46,7 @@ class LoggedRange:
     stop: int
 
     def read(self) -> list[Arrival]:
-        """Return the messages. CepError: the file is not on this machine, or a message is damaged."""
+        """Return the messages. Raises CepError if the file is not on this machine or a message is damaged."""
         path = Path(self.path)
         try:
             records = RecordLog(path).read_at(self.start, self.stop, self.first, self.last)
@@ -62,10 +62,10 @@ class LoggedRange:
 
 
 class _Segment:
-    """A file of the log, with the messages from number `first` on."""
+    """A file of the log. `first`: the number of the file's first message."""
 
     def __init__(self, path: Path) -> None:
-        """Read a segment. CepError: a message is damaged, or missing in the middle."""
+        """Read a segment. Raises CepError if a message is damaged, or missing between others."""
         self.first = int(path.stem)
         self.log = RecordLog(path)
         try:
@@ -80,16 +80,18 @@ class _Segment:
 
     @property
     def full(self) -> bool:
-        """True if nothing more is added to the segment."""
+        """True if the segment is large enough, so that nothing more is added."""
         return self.log.size >= _FULL
 
     def part(self, first: int, last: int) -> LoggedRange:
-        """Return messages by their positions in the file, as a range that other processes can read."""
+        """Return the messages at positions `first` to before `last` of the segment, as a range that other processes can
+        read."""
         places, numbers = self.log.places, (self.first + first, self.first + last)
         return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last])
 
     def read(self, first: int, last: int) -> list[Arrival]:
-        """Return messages by their positions in the file. CepError: a message is damaged."""
+        """Return the messages at positions `first` to before `last` of the segment. Raises CepError if a message is
+        damaged."""
         try:
             return [_unpacked(*record) for record in self.log.read(first, last)]
         except Broken as broken:
@@ -97,15 +99,18 @@ class _Segment:
 
 
 class MessageLog:
-    """A folder of messages, numbered from 0, in segments. Segments that are no longer needed are removed.
+    """A folder of messages, which are numbered from 0. It consists of files (segments), which are removed when no
+    longer needed.
 
-    A killed process may leave an incomplete message. It was not acknowledged, and is removed before more is added.
+    A killed process may leave an incomplete message. This message was not acknowledged. It is removed before more is
+    added.
     """
 
     def __init__(self, folder: Path, timeout: float = 10.0) -> None:
-        """Open the log. CepError: another process has it open for more than `timeout` seconds, or it is damaged.
+        """Open the log. Raises CepError if the log is damaged, or if another process keeps it open for `timeout`
+        seconds.
 
-        A damaged log is left as it is.
+        A damaged log is not changed.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
@@ -127,7 +132,7 @@ class MessageLog:
         return self._segments[-1].beyond if self._segments else 0
 
     def append(self, arrived: Sequence[Arrival]) -> None:
-        """Add messages, and sync them to disk. CepError: the log is closed."""
+        """Add messages, and sync them to disk. Raises CepError if the log is closed."""
         if self._lock.closed:
             raise CepError(
                 f"{self._folder}: this log of messages is closed, and another run may use it", code="checkpoint"
@@ -138,13 +143,14 @@ class MessageLog:
         self._current.append(records)
 
     def read(self, start: int, end: int) -> list[Arrival]:
-        """Return the messages from `start` to before `end`. CepError: some are missing or damaged."""
+        """Return the messages from number `start` to before `end`. Raises CepError if some are missing or damaged."""
         return [packet for segment, first, last in self._between(start, end) for packet in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[LoggedRange]:
-        """Divide the messages from `start` to before `end` into ranges of limited count and size.
+        """Divide the messages from number `start` to before `end` into ranges of at most `most` messages and `size`
+        bytes.
 
-        Each range has at least one message. The same arguments always return the same ranges.
+        Each range has at least one message, even if it is larger. The same arguments always return the same ranges.
         """
         for segment, first, last in self._between(start, end):
             places = segment.log.places
@@ -155,7 +161,11 @@ class MessageLog:
                 first = stop
 
     def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
-        """Return the segments with these messages and, for each, the first position and the position after the last."""
+        """Return the segments that contain the messages from number `start` to before `end`.
+
+        Each segment is followed by the position of its first message, and the position after its last message. Raises
+        CepError if messages are missing.
+        """
         if start >= end:
             return []
         with self._guard:
@@ -171,15 +181,18 @@ class MessageLog:
         return [(part, max(start, part.first) - part.first, min(end, part.beyond) - part.first) for part in segments]
 
     def known(self) -> dict[int, int]:
-        """Return digests of the latest messages by `mid`, at least of the last 65,536, to recognise repeated messages.
+        """Return digests of the latest messages, by packet identifier (`mid`). They show if a broker sends a message
+        again.
 
-        CepError: the log is damaged.
+        The result covers at least the last 65,536 messages. Raises CepError if the log is damaged.
         """
         return self._gone() | self._digests(self._segments)
 
     def forget(self, until: int) -> None:
-        """Remove segments without messages from number `until` on. The last segment stays, so that the numbers
-        continue."""
+        """Remove segments whose messages all have numbers below `until`.
+
+        The last segment stays, so that the numbers of messages continue.
+        """
         gone = [segment for segment in self._segments[:-1] if segment.beyond <= until]
         if digests := self._digests(gone):
             pairs = b"".join(_PAIR.pack(*pair) for pair in (self._gone() | digests).items())
@@ -191,12 +204,13 @@ class MessageLog:
             segment.log.path.unlink(missing_ok=True)
 
     def _digests(self, segments: Sequence[_Segment]) -> dict[int, int]:
-        """Return digests of those messages in these segments that are among the latest."""
+        """Return digests of messages in segments, by packet identifier. Segments without recent messages are
+        ignored."""
         recent = [segment for segment in segments if segment.beyond > self.end - _MIDS]
         return {packet.mid: packet.digest for part in recent for packet in part.read(0, len(part.log)) if packet.qos}
 
     def _gone(self) -> dict[int, int]:
-        """Return digests of messages in removed segments, at most one for each `mid`."""
+        """Return digests of messages in removed segments, by packet identifier."""
         file = self._folder / _GONE
         data = file.read_bytes() if file.exists() else bytes(4)
         pairs = data[4:]
@@ -211,7 +225,7 @@ class MessageLog:
         self._lock.close()
 
     def _following(self) -> RecordLog:
-        """Return the last segment if it has room, or else a new segment whose name is on disk."""
+        """Return the last segment if it has room. Otherwise create a segment, and sync its name to disk."""
         if self._current is not None:
             self._current.close()
         if not self._segments or self._segments[-1].full:

@@ -1,4 +1,4 @@
-"""Ranges of messages of live inputs, as work items."""
+"""Ranges of messages of live inputs. Each range is a work item."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MessageRange(WorkItem):
-    """Messages of one input. `number`: identifies the input and the partition, as the number of a file does."""
+    """Messages of one input. `number`: a number that identifies the input and the partition, like that of a file."""
 
     def __init__(self, number: int, input: Input, first: int) -> None:
         super().__init__((number, first))
@@ -30,7 +30,7 @@ class MessageRange(WorkItem):
 
     @abstractmethod
     def messages(self) -> Iterator[Messages]:
-        """Yield the messages, in a worker."""
+        """Read the messages in a worker."""
 
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         from cep.spark.source.reading import message_blocks
@@ -40,7 +40,7 @@ class MessageRange(WorkItem):
 
 
 class LoggedMessages(MessageRange):
-    """Messages of a log on disk, which the worker reads."""
+    """Messages of a log on disk."""
 
     def __init__(self, number: int, input: Input, logged: LoggedRange) -> None:
         assert input.address is not None, "messages are received from an address"
@@ -71,8 +71,8 @@ class OffsetRange(MessageRange):
 
 
 class RateRange(MessageRange):
-    """Records of an input `rate://`, from number `first` to before `end`. The record of number 0 is at the time
-    `start`."""
+    """Records of an input `rate://`, from number `first` to before `end`. `start`: the time of the record with number
+    0."""
 
     def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:
         super().__init__(number, input, first)

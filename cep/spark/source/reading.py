@@ -1,4 +1,5 @@
-"""Reading of files and messages in a worker: records become shuffle blocks, and everything else dead letters."""
+"""Reading of files and messages in a worker: records become shuffle blocks, and everything else becomes dead
+letters."""
 
 from __future__ import annotations
 
@@ -50,12 +51,12 @@ from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
 
 FILE = "file"
-"""The code of a dead letter for a whole file."""
+"""The code of a dead letter that concerns a whole file."""
 
 _BEFORE = -1  # the place of rows from before a migration
 
 ANY_TIME = None, None
-"""A value for `ahead` that accepts records with any time."""
+"""A value of `ahead` for which records may have any time."""
 
 ROWS = 1 << 19
 """The number of Parquet rows per batch."""
@@ -69,10 +70,15 @@ def file_blocks(
     must_exist: bool = False,
     ahead: tuple[int | None, int | None] = ANY_TIME,
 ) -> Iterator[ShuffleBlock]:
-    """Yield the records of a file for the stages. Text that is not a valid event goes to the dead letters.
+    """Yield the records of a file as blocks for the stages. Text that is not a valid event becomes a dead letter.
 
-    If a file cannot be read to the end, a dead letter says so. `must_exist`: the planning process could read the file.
-    `ahead`: see `in_time`. CepError: the file may be readable later, or on another machine.
+    - `number`: the number of the file.
+    - `dead_letters`: the path prefix of dead-letter files. None: dead letters are dropped.
+    - `must_exist`: True if the planning process could read the file.
+    - `ahead`: as for `in_time`.
+
+    If a file cannot be read to the end, a dead letter says so. Raises CepError if the file may be readable later or on
+    another machine.
     """
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, must_exist)
     yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
@@ -85,7 +91,10 @@ def part_blocks(
     must_exist: bool,
     kept: Callable[[Iterable[Batch]], Iterable[Batch]],
 ) -> Iterator[ShuffleBlock]:
-    """Yield the records of a file that `kept` keeps, like `file_blocks`. Dead letters are dropped."""
+    """Yield some records of a file as blocks, like `file_blocks`. Dead letters are dropped.
+
+    `kept`: a function that selects the records from the file's batches.
+    """
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, must_exist)
     yield from _packed(program, number, input.path, kept(pieces), None, "")
 
@@ -99,7 +108,7 @@ def message_blocks(
     name: str,
     ahead: tuple[int | None, int | None] = ANY_TIME,
 ) -> Iterator[ShuffleBlock]:
-    """Yield the records of messages, like `file_blocks`. `name`: the file of their dead letters."""
+    """Yield the records of messages as blocks, like `file_blocks`. `name`: the name of the dead-letter file."""
     inbox = Inbox(input, program.read)
     pieces = in_time((inbox.batch(part, 0) for part in parts), ahead)
     yield from _packed(program, number, input.path, pieces, dead_letters, name)
@@ -113,18 +122,19 @@ def row_blocks(
     dead_letters: str | None,
     name: str,
 ) -> Iterator[ShuffleBlock]:
-    """Yield the records of a DataFrame, like `file_blocks`.
+    """Yield the records of a DataFrame as blocks, like `file_blocks`.
 
-    The blocks hold the order of each row in place of a line number. It may use all bits below the number of the input.
+    `number`: the number of the input. `source`: its name. In `pieces`, the line number of a record is its order. This
+    number may use all bits below the number of the input.
     """
     yield from _packed(program, number, source, pieces, dead_letters, name, LINE_BITS + FILE_BITS)
 
 
 def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
-    """Yield the batches without records that are too far ahead of the clock.
+    """Remove records whose time is too far ahead of the clock from batches.
 
-    `ahead`: the limit in microseconds, and the time when the micro-batch was planned. A repeated micro-batch keeps this
-    time. None as the time: no record is too far ahead.
+    `ahead`: the limit in microseconds, and the time at which the micro-batch was planned. If this time is None, no
+    record is too far ahead. A repeated micro-batch has the same time.
     """
     limit, clock = ahead
     for piece in pieces:
@@ -132,9 +142,10 @@ def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> It
 
 
 def readable_batches(pieces: Iterable[Batch], file: str, must_exist: bool = False) -> Iterator[Batch]:
-    """Yield the batches of a file. If its rest cannot be read, yield a dead letter for the file.
+    """Yield the batches of a file. If the rest of the file cannot be read, yield a dead letter that says so.
 
-    CepError: it may be readable later, or the planning process can find it (`must_exist`) and this machine cannot.
+    `must_exist`: True if the planning process could read the file. Raises CepError if the file may be readable later,
+    or if it must exist and this machine does not have it.
     """
     line = 0
     try:
@@ -223,14 +234,14 @@ def _packed(
 
 
 def with_change(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with a column `@change`. If it has none, all rows are additions."""
+    """Return a table that has a column `@change`. If `table` has none, all its rows are additions."""
     return table if CHANGE in table.columns else table.with_columns(pl.lit(1, pl.Int8).alias(CHANGE))
 
 
 def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int | None:
-    """Return the latest end among valid rows (microseconds); None if there are none.
+    """Return the latest end of the valid rows in microseconds, or None if there are none.
 
-    Records of fluents count with their own ends.
+    For records of fluents, their own ends count as well.
     """
     pool, ends = Pool(), []
     for name, table in tables.items():
@@ -242,7 +253,8 @@ def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int
 
 
 def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> Ints:
-    """Return the first ends of valid rows (microseconds), sorted and distinct."""
+    """Return the earliest distinct ends of the valid rows, sorted (microseconds). There are at most `FIRSTS` + 1 of
+    them."""
     pool = Pool()
     ends = [
         admit(PushedColumns.of(table), program.schemas[name], pool, 0).table[END_ROW] for name, table in tables.items()
@@ -251,14 +263,14 @@ def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> I
 
 
 def wake_up(program: ShippedProgram, every: bool) -> Iterator[ShuffleBlock]:
-    """Return blocks for the buckets that have results before the first row, or for `every` bucket."""
+    """Return blocks for the buckets that must run before the first row, or for `every` bucket."""
     return wake_ups(program, every)
 
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
-    """Yield the rows that wait for the watermark in a state of another program, as if they arrived now.
+    """Yield rows that wait for the watermark in a state of another program, as if they arrived now.
 
-    CepError: the state is missing.
+    `path`: the file of the state. `events`: the events whose rows are read. Raises CepError if the state is missing.
     """
     blob, segments = bucket_states.parted_state(Path(path))
     state, pool = SnapshotParts.of(PriorState(blob, segments=(segments.names, segments.fetch))), Pool()
@@ -276,9 +288,9 @@ def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterat
 def changes(
     program: ShippedProgram, name: str, lines: Sequence[Mapping[str, Any]], dead_letters: str | None
 ) -> Iterator[ShuffleBlock]:
-    """Yield changes of the knowledge for all buckets, from lines of the change log.
+    """Yield changes of the knowledge as blocks for all buckets. `lines`: lines of the log of changes.
 
-    Refused changes go to the dead letters, in a file of this name.
+    Refused changes become dead letters in the file `name`.
     """
     refused = [refusal for line in lines for refusal in line["refused"]]
     dead = [DeadLetter(file, line, reason, code, text) for reason, code, file, line, text in refused]
@@ -291,19 +303,20 @@ def changes(
 
 
 def end() -> ShuffleBlock:
-    """Return a block for the end of the input."""
+    """Return a block that moves the watermark to the end of the input."""
     return until(END)
 
 
 def until(time: int) -> ShuffleBlock:
-    """Return a block for a time (microseconds) that event time has reached. It moves the watermark."""
+    """Return a block that says that event time has reached `time` (microseconds). It moves the watermark."""
     return ShuffleBlock(TIME, 0, "", 0, None, b"", time)
 
 
 def numbered(piece: Batch, number: int, bits: int = LINE_BITS) -> dict[str, pl.DataFrame]:
-    """Return the tables of a batch with an `@order`: the number of the file, and the line in the low `bits`.
+    """Return the tables of a batch with a column `@order`: the number of the file in the high bits, the line in the low
+    `bits`.
 
-    CepError: the batch has too many lines.
+    Raises CepError if the batch has too many lines.
     """
     tables = {}
     for event, table in piece.tables.items():

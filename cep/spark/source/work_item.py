@@ -1,4 +1,4 @@
-"""Work items: the parts of a micro-batch's input, which one process plans and workers read."""
+"""Work items: parts of the input of a micro-batch. One process plans them, and workers read them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:  # loaded only where files are read, because processes that pl
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 TASK_BYTES = 1 << 25
-"""The maximum number of bytes that a task reads of several files, so that tasks take similar times."""
+"""The maximum number of bytes of several files that one task reads. It makes tasks take similar times."""
 OPENING = 1 << 16
-"""The cost of opening, distributing and reporting a file, as a number of bytes that could be read in that time."""
+"""The cost of opening, distributing and reporting a file, expressed as the number of bytes that could be read
+meanwhile."""
 
 
 class WorkItem(InputPartition, ABC):
     """A part of the input of a micro-batch.
 
-    `clock`: the wall-clock time when it was planned; None: no record is compared with it. `few`: the number of bytes
-    that it may send through the driver.
+    `clock`: the wall-clock time at which the item was planned. None: records are not compared with the clock. `few`:
+    the number of bytes that the item's task may send through the driver.
     """
 
     clock: int | None = None
@@ -37,9 +38,10 @@ class WorkItem(InputPartition, ABC):
 
     @abstractmethod
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
-        """Read the item as shuffle blocks, in a worker.
+        """Read the item in a worker, and yield its records as shuffle blocks.
 
-        `dead_letters`: the path prefix of dead letters. `ahead`: how far records may be ahead of the clock.
+        `dead_letters`: the path prefix of dead-letter files. `ahead`: how far the time of a record may be ahead of the
+        clock.
         """
 
 
@@ -60,10 +62,10 @@ class FilePack(WorkItem):
 
 
 def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
-    """Divide files among tasks, in order, so that each task reads about the same number of bytes.
+    """Divide files among tasks in their order, so that all tasks read about the same number of bytes.
 
-    A task reads at most `TASK_BYTES`, unless a single file is larger. `tasks`: the number of tasks that run at once; if
-    possible, all get files.
+    `tasks`: the number of tasks that run at once. If there are enough files, each of these tasks gets some. A task
+    reads at most `TASK_BYTES`, unless a single file is larger.
     """
     costs = [_cost(file.path) for file in files]
     most = min(TASK_BYTES, max(-(-sum(costs) // tasks), 1))
@@ -78,8 +80,8 @@ def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
 
 
 def _cost(path: str) -> int:
-    """Return the bytes to read, plus the cost of opening the file. If the size is unknown, return the bytes of a whole
-    task."""
+    """Return the cost of a file in bytes: its size, and the cost of opening it. A file at a URL counts as
+    `TASK_BYTES`."""
     if is_url(path):
         return TASK_BYTES
     with suppress(OSError):
