@@ -222,8 +222,8 @@ class _Listing:
                 self.item("", f"{columns}; {way}", 2)
 
     def stages(self) -> None:
-        """List the stages of the program. A stage runs in buckets by a key or in one place; the reason for the latter
-        is shown."""
+        """List the stages of the program. A stage runs in buckets by a key, or in one place for a reason that is
+        shown."""
         stages = partition(self.plan)
         self.lines += [""] if stages else []
         for stage in stages:

@@ -51,8 +51,8 @@ class Lowering(Protocol):
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
         """Lower a formula to a pattern.
 
-        `keep`: those of the formula's variables that the pattern must bind. `outside`: the names that are used around
-        the formula.
+        `keep`: the variables of the formula that the pattern must bind. `outside`: the names that are used around the
+        formula.
         """
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
@@ -179,8 +179,8 @@ class Formula(ABC):
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         """Lower a formula to a pattern.
 
-        `keep`: those of the formula's variables that the pattern must bind. `outside`: the names that are used around
-        the formula.
+        `keep`: the variables of the formula that the pattern must bind. `outside`: the names that are used around the
+        formula.
         """
 
 

@@ -204,10 +204,9 @@ class Node(WithProperties[NodeProperties]):
         return False
 
     def going_on(self) -> str | None:
-        """Return a hint that tells authors how to exclude occurrences that begin before the tested time or end after
-        it.
+        """Return a hint that tells authors how to exclude occurrences of the negated part that are still in progress.
 
-        The occurrences are those of the negated part. Return None if there is no such hint.
+        Return None if there is no hint.
         """
         return None
 

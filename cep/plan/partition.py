@@ -157,7 +157,7 @@ class _Drawing:
     # --- keyed ---
 
     def keyed(self, rules: Set[int], given_events: Set[str]) -> _Draft | None:
-        """Draft a stage of those rules that can run in buckets together. Return None if none can.
+        """Draft a stage of the rules that can run in buckets together. Return None if none can.
 
         `given_events`: the events that are complete before the stage runs.
         """

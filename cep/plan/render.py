@@ -145,8 +145,8 @@ class Rendering:
     def below(self, number: int) -> list[list[str]]:
         """Return names for the columns of a node's parts.
 
-        If a column of the node shows or equals a column of a part, the latter has the name of the former. Other columns
-        are anonymous. If the node groups the rows of its part, the part's other columns keep their own names.
+        If a column of the node shows or equals a column of a part, both have the same name. Other columns are
+        anonymous. If the node groups the rows of its part, the part's other columns keep their own names.
         """
         properties, names = self.properties[number], self.names[number]
         part_names: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]

@@ -11,10 +11,10 @@ not change within this range."""
 
 
 def alerts_at(outbox: Outbox, time: int) -> tuple[list[OutboxEntry], bool]:
-    """Return the state of all alerts at an event time, given in microseconds.
+    """Return the state of all alerts at an event time (microseconds).
 
-    The result has the last change of each alert up to this time, in the order of the outbox, and True if older changes
-    exist that were not searched.
+    The first result has the last change of each alert up to this time, in the order of the outbox. The second result is
+    True if there are older changes, which were not searched.
     """
     low, high = outbox.first, outbox.last + 1
     while low < high:  # changes are added in the order of their times, or nearly so

@@ -63,7 +63,7 @@ class Adopter(Protocol):
 
 
 class Calendar(Protocol):
-    """A source of maintenance windows. `windows` returns those around a time (microseconds of Unix time), by id.
+    """A source of maintenance windows. `windows` returns the windows around a time (microseconds of Unix time), by id.
 
     `trouble`: the reason why the windows are out of date, or "". `remarks`: the reasons why some calendar events are
     not maintenance windows.

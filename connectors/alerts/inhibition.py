@@ -1,7 +1,7 @@
 """Inhibition: an alert that fires suppresses other alerts.
 
-The changes of an inhibited alert are marked as such. When inhibition begins or ends, the inhibited alert gets an
-additional change.
+The changes of an alert have a mark while the alert is inhibited. When inhibition begins or ends, the inhibited alert
+gets an additional change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cep.connectors.alerts.text import JsonValue
 from cep.rules.alert import Alert, Inhibitor
 
 _Place = tuple[str, tuple[JsonValue, ...]]
-"""The name of an inhibited alert, and the values of its key that must equal those of the inhibiting alert."""
+"""The name of an inhibited alert, and values of its key. An inhibiting alert must have the same values."""
 
 
 class Inhibition:

@@ -226,7 +226,10 @@ class AlertLifecycle:
         reached: Mapping[str, int] | None = None,
         free: Callable[[str, int], int | None] | None = None,
     ) -> None:
-        """`meanings`: the fingerprints of events and of alert tables (`Engine.meanings`)."""
+        """Follow ALERT statements, starting from the open alerts in `live`.
+
+        `meanings`: the fingerprints of events and of alert tables (`Engine.meanings`).
+        """
         self.alerts = alerts
         self.schemas = schemas
         self.read = frozenset(inputs)
@@ -283,7 +286,7 @@ class AlertLifecycle:
         """Store the published form of open alerts. Return the published changes, each with its alert's current
         `holding`.
 
-        `told`: the published changes. They are the changes of the last `take` and those that other steps have added.
+        `told`: the published changes: the changes of the last `take`, and changes that other steps have added.
         """
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
@@ -523,7 +526,7 @@ class AlertLifecycle:
 
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
-    """Return the fluent intervals of a key that hold now, including those that begin with `group`."""
+    """Return the fluent intervals of a key that hold now. They include the intervals that begin with `group`."""
     return sorted({*(() if before is None else before.holding), *(occurrence.interval for occurrence in group)})
 
 

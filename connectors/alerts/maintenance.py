@@ -135,7 +135,7 @@ def _series_of(
 ) -> tuple[list[tuple[str, Any]], tuple[str, ...]]:
     """Return the calendar events that are maintenance windows, and the reasons why other events are not.
 
-    Each event is a pair: its title, and the event together with those of its recurrences that were moved.
+    Each event is a pair: its title, and an object that lists the event's occurrences.
     """
     by_id: dict[str, list[Any]] = {}
     for number, event in enumerate(calendar.walk("VEVENT")):

@@ -13,7 +13,8 @@ MOST = 500
 """The greatest number of points of a polygon. Larger polygons are replaced by their convex hulls."""
 
 AlertPlace = Mapping[str, Any]
-"""`{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...], ...]}`, both, or neither.
+"""The place of an alert, `{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...],
+...]}`, both, or neither.
 
 Polygons are closed. Holes are left out.
 """

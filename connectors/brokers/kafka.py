@@ -73,10 +73,10 @@ class Topic:
         return {number: self._bounds(number) for number in self.partitions()}
 
     def begin(self) -> dict[int, int]:
-        """Return the offsets at which to start: the earliest available ones or, with `from=latest`, those of the next
-        messages.
+        """Return the offsets at which to start, by partition.
 
-        Raises CepError if the broker does not answer.
+        They are the earliest available offsets or, with `from=latest`, the offsets of the next messages. Raises
+        CepError if the broker does not answer.
         """
         last = self.address.choice("from", ("earliest", "latest")) == "latest"
         return {number: bounds[last] for number, bounds in self.bounds().items()}

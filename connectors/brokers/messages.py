@@ -175,10 +175,13 @@ class Inbox:
     def _packs(
         self, packs: PackReader, messages: Messages, first: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], NDArray[np.int64], str, int]:
-        """Read messages that contain packs of several records.
+        """Read messages that contain packs of several records. Returns:
 
-        Returns the tables of events, the dead letters, the message index of each row, the format of times, and the
-        number of records that match no event. The line number of a dead letter is the index of its message.
+        - the tables of events
+        - the dead letters; the line number of each is the index of its message
+        - the message index of each row
+        - the format of times
+        - the number of records that match no event
         """
         documents = DocumentLines()
         for number, payload in enumerate(messages.payloads):

@@ -43,9 +43,9 @@ _SHOWN = 2_000
 def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
     """Read a text table and find its layout.
 
-    The separator is the one that splits most lines into equally many fields. The decimal and thousands marks are those
-    with which most columns are numbers. The records begin below the preamble, the header and rows of units, if there
-    are any.
+    The separator is the one that splits most lines into equally many fields. The decimal and thousands marks are chosen
+    so that most columns are numbers. The records begin below the preamble, the header and rows of units, if there are
+    any.
     """
     data = b"".join(islice(iter(lambda: stream.read(1 << 16), b""), max(16, limit // 100)))
     text, encoding = _decoded(data)

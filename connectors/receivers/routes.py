@@ -113,7 +113,7 @@ class Routes:
         return ReceiverRoutes(self, receiver, origin)
 
     def check_names(self, alerts: Sequence[Alert], origin: Publisher) -> None:
-        """Check the labels that routes use. Raises CepError if no alert of the program has one of them."""
+        """Check the labels that routes use. Raises CepError for a label that no alert of the program has."""
         known = known_labels(alerts, origin)
         for number, route in enumerate(self.routes, 1):
             asked = [matcher.name for matcher in route.matchers]

@@ -643,7 +643,8 @@ class Sender:
             self._failing, self._resume = True, max(self._resume, now + max(self._pause, error.wait))
 
     def _answers(self, number: int) -> None:
-        """Note that the receiver has accepted step `number`, so that other entries are sent without waiting."""
+        """Note that the receiver has accepted the entries of step `number`, so that other entries are sent without
+        waiting."""
         self._counts.failing = False
         self._taken = max(self._taken, number)
         self._failing = self._behind = False

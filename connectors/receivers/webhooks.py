@@ -90,7 +90,7 @@ def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[
 
 
 def cloudevent(entry: OutboxEntry, origin: Publisher) -> dict[str, object]:
-    """Return an entry as a CloudEvent. An entry that is a reminder is marked as such."""
+    """Return an entry as a CloudEvent. The event of a reminder has a mark."""
     change = entry.change
     return {
         "specversion": "1.0",
