@@ -1,9 +1,9 @@
-"""The task of a stage in a worker: it steps the engines of its buckets with their shuffle blocks, and keeps the
+"""The task of a stage in a worker. It advances the engines of its buckets with their shuffle blocks, and keeps the
 engines.
 
-The state of a bucket is a file: a snapshot of its engine, or only the input since the last snapshot
-(`cep.spark.state.bucket_states`). The note of the micro-batch holds its version. Workers keep engines. If a worker has
-an engine of the requested version, it need not read the file.
+The state of a bucket is a file. The file contains a snapshot of the bucket's engine, or only the input since the last
+snapshot (`cep.spark.state.bucket_states`). The note of a micro-batch contains the version of each state. Workers keep
+engines in memory. A worker that has an engine of the requested version does not read the file.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ from cep.spark.state.migration import StartingPoint, WarmStates
 from cep.workers.multiplicities import added, net, withdrawn
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
-"""The engines that this worker keeps, with their versions, by run, stage and bucket."""
+"""The engines that this worker keeps and their versions. The key is the run, the stage and the bucket."""
 
 
 def kept_version(run: str, stage: int, bucket: int) -> int | None:
-    """Return the version of a bucket's engine that this worker keeps; None: it keeps none."""
+    """Return the version of the engine that this worker keeps for a bucket. None: it keeps none."""
     known = _engines.get((run, stage, bucket))
     return None if known is None else known[0]
 
 
 def drop_engine(run: str, stage: int, bucket: int) -> None:
-    """Drop this worker's engine of a bucket of a stage."""
+    """Drop the engine that this worker keeps for a bucket of a stage."""
     _engines.pop((run, stage, bucket), None)
 
 
@@ -73,9 +73,9 @@ KNOWN = "the update is late: the results that it would change are final"
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
-    """The states that the buckets of a generation start from, and their folder.
+    """The states from which the buckets of a generation start. `folder`: the folder of these states.
 
-    `warm`: the states from which new rules start; None: they start empty.
+    `warm`: the states from which new rules start. None: new rules start empty.
     """
 
     start: StartingPoint
@@ -85,16 +85,19 @@ class GenerationStart:
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """The work of a stage, whose number is `number`.
+    """The description of a stage's tasks, as it is sent to workers.
 
-    - `run`: a name of this run of the query, by which a worker finds its engines.
-    - `wanted`: the events to write.
-    - `dead_letters`: the path prefix of dead letters.
-    - `states`: the states of this stage. `beginning`: the states that its buckets start from.
-    - `times`: the format of written times (`cep.connectors.records.times`).
-    - `stretch`: the span of time of the rows to write. `cuts`: the earliest start of intervals, by fluent.
+    - `number`: the number of the stage.
+    - `run`: the name of this run of the query, by which a worker recognizes its engines.
+    - `wanted`: the events to output.
+    - `dead_letters`: the path prefix of dead-letter files. None: dead letters are dropped.
+    - `states`: the state files of this stage.
+    - `beginning`: the states from which its buckets start. None: they start empty.
+    - `times`: the format of output times (`cep.connectors.records.times`).
+    - `stretch`: the first and the last time of the output.
     - `generation`: the number of the checkpoint's generation.
-    - `warms`: the stage processes all earlier input in one micro-batch, and none of it is late.
+    - `warms`: True if the stage processes all earlier input in one micro-batch, in which no row is late.
+    - `cuts`: for each fluent, the time before which nothing is written.
     """
 
     program: ShippedProgram
@@ -111,12 +114,12 @@ class StageWork:
     cuts: Mapping[str, int] = field(default_factory=dict)
 
     def task(self) -> StageTask:
-        """Return the task, in a worker."""
+        """Create the task in a worker."""
         return StageTask(self)
 
 
 class StageTask:
-    """A task of a stage, with the engines of its buckets."""
+    """A task of a stage, which uses the engines of its buckets."""
 
     def __init__(self, work: StageWork) -> None:
         self.program, self.stage, self.beginning = work.program, work.program.stages[work.number - 1], work.beginning
@@ -135,9 +138,9 @@ class StageTask:
                 del _engines[key]  # its run has ended, or another worker has continued its bucket
 
     def step(self, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int, batch: int) -> Stepped:
-        """Step a bucket with its rows, up to the watermark (milliseconds; 0: there is none yet).
+        """Advance a bucket to the watermark (milliseconds; 0: there is none yet), with `rows` as its input.
 
-        `version`: the version of the bucket's state; 0: it has none. `batch`: the number of the micro-batch.
+        `version`: the version of the bucket's state. 0: it has none. `batch`: the number of the micro-batch.
         """
         engine = self.engine(bucket, version)
         begun = self.begun(engine) if not version and self.program.changes else {}
@@ -170,13 +173,13 @@ class StageTask:
         )
 
     def for_world(self, bucket: int, tables: Mapping[str, pl.DataFrame]) -> Iterable[WorldRows]:
-        """Return the results of a bucket that are to be written."""
+        """Return the rows of a bucket that go to the sink."""
         return for_world(self.program, self.stage, bucket, tables, self.wanted, self.stretch, self.cuts)
 
     def begun(self, engine: Engine) -> dict[str, pl.DataFrame]:
-        """Return the beginnings of fluents that hold when a new program takes over.
+        """Return the beginnings of fluents that already hold when a new program takes over.
 
-        The former program lacks these fluents, or defines them differently.
+        Only fluents that the former program lacks or defines differently are included.
         """
         start = None if self.beginning is None else self.beginning.start
         held = {} if start is None else engine.held_now()
@@ -186,9 +189,10 @@ class StageTask:
     def taken(
         self, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
-        """Step the engine of a bucket with these rows, up to the watermark. Return the results and the refused rows.
+        """Advance the engine of a bucket to the watermark, with `rows` as its input. Return the results and the refused
+        rows.
 
-        The engine's next state depends only on this version, the rows and the watermark.
+        The engine's next state depends only on its version, the rows and the watermark.
         """
         until = watermark * 1000 - 1 if watermark > 0 else engine.watermark
         stable = max(until - (self.program.window or 0), engine.stable)
@@ -216,7 +220,8 @@ class StageTask:
         return together(derived), dead
 
     def engine(self, bucket: int, version: int) -> Engine:
-        """Return the bucket's engine in this version."""
+        """Return the engine of a bucket at a version: the one that this worker keeps, or one that is restored from
+        files."""
         known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
         if engine is not None and known == version:
             return engine
@@ -233,16 +238,18 @@ class StageTask:
         return engine
 
     def settle(self, bucket: int, version: int) -> None:
-        """Write the whole state of a bucket, unless this version is already written whole. CepError: as for
-        `engine`."""
+        """Write the whole state of a bucket, unless this version is already written whole. Raises CepError as `engine`
+        does."""
         if self.states.log(bucket, version)[1]:
             engine = self.engine(bucket, version)
             self.states.settle(bucket, version, engine.snapshot())
             _engines[self.run, self.stage.number, bucket] = version, engine
 
     def first_engine(self, bucket: int) -> Engine:
-        """Return the engine that a bucket starts from. If keys move to this bucket from others, it has the state of
-        these keys."""
+        """Return the engine from which a bucket starts.
+
+        If the number of buckets changes, the engine gets the state of the keys that move to this bucket from others.
+        """
         number, beginning, count = self.stage.number, self.beginning, self.program.buckets
         if beginning is None:
             return self.program.engine(number)
@@ -265,7 +272,10 @@ class StageTask:
         return engine
 
     def withdrawn(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
-        """Return the number of withdrawn rows among the rows to write, by the names under which tables are written."""
+        """Return for each written event the number of rows that are withdrawn.
+
+        Events that are merged later are left out.
+        """
         if self.program.window is None:
             return {}
         mine = {name: derived[table] for table, name in self.program.written.items() if table in derived}
@@ -274,9 +284,12 @@ class StageTask:
     def revised(
         self, engine: Engine, bucket: int, before: RevisionStats | None, late: Mapping[str, int], withdrawn: int
     ) -> RevisionStats | None:
-        """Return the statistics of the corrections in a step; None if the engine does not revise. `before`, `late`: the
-        engine's statistics and numbers of late rows before the step. `withdrawn`: the number of rows that the step
-        withdraws."""
+        """Return statistics of the corrections in one step, or None if the engine does not revise.
+
+        - `before`: the engine's statistics before the step.
+        - `late`: for each event, the number of the engine's late rows before the step.
+        - `withdrawn`: the number of rows that the step withdraws.
+        """
         if before is None or engine.revision_stats is None:
             return None
         mine = [event for event in self.stage.outside if self.reports(event, bucket)]
@@ -287,10 +300,9 @@ class StageTask:
     def counted(
         self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int
     ) -> dict[str, pl.DataFrame]:
-        """Return the input tables of a step.
+        """Return the input tables of a step after equal rows of several buckets or stages are combined.
 
-        If other buckets or stages may derive equal rows, count all derivations of a row. The tables then contain only
-        the rows that appear or disappear.
+        The multiplicity of each row is counted. The tables then contain only the rows that appear or disappear.
         """
         if not self.several:
             return tables
@@ -302,8 +314,8 @@ class StageTask:
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, arrived: Came) -> None:
         """Keep the engine of a bucket at a version. Write its whole state, or only the input since the last version.
 
-        Under revision, the whole state is written, except for segments that are already on disk. If the time of a
-        search is limited, a repeated step may have other results. Then the whole state is written and no engine is
+        The whole state is written in two cases. If results are revised, segments that are already on disk are not
+        written again. If the time of a search is limited, a repeated step may have other results. Then no engine is
         kept, so that the next step starts from the written state.
         """
         timed = self.program.options.compiling.solve_limit is not None
@@ -317,9 +329,10 @@ class StageTask:
     def apply_changes(
         self, engine: Engine, rows: Iterable[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[list[DeadLetter], bool]:
-        """Apply changes of the knowledge. Return the refused changes, and True if any change was applied.
+        """Apply changes of the knowledge. Return the refused changes, and True if there was any change that is not
+        late.
 
-        Changes are refused if they are late or cannot be applied. All buckets refuse the same changes, and one bucket
+        A change is refused if it is late or cannot be applied. All buckets refuse the same changes, and only one bucket
         returns them.
         """
         dead_letters: list[DeadLetter] = []
@@ -347,7 +360,8 @@ class StageTask:
     def split_late(
         self, rows: Sequence[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
-        """Return the tables of the blocks by event, without late rows, and the dead letters of late rows."""
+        """Split the rows of blocks. Return a table for each event without late rows, and the dead letters of late
+        rows."""
         parts: dict[str, list[pl.DataFrame]] = {}
         dead: list[DeadLetter] = []
         keys = LateKeys(self.program, rows)
@@ -378,11 +392,11 @@ class StageTask:
         return {event: table for event, table in tables.items() if table.height}, dead
 
     def late(self, by: int) -> str:
-        """Return the reason why a row that is late by this many microseconds is refused."""
+        """Return the reason for refusing a row. `by`: how late the row is, in microseconds."""
         return late_reason(by, self.program.window is not None, self.program.lateness_by)
 
     def reports(self, event: str, bucket: int) -> bool:
-        """Return True if this bucket reports refused rows of the event."""
+        """Return True if this bucket reports the refused rows of the event."""
         if self.program.owner(event) != self.stage.number:
             return False
         return self.stage.inputs[event] != "broadcast" or bucket == 0
@@ -390,7 +404,7 @@ class StageTask:
     def refused_rows(
         self, engine: Engine, tables: Mapping[str, pl.DataFrame], bucket: int, rows: Iterable[ShuffleBlock]
     ) -> list[DeadLetter]:
-        """Return the rows just pushed that the engine refused."""
+        """Return dead letters for the rows of `tables` that the engine has just refused."""
         dead_letters = []
         sources = {row.place: row.source for row in rows if row.source is not None}
         for dead in engine.take_dead():
@@ -407,7 +421,7 @@ class StageTask:
         return dead_letters
 
     def records(self, table: pl.DataFrame, event: str) -> list[str]:
-        """Return rows of an event as records, or empty texts if dead letters are not kept."""
+        """Convert rows of an event to records, or to empty texts if dead letters are dropped."""
         if self.dead_letters is None:
             return [""] * table.height
         schema = self.program.schemas[event]
@@ -419,10 +433,10 @@ class StageTask:
 
 
 def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
-    """Tell an engine when its input begins. `ends`: the earliest ends of the input's records, sorted.
+    """Tell an engine the time at which its input begins.
 
-    Ends at or before `late` (microseconds) do not count. Raises CepError if all ends are of late records and the input
-    has not begun yet.
+    `ends`: the earliest ends of the input's records, sorted. Ends at or before `late` (microseconds) do not count.
+    Raises CepError if only ends of late records are known and the input has not begun yet.
     """
     timely = [end for end in ends if end > late]
     if timely:
@@ -434,8 +448,10 @@ def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
 
 
 def together(derived_parts: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    """Join an engine's results of several steps of one micro-batch. A later step may withdraw rows that an earlier step
-    added."""
+    """Join the results of several steps of an engine in one micro-batch.
+
+    A later step may withdraw rows that an earlier step added.
+    """
     tables_by_event: dict[str, list[pl.DataFrame]] = {}
     for tables in derived_parts:
         for event, table in tables.items():
@@ -447,5 +463,5 @@ def together(derived_parts: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, p
 
 
 def _plain(change: str) -> str:
-    """Return the quads of a change as lines of N-Quads."""
+    """Convert a change of the knowledge to lines of N-Quads, without the signs for added and removed."""
     return "\n".join(line[2:] for line in change.splitlines())

@@ -1,6 +1,7 @@
-"""Rules over streaming DataFrames as a streaming DataFrame. Stages are stateful operators of Spark.
+"""Rules over streaming DataFrames whose result is a streaming DataFrame. Each stage is a stateful operator of Spark.
 
-Spark keeps the state of each bucket in its own stores. Spark Connect can run such a plan, with any sink of the user.
+Spark keeps the state of each bucket in its own stores. Spark Connect can run such a plan, and the user can write the
+result with any sink.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _STORES = "spark.sql.shuffle.partitions"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
-"""The engines that this worker keeps, with their versions, by run, stage and bucket."""
+"""The engines that this worker keeps and their versions. The key is the run, the stage and the bucket."""
 
 
 def streamed(
@@ -46,9 +47,10 @@ def streamed(
     frames: Sequence[Provided],
     lateness: int,
 ) -> Events:
-    """Return the events that a program derives from streaming DataFrames, as streams. `lateness`: in microseconds.
+    """Return the events that a program derives from streaming DataFrames, as streaming DataFrames.
 
-    CepError: Spark does not keep state in RocksDB, or the program cannot run this way.
+    `lateness`: how far out of order rows may arrive, in microseconds. Raises CepError if Spark does not keep state in
+    RocksDB, or if the program cannot run this way.
     """
     if (provider := spark.conf.get(PROVIDER, "")) != _ROCKS:
         raise CepError(
@@ -86,9 +88,9 @@ def streamed(
 
 
 class Buckets(StatefulProcessor):
-    """The buckets of a stage. The state of a bucket is the version and the snapshot of its engine.
+    """The buckets of a stage. The state of a bucket consists of a version and the snapshot of its engine.
 
-    A worker keeps engines. It continues with an engine if the store has the same version.
+    A worker also keeps engines in memory. It continues with such an engine if Spark's store has the same version.
     """
 
     def __init__(self, packed: PackedProgram, number: int) -> None:
@@ -104,7 +106,7 @@ class Buckets(StatefulProcessor):
         self._run = _run_of_task()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Step a bucket with its rows, and pass on rows for other stages."""
+        """Advance a bucket with the rows of its stage. Yield its results, and the rows of other stages unchanged."""
         mine = []
         for row in rows:
             if row.stage == self._number:
@@ -115,7 +117,7 @@ class Buckets(StatefulProcessor):
             yield from self._step(key[0], mine, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Step a bucket without input, in which rows wait for the watermark."""
+        """Advance a bucket that has no input, because rows in its state wait for the watermark."""
         yield from self._step(key[0], (), timerValues.getCurrentWatermarkInMs())
 
     def close(self) -> None:
@@ -159,7 +161,10 @@ class Buckets(StatefulProcessor):
 
 
 def _run_of_task() -> str:
-    """Return a name of the task's query run. An engine of another run may have processed other rows."""
+    """Return the name of the query run to which the task belongs, or a unique name if Spark does not say it.
+
+    Engines are kept by this name, because an engine of another run may have processed other rows.
+    """
     from pyspark import TaskContext
 
     task = TaskContext.get()

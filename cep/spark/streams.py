@@ -1,4 +1,4 @@
-"""Rules over streaming DataFrames, and the ways to start a query with them (`cep.spark.rules.Rules.over`)."""
+"""Rules over streaming DataFrames, and ways to start a query that runs them (`cep.spark.rules.Rules.over`)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _PATIENCE = 60.0
-"""The seconds that an earlier query may take to release its checkpoint."""
+"""The number of seconds for which to wait until an earlier query releases its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rules over streaming DataFrames of a session. `lateness` and `idle` are in microseconds.
+    """Rules over streaming DataFrames of a session.
 
-    `buckets`: the number of buckets. None: a query takes the number in its checkpoint, else the number of tasks that
-    run at once.
+    - `planned`: the rules. `frames`: the DataFrames and the readers of their rows.
+    - `idle`: the time without rows after which the watermark advances by the clock, in microseconds. None: never.
+    - `buckets`: the number of buckets. None: a query uses the number in its checkpoint, or else the number of tasks
+      that run at once.
     """
 
     session: SparkSession
@@ -55,14 +57,14 @@ class Stream:
     ) -> StreamingQuery:
         """Start a query that writes derived events to a folder exactly once, like `cep run --on spark`.
 
-        Files and checkpoint are the same as for that command. All workers must share the folders.
+        Output files and checkpoint are the same as for that command. All workers must share both folders.
 
         - `format`: parquet or jsonl.
         - `dead_letters`: a folder for rows that are not valid events, as lines of JSON.
         - `every`: the time between two searches for more input.
-        - `available_now`: process the existing input, and end.
+        - `available_now`: True to process the existing input and end.
 
-        CepError: the checkpoint is in use or belongs to another program, or a folder is not writable.
+        Raises CepError if the checkpoint is in use or belongs to another program, or if a folder is not writable.
         """
         folder = _local(output, "output")
         letters = None if dead_letters is None else str(_local(dead_letters, "dead_letters"))
@@ -76,32 +78,36 @@ class Stream:
         every: Duration = "1 s",
         available_now: bool = False,
     ) -> StreamingQuery:
-        """Start a query that calls a function with the output of each micro-batch, `{event: DataFrame}`, and its
-        number.
+        """Start a query that calls a function after each micro-batch.
 
-        If the function raises an error, or the run is killed meanwhile, the next run calls it again with the same
-        number and rows. So output is written exactly once if it is keyed by the number (e.g. with `txnVersion` in
-        Delta), or by the rows (e.g. with MERGE).
+        The arguments of `function` are the output of the micro-batch, `{event: DataFrame}`, and the micro-batch's
+        number. If the function raises an error or the run is killed, the next run calls it again with the same number
+        and rows. So output is written exactly once if it is keyed by the number (e.g. with `txnVersion` in Delta) or by
+        the rows (e.g. with MERGE).
 
-        The DataFrames exist until the next micro-batch. The output's attribute `dead` holds the rows that are not valid
-        events. The other arguments and errors are the same as for `start`.
+        The DataFrames exist until the next micro-batch. The output's attribute `dead` contains the rows that are not
+        valid events. The other arguments and errors are the same as for `start`.
         """
         place = _local(checkpoint, "checkpoint")
         letters = str(place / disk.DEAD)
         return self._started(str(place / disk.OUTGOING), checkpoint, "parquet", letters, every, available_now, function)
 
     def frame(self, event: str) -> DataFrame:
-        """Return a derived event as a streaming DataFrame, to be written with any sink of Spark.
+        """Return a derived event as a streaming DataFrame. Any sink of Spark can write it.
 
         Its state is in Spark's own stores and checkpoint. Each such DataFrame that is started is a separate query. This
-        also works with Spark Connect. CepError: there is no such event; the session does not keep state in RocksDB; or
-        the rules need `start` or `each`, as with `revise`.
+        also works with Spark Connect.
+
+        Raises CepError if there is no such event, or the session does not keep state in RocksDB. It also does so if the
+        rules need `start` or `each`, for example because of `revise`.
         """
         return self._streamed()[event]
 
     def dead_frame(self) -> DataFrame:
-        """Return the rows that are not valid events, as `frame` returns an event. The columns are `event`, `code`,
-        `reason` and `record`."""
+        """Return the rows that are not valid events as a streaming DataFrame. It can be used like that of `frame`.
+
+        The columns are `event`, `code`, `reason` and `record`.
+        """
         return self._streamed().dead
 
     def _streamed(self) -> Events:
@@ -157,7 +163,7 @@ class Stream:
 
 
 def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:
-    """Wait for the end of a query, then finish committed micro-batches and release its checkpoint."""
+    """Wait until a query has ended. Then finish committed micro-batches, and release the query's checkpoint."""
     with locks:
         with suppress(Exception):  # whoever awaits the query receives the error
             query.awaitTermination()
@@ -166,8 +172,7 @@ def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:
 
 
 def _local(path: str | Path, option: str) -> Path:
-    """Return the path of a folder that this machine and all workers share. CepError: no such folder can have this
-    path."""
+    """Return the path of a folder that all workers share. Raises CepError if the path is a URL."""
     name = local_path(str(path))
     if is_url(name) or "://" in name:
         hint = "use a folder that is mounted on all machines, e.g. `/dbfs/...` or `/Volumes/...`"

@@ -1,11 +1,12 @@
-"""Assignment of the tasks of successive jobs to the same workers, which keep the engines that the tasks need.
+"""Assignment of tasks to workers: tasks of successive jobs run in the workers that keep the engines they need.
 
-Spark runs a task after a shuffle in any executor and any Python process. So each of these tasks prefers the executor
-that holds its partition of a cached RDD. There it runs in a lane, a Python process of its own, because Spark separates
-processes by their environment.
+After a shuffle, Spark would run a task in any executor and any Python process. So each of these tasks prefers the
+executor that holds its partition of a cached RDD, the anchor. In this executor it runs in a Python process of its own,
+its lane. Spark separates Python processes by their environment variables.
 
-If that executor has no free core for a while (`spark.locality.wait`), the task goes to another executor and may share a
-lane. When executors are added or lost, all lanes are new, and Spark ends the processes of the old lanes.
+If the executor has no free core for a while (`spark.locality.wait`), the task runs in another executor, and may share a
+lane with another task. When executors are added or lost, all lanes are new, and Spark ends the processes of the old
+lanes.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LANE = "SEMCEP_LANE"
-"""The environment variable of a worker with the numbers of its anchor and of its lane."""
+"""The environment variable that contains the numbers of a worker's anchor and lane."""
 
 Step = Callable[[int, Iterable[Any]], Iterator[Any]]
-"""A function that computes the output of a task, given its number and the rows of its partition."""
+"""A function of a task's number and the rows of its partition. It yields the task's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """A cached RDD, whose partitions stay in these executors. `lanes`: the numbers of its partitions by lane.
+    """A cached RDD, whose partitions stay in their executors.
 
-    `number`: the number of earlier anchors.
+    - `number`: the number of earlier anchors.
+    - `executors`: all executors when the anchor was created.
+    - `lanes`: the numbers of the partitions in each lane.
     """
 
     number: int
@@ -44,7 +47,7 @@ class _Anchor:
 
 
 class Slots:
-    """The tasks of a query's jobs, each in a fixed worker."""
+    """The tasks of a query's jobs. Each task runs in the same worker in all jobs."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -53,12 +56,14 @@ class Slots:
 
     @property
     def count(self) -> int:
-        """The number of tasks, which equals the number of cores."""
+        """The number of tasks. It equals the number of cores."""
         return max(1, self._context.defaultParallelism)
 
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
-        """Run a step over the rows of each partition, after a shuffle. `step`: a function that returns the step for the
-        tasks with these numbers."""
+        """Run a function over the rows of each partition, after a shuffle.
+
+        `step`: a function of the numbers of some tasks. It returns the function that these tasks run.
+        """
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
         anchor = self._anchor(rows.getNumPartitions())
@@ -71,14 +76,14 @@ class Slots:
         return self._by_lane(anchor, part)
 
     def nothing(self) -> RDD[Any]:
-        """Return an empty RDD that runs an empty task in each process that has had a task."""
+        """Return an empty RDD. Computing it runs an empty task in each worker that has had a task."""
         anchor = self._anchored
         if anchor is None or anchor.executors != self._executors():
             return self._context.parallelize([], 1)
         return self._by_lane(anchor, lambda mine: self._parts(anchor.rows, mine).mapPartitions(drained))
 
     def _by_lane(self, anchor: _Anchor, part: Callable[[Sequence[int]], RDD[Any]]) -> RDD[Any]:
-        """Run `part` for the tasks of each lane, in processes of that lane."""
+        """Join the RDDs that `part` returns for the tasks of each lane. They are computed by processes of that lane."""
         parts, env = list[RDD[Any]](), self._context.environment
         try:
             for lane, mine in enumerate(anchor.lanes):
@@ -91,7 +96,7 @@ class Slots:
         return self._context.union(parts)
 
     def clear(self) -> None:
-        """Remove the data of the shuffles now, and not only when Java collects its garbage."""
+        """Remove the data of finished shuffles now. Otherwise Java removes it only when it collects garbage."""
         java: Any = self._context._jsc
         with suppress(Py4JError):  # Java has ended; others report this
             cleaner = java.sc().cleaner()
@@ -100,7 +105,7 @@ class Slots:
         self._shuffles = []
 
     def _anchor(self, width: int) -> _Anchor:
-        """Return the anchor with this number of partitions. It is kept until an executor is added or lost."""
+        """Return an anchor that has `width` partitions. Create it at first, and when an executor is added or lost."""
         before, executors = self._anchored, self._executors()
         if before is not None and before.executors == executors and before.rows.getNumPartitions() == width:
             return before
@@ -112,12 +117,12 @@ class Slots:
         return self._anchored
 
     def _executors(self) -> frozenset[str]:
-        """Return the current executors."""
+        """Return the names of the current executors."""
         java: Any = self._context._jsc
         return frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
 
     def _parts(self, rows: RDD[Any], numbers: Sequence[int]) -> RDD[Any]:
-        """Return some partitions of an RDD, in this order."""
+        """Return the partitions of an RDD that have these numbers."""
         java: Any = self._context._jvm
         some = java.org.apache.spark.api.python.PythonUtils.toSeq(list(numbers)).toSet()
         pruned = java.org.apache.spark.rdd.PartitionPruningRDD.create(rows._jrdd.rdd(), some)
@@ -125,7 +130,10 @@ class Slots:
 
 
 def lanes(executors: Sequence[str]) -> list[list[int]]:
-    """Divide tasks into as few lanes as possible. The tasks of one executor are in different lanes."""
+    """Divide tasks into as few lanes as possible. `executors`: the executor of each task.
+
+    Tasks of the same executor are in different lanes.
+    """
     lanes_: list[list[int]] = []
     taken: dict[str, int] = {}
     for task, executor in enumerate(executors):
@@ -142,7 +150,7 @@ def _executor(_: Iterable[int]) -> list[str]:
 
 
 def drained(rows: Iterable[Any]) -> list[Any]:
-    """Read all rows and return none. A worker that has not read all rows would end."""
+    """Read all rows, and return an empty list. Spark ends a worker that has not read all rows."""
     for _ in rows:
         pass
     return []

@@ -1,6 +1,6 @@
-"""The tasks of a micro-batch. Each steps some buckets of a stage, and passes on or writes their output.
+"""The tasks of a micro-batch. Each task runs some buckets of a stage, and passes on or writes their output.
 
-The work of a query is sent once, and unpickled once per worker. It is identified by its content.
+The description of a query's work is sent once, and unpickled once per worker. A hash of its content identifies it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from cep.spark.stage_task import StageWork, kept_version
 from cep.spark.worker import freeze_garbage
 
 _known: dict[bytes, QueryWork] = {}
-"""The last work of this worker, by its name."""
+"""The work that this worker unpickled last, by its hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryWork:
-    """All that the tasks of a query need.
+    """A description of the work of a query's tasks, as it is sent to workers.
 
-    - `stages`: the work of the stages.
-    - `ways`: the work of adding up multiplicities after the stages; None: not needed.
+    - `stages`: the work of each stage.
+    - `ways`: the job that adds up multiplicities after the stages. None: no such job is needed.
     - `sink`: the options of the sink.
-    - `handed`: the folder for blocks in transit; None: workers share none.
-    - `rule`: the rule of lateness by key; None: lateness is not judged by key.
+    - `handed`: the folder for blocks that tasks send to each other. None: workers share no folder.
+    - `rule`: the rule by which each key has its own lateness. None: all records share one clock.
     """
 
     stages: Sequence[StageWork]
@@ -43,22 +43,24 @@ class QueryWork:
     rule: KeyRule | None = None
 
     def load(self) -> None:
-        """Load what the first task of this worker needs."""
+        """Prepare this worker for its first task: compile the program."""
         freeze_garbage()
         self.stages[0].program.load()
 
     def keeps(self, stage: int, bucket: int) -> int | None:
-        """Return the version of the engine that this worker keeps for a bucket of a stage; None if it keeps none."""
+        """Return the version of the engine that this worker keeps for a bucket. None: it keeps none."""
         return kept_version(self.stages[0].run, stage, bucket)
 
     def states_of(self, stage: int) -> list[int]:
-        """Return the numbers under which a step of a stage stores states: the stage's own, and another one for
-        multiplicities if it counts them."""
+        """Return the numbers under which the tasks of a stage store states.
+
+        The first is the number of the stage. A second number is for multiplicities, which the stage may count.
+        """
         count = len(self.stages)
         return [stage, count + stage] if 1 < stage <= count else [stage]
 
     def packed(self) -> PackedWork:
-        """Return the work in the form in which it is sent."""
+        """Pickle the work."""
         data = pickle.dumps(self)
         return PackedWork(checksum.digest(data), data)
 
@@ -71,7 +73,7 @@ class PackedWork:
     data: bytes
 
     def work(self) -> QueryWork:
-        """Return the work, unpickled once per worker."""
+        """Return the work. Each worker unpickles it only once."""
         if self.name not in _known:
             _known.clear()
             _known[self.name] = pickle.loads(self.data)
@@ -80,7 +82,8 @@ class PackedWork:
 
 @dataclass(frozen=True, slots=True)
 class BucketInput:
-    """The input of a bucket's step: the version of its state (0: none), and its blocks."""
+    """The input of one step of a bucket: its blocks, and the version of its state. Version 0: the bucket has no
+    state."""
 
     version: int
     blocks: Sequence[HandedBlock]
@@ -88,12 +91,14 @@ class BucketInput:
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """A task of a micro-batch.
+    """The input of a task of a micro-batch.
 
     - `number`: the number of the task. `batch`: the number of the micro-batch.
-    - `stage`: the stage to step. 0: only write. One more than the last stage: add up multiplicities.
-    - `buckets`: the buckets to step. `watermark`: where they step to, in milliseconds.
-    - `writes`: the task writes the output. `world`: rows for the sink from earlier stages.
+    - `stage`: the stage to run. 0: only write. One more than the last stage: add up multiplicities.
+    - `watermark`: the new watermark of the buckets, in milliseconds.
+    - `buckets`: the input of each bucket.
+    - `world`: rows for the sink from earlier stages.
+    - `writes`: True if the task writes the output.
     """
 
     number: int
@@ -105,22 +110,26 @@ class TaskInput:
     writes: bool = False
 
     def packed(self) -> bytes:
-        """Pickle the input by itself: a worker receives the inputs of all tasks, and unpickles only its own."""
+        """Pickle the input of this task alone. A worker receives the inputs of all tasks, but unpickles only its
+        own."""
         return pickle.dumps(self)
 
     @staticmethod
     def unpacked(data: bytes) -> TaskInput:
-        """Return the input of a task from a broadcast of Spark."""
+        """Unpickle the input of a task."""
         asked: TaskInput = pickle.loads(data)
         return asked
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """The output of the task of a `number`.
+    """The output of a task.
 
-    `versions`: the versions of the new states. `calls`: when buckets must step again. `handed`: the blocks to pass on.
-    `files`: the files written.
+    - `number`: the number of the task.
+    - `versions`: for each bucket, the version of the new state.
+    - `calls`: for each bucket, the watermark (milliseconds) at which it must run again even without input. None: never.
+    - `handed`: the blocks for other tasks and for the driver.
+    - `files`: the written output files.
     """
 
     number: int
@@ -131,7 +140,7 @@ class TaskOutput:
 
 
 def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
-    """Run a task. CepError: a state is missing or damaged, or something cannot be written."""
+    """Run a task. Raises CepError if a state is missing or damaged, or if a file cannot be written."""
     freeze_garbage()
     outbox, versions, calls = Outbox(work.handed, FEW), dict[int, int](), dict[int, int | None]()
     world = [WorldRows.of(block) for block in rows_of(asked.world)]
@@ -150,7 +159,10 @@ def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
 def _stepped(
     work: QueryWork, asked: TaskInput, versions: dict[int, int], calls: dict[int, int | None], outbox: Outbox
 ) -> Iterator[WorldRows]:
-    """Step the buckets of a stage, and yield their rows for the sink."""
+    """Run the buckets of a stage, and yield their rows for the sink.
+
+    `versions`, `calls`, `outbox`: filled with the new versions, the next calls and the blocks for others.
+    """
     if not asked.buckets:
         return
     task = work.stages[asked.stage - 1].task()
@@ -164,7 +176,10 @@ def _stepped(
 def _counted(
     work: QueryWork, asked: TaskInput, versions: dict[int, int], outbox: Outbox, world: Iterable[WorldRows]
 ) -> Iterator[WorldRows]:
-    """Yield the rows that appear or disappear, after counting all derivations of each row."""
+    """Add up the multiplicities of rows in `world`. Yield the rows that appear or disappear.
+
+    Rows of other buckets are yielded unchanged.
+    """
     assert work.ways is not None, "ways are counted where there are some"
     task, every = work.ways.task(), list(world)
     yield from (row for row in every if row.bucket not in asked.buckets)

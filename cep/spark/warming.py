@@ -1,8 +1,9 @@
 """A run of the new rules of a migrated checkpoint over the earlier input files.
 
 This takes one micro-batch, before the first micro-batch of the new generation. The new program reads all files up to
-the watermark at which it starts, and writes no output. The states of its buckets are in a folder of the checkpoint
-(`warm-2`). A note there says that they are complete. If a run is killed before this note, the files are read again.
+the watermark at which it starts, and writes no output. The states of its buckets are in a folder of the checkpoint,
+such as `warm-2`. A note in this folder says that the states are complete. If a run is killed before the note is
+written, the files are read again.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """The earlier input that new rules have read: rows from `since` up to the time at which the rules start.
+    """A summary of the earlier input that new rules have read.
 
-    `since`: in microseconds; None: no rows were read. `gone`: files that no longer exist. `unread`: files that cannot
-    be read, each with the reason.
+    - `since`: the time (microseconds) from which the rows were read. None: no rows were read.
+    - `gone`: the files that no longer exist.
+    - `unread`: the files that cannot be read, and the reason for each.
     """
 
     since: int | None
@@ -60,9 +62,11 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """The rows to read: all that end from `since` to `until`, both included (microseconds; None: no limit).
+    """A selection of rows: those that end from `since` to `until`, both included (microseconds).
 
-    `events`: only these events; None: all. `ahead`: see `cep.spark.source.reading.in_time`.
+    - `until`: None if there is no upper limit.
+    - `events`: the events to read. None: all.
+    - `ahead`: as for `cep.spark.source.reading.in_time`.
     """
 
     since: int
@@ -73,14 +77,15 @@ class _Stretch:
 
 @dataclass(slots=True)
 class _Seen:
-    """How far back files reach: the earliest `start` and the earliest `end` of their rows."""
+    """The earliest `start` and the earliest `end` of rows in files. `unread`: files that cannot be read, and the
+    reasons."""
 
     start: int = END_OF_TIME
     end: int = END_OF_TIME
     unread: list[str] = field(default_factory=list)
 
     def taken(self, pieces: Iterable[Batch], stretch: _Stretch) -> Iterator[Batch]:
-        """Yield the batches with only the rows of the stretch."""
+        """Yield the batches of a file with only the selected rows. Record the earliest times of all rows."""
         for piece in reading.in_time(pieces, stretch.ahead):
             self.unread += [f"{letter.file}: {letter.reason}" for letter in piece.dead if letter.code == reading.FILE]
             tables = {
@@ -91,7 +96,7 @@ class _Seen:
             yield replace(piece, tables={event: rows for event, rows in tables.items() if rows.height}, dead=[])
 
     def join(self, other: _Seen) -> None:
-        """Include how far back other files reach."""
+        """Add the times and errors of other files."""
         self.start, self.end = min(self.start, other.start), min(self.end, other.end)
         self.unread += other.unread
 
@@ -105,10 +110,10 @@ class _Seen:
 
 
 def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda _: None) -> Warmed | None:
-    """Run a job's new rules over the earlier input. Return what they have read; None if there was nothing to do.
+    """Run a job's new rules over the earlier input. Return a summary of this input, or None if nothing was to be done.
 
-    `begins` is called with the number of files before they are read. CepError: an input cannot be listed, or a state
-    cannot be written. Spark's errors are raised.
+    `begins`: a function that is called with the number of files before they are read. Raises CepError if an input
+    cannot be listed or a state cannot be written. Spark's errors are raised.
     """
     earlier, generation, folder = job.earlier, job.generation, Path(job.checkpoint)
     start = generation.start
@@ -148,9 +153,9 @@ def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda
 def _read(
     context: SparkContext, program: ShippedProgram, files: Sequence[ListedFile], stretch: _Stretch, shared: str
 ) -> Sequence[tuple[HandedBlocks, _Seen]]:
-    """Read rows of files, and distribute them to the program's buckets.
+    """Read rows of files, and distribute them to the program's buckets. `shared`: the shared folder for blocks.
 
-    Return, for each task, its blocks and how far back its files reach.
+    Return for each task its blocks, and the earliest times in its files.
     """
     packs = packed([file.seen() for file in files], context.defaultParallelism)
     if not packs:
@@ -170,7 +175,7 @@ def _read(
 
 
 def _work(job: Job, states: Path, shared: str) -> QueryWork:
-    """Return the work of the tasks. They write no results."""
+    """Return the work of tasks that write states but no output."""
     program, run = job.program, uuid4().hex
     stages = [
         StageWork(program, stage.number, run, (), None, BucketStates(str(states), stage.number), None, warms=True)

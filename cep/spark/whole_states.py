@@ -1,6 +1,6 @@
 """Conversion of states that are logs to whole states, at the end of a run and before a migration.
 
-The same program can step through a log again. Another program, such as the next version of the rules, needs whole
+A log can only be read by the program that wrote it. Another program, such as the next version of the rules, needs whole
 states.
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from cep.spark.job import Job
 
 Logged = tuple[int, int, int]
-"""The stage and bucket of a state, and a version that is in its log."""
+"""The stage, the bucket and the version of a state that is part of a log."""
 
 
 def logged(states: Path, versions: Mapping[str, int]) -> list[Logged]:
-    """Return those versions that are in a log. `versions`: the versions, by names of buckets such as `1-0003`."""
+    """Return the states that are part of a log. `versions`: the versions to check, by names such as `1-0003`."""
     logged_states = []
     for name, version in versions.items():
         place = log_place(states / f"{name}-{version:08}")
@@ -45,9 +45,10 @@ def logged(states: Path, versions: Mapping[str, int]) -> list[Logged]:
 
 
 def settle(program: ShippedProgram, states: str, some: Iterable[Logged], run: str | None = None) -> None:
-    """Write versions as whole states. CepError: a state is missing, damaged, or cannot be written.
+    """Convert states that are part of a log to whole states.
 
-    `run`: the query whose engines this worker may keep; None: it keeps none.
+    `run`: the run of a query whose engines this worker may keep. None: it keeps none. Raises CepError if a state is
+    missing, damaged, or cannot be written.
     """
     run = run or uuid4().hex
     for stage, bucket, version in some:
@@ -55,10 +56,10 @@ def settle(program: ShippedProgram, states: str, some: Iterable[Logged], run: st
 
 
 def settle_on_spark(spark: SparkSession, job: Job, tell: Callable[[str], None]) -> None:
-    """Write the states of a finished query as whole states, in its workers.
+    """Convert the states of a finished query to whole states, in its workers.
 
-    If that fails, e.g. because the disk is full, the reason is passed to `tell`, and the next run continues with the
-    logs.
+    If this fails, for example because the disk is full, `tell` is called with a message. The next run then continues
+    with the logs.
     """
     try:
         _settled(spark, job)

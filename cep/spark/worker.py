@@ -1,7 +1,7 @@
 """Preparation of tasks in a Python worker: long-lived objects are excluded from garbage collection.
 
-Spark's daemon collects garbage after every task, and looks at all objects of libraries and kernels. That takes at least
-0.1 s per task, most of the time of a small micro-batch.
+Spark's daemon collects garbage after every task, and would examine all objects of libraries and kernels. That takes at
+least 0.1 s per task, which is most of the time of a small micro-batch.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import gc
 from itertools import count
 
 _EACH = 200
-"""The number of tasks after which the collector looks at all objects once."""
+"""The number of tasks after which the garbage collector examines all objects once."""
 
 _tasks = count()
 
 
 def freeze_garbage() -> None:
-    """Exclude all current objects from garbage collection, at the start of a task."""
+    """Exclude all current objects from garbage collection. Call this at the start of a task."""
     if next(_tasks) % _EACH:
         gc.freeze()
     else:

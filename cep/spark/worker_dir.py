@@ -1,7 +1,7 @@
-"""A worker's own folders, if workers share none. Tasks use them in place of the folders of the checkpoint.
+"""Folders of a worker that shares no folder with others. Its tasks use them in place of the folders of the checkpoint.
 
-State files are downloaded when a task needs them. Files that a task has written are uploaded to the object store, and
-their places are reported to the driver, which commits them. Recent files stay here, so that they are read once.
+State files are downloaded when a task needs them. Files that a task has written are uploaded to the object store. The
+driver receives their places and commits them. Recent files stay in the folder, so that each is downloaded only once.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ Files = Mapping[str, Packed]
 """The places of files, by name."""
 
 _LOCAL = "SPARK_LOCAL_DIRS"
-"""The environment variable with the folders of Spark in an executor, which removes them when it ends."""
+"""The environment variable of an executor that names Spark's local folders. Spark removes them when the executor
+ends."""
 
 _STATE = re.compile(r"w?(\d+-\d{4})-(\d{8})")
 
 _homes: dict[bytes, Home] = {}
-"""The current folders of this worker, by the name of the work."""
+"""The folders that this worker uses now, by the hash of the query's work."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFound:
-    """The result of a task of a `stage`, for the driver.
+    """The result of a task, as it is sent to the driver.
 
-    `output`: the task's output, with reports as its only blocks. `states`: the files of each bucket's current state, by
-    names such as `1-0003`. `written` and `letters`: the files of output and of dead letters.
+    - `stage`: the stage of the task.
+    - `output`: the task's output. Its only blocks are reports.
+    - `states`: the files of each bucket's current state, by names such as `1-0003`.
+    - `written`: the uploaded output files. `letters`: the uploaded dead-letter files.
     """
 
     stage: int
@@ -51,12 +54,12 @@ class TaskFound:
     letters: Files = field(default_factory=dict)
 
     def telling(self, reports: Sequence[HandedBlock]) -> TaskFound:
-        """Return a copy with these reports."""
+        """Return a copy that contains these reports."""
         return replace(self, output=replace(self.output, handed=reports))
 
 
 class Home:
-    """The folders of this worker for a query. `mark`: the name of the checkpoint."""
+    """The folders that this worker uses for a query. `mark`: the name of the checkpoint."""
 
     def __init__(self, work: QueryWork, packs: Packs, mark: str) -> None:
         local = os.environ.get(_LOCAL, "").split(",")[0]
@@ -73,7 +76,7 @@ class Home:
         bringing(self.states, self._bring)
 
     def _moved(self, work: QueryWork) -> QueryWork:
-        """Return the work with these folders in place of the checkpoint's folders."""
+        """Return a copy of the work that uses this worker's folders in place of the checkpoint's folders."""
 
         def own(states: BucketStates) -> BucketStates:
             return replace(states, folder=str(self.states))
@@ -96,11 +99,13 @@ class Home:
     ) -> tuple[TaskFound, list[HandedBlock]]:
         """Run a task. Return the result for the driver, and the blocks for other tasks.
 
-        - `entries`: the files of the states of its buckets. `versions`: the versions of the states of all buckets.
-        - `letters`: pieces of files of dead letters.
-        - `number`: the manifest that will commit the result. `run`: the run of that manifest.
+        - `asked`: the input of the task.
+        - `entries`: the places of the state files that the task needs.
+        - `versions`: the versions of the states of all buckets, by names such as `1-0003`.
+        - `letters`: blocks that contain parts of dead-letter files.
+        - `number`: the number of the manifest that will commit the result. `run`: the name of the run that writes it.
 
-        CepError: see `run_task`; or a file cannot be read or uploaded.
+        Raises CepError as `run_task` does, or if a file cannot be read or uploaded.
         """
         self._entries = dict(entries)
         self._sweep(versions)
@@ -143,7 +148,7 @@ class Home:
         )
 
     def _sweep(self, versions: Mapping[str, int]) -> None:
-        """Remove states of which other workers have newer versions."""
+        """Remove local states of which another worker has written newer versions."""
         newest = dict[str, int]()
         file_names = {path.name for path in self.states.iterdir()}
         self._known = {name: packed for name, packed in self._known.items() if name in file_names}
@@ -156,7 +161,10 @@ class Home:
                 self._known.pop(path.name, None)
 
     def _forget(self, asked: TaskInput) -> None:
-        """Drop the engines of an uncommitted task if another run of that task was committed with another state."""
+        """Drop this worker's engines whose state differs from the committed one.
+
+        They come from a task that ran twice, if the other run was committed.
+        """
         run = self.work.stages[0].run
         for bucket, bucket_input in asked.buckets.items():
             for number in self.work.states_of(asked.stage):
@@ -167,7 +175,7 @@ class Home:
                     drop_ways(run, number, bucket)
 
     def _bring_cold(self, asked: TaskInput) -> None:
-        """Download, in parallel, the states of buckets for which this worker keeps no engine."""
+        """Download the states of all buckets for which this worker keeps no engine, in parallel."""
         run = self.work.stages[0].run
         cold = {
             state_name(asked.stage, bucket)
@@ -177,13 +185,13 @@ class Home:
         objects.at_once(self._bring, [name for name in self._entries if state_of(name) in cold])
 
     def _stepped(self, name: str) -> str:
-        """Return the bucket whose step writes a state."""
+        """Return the bucket whose task writes a state. `name`: the first part of the state's file name."""
         stage, _, bucket = name.partition("-")
         count = len(self.work.stages)
         return f"{int(stage) - count}-{bucket}" if int(stage) > count + 1 else name
 
     def _bring(self, name: str) -> None:
-        """Download a file of a state if the task needs it. CepError: it cannot be read."""
+        """Download a state file if the task needs it and it is not here. Raises CepError if it cannot be read."""
         packed, path = self._entries.get(name), self.states / name
         if packed is None or (self._known.get(name) == packed and path.exists()):
             return
@@ -196,7 +204,7 @@ class Home:
 
 
 def _remove_left(local: Path) -> None:
-    """Remove the folders of workers of this executor that have ended."""
+    """Remove the folders of this executor's workers that have ended."""
     for path in local.glob("semcep-*-*"):
         pid = path.name.split("-")[1]
         try:
@@ -208,7 +216,7 @@ def _remove_left(local: Path) -> None:
 
 
 def home_of(work: PackedWork, packs: Packs, mark: str) -> Home:
-    """Return the folders of this worker for a query."""
+    """Return the folders that this worker uses for a query. Remove the folders of an earlier query."""
     if work.name not in _homes:
         for other in _homes.values():
             other.close()

@@ -1,5 +1,7 @@
-"""Temporary folders that are removed with their process or, if it is killed, by the next process that makes such a
-folder."""
+"""Temporary folders that are removed when their process ends.
+
+If a process is killed, the next process that creates such a folder removes its folder.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _PREFIX, _LOCK, _FOLDER = "semcep-", "lock", "run"
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
-    """Provide an empty folder during the block. Remove folders left by killed processes of this user."""
+    """Create an empty folder, and remove it after the block. First remove folders that killed processes have left."""
     _remove_left(Path(tempfile.gettempdir()))
     root = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:
@@ -33,7 +35,7 @@ def working_folder() -> Iterator[Path]:
 
 @cache
 def own_folder() -> str:
-    """Return a folder that exists as long as this process."""
+    """Return a folder that exists until this process ends."""
     folders = ExitStack()
     atexit.register(folders.close)
     return str(folders.enter_context(working_folder()))

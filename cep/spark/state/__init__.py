@@ -1,1 +1,1 @@
-"""The checkpoint of a run, the states of its buckets, and their migration to another program."""
+"""The checkpoint of a query, the states of its buckets, and the migration of both to another program."""

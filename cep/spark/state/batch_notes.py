@@ -1,8 +1,8 @@
-"""The notes of micro-batches. A note records the version of each bucket's state, and when buckets must step again.
+"""Notes of micro-batches. A note records the version of each bucket's state, and which buckets must run without input.
 
 A note, such as `batch-00000007` in the folder of the states, is on disk before the micro-batch is committed in the
-sink. So a repeated micro-batch starts from the states before it, whatever a killed run has written. For a committed
-micro-batch, the reports can be read from the note again.
+sink. So a repeated micro-batch starts from the same states, even if a killed run has written later ones. The note of a
+committed micro-batch also contains the reports of its tasks.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from cep.spark.state.bucket_states import of_run
 from cep.spark.state.segment_files import missing_file
 
 KEPT = 3
-"""The number of notes to keep. Spark goes back by one micro-batch, or by two if its last log entry is removed."""
+"""The number of notes to keep. Spark repeats the last micro-batch, or the last two if its last log entry is removed."""
 
 PREFIX = "batch-"
 
 CLOCKS = "clocks-"
-"""The prefix of files with the clocks of keys, for lateness by key."""
+"""The prefix of the names of files that contain the clocks of keys. They exist if each key has its own lateness."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchNote:
     """The note of a micro-batch.
 
-    - `versions`: the versions of the buckets' states, by names such as `1-0003`.
-    - `calls`: the watermark (milliseconds) at which a bucket must step even without input, for buckets that must.
-    - `reports`: the reports, as lines of JSON.
-    - `watermark`: for lateness by key, the watermark of the micro-batch. `reached`: the watermark that follows from
-      the clocks after it. Both are in milliseconds.
+    - `versions`: the versions of all buckets' states, by names such as `1-0003`.
+    - `calls`: for buckets that must run even without input, the watermark (milliseconds) at which they must run.
+    - `reports`: the reports of tasks, as lines of JSON.
+    - `watermark`: the watermark of the micro-batch. `reached`: the watermark that follows from the clocks of keys after
+      it. Both are in milliseconds, and 0 unless each key has its own lateness.
     """
 
     versions: Mapping[str, int] = field(default_factory=dict)
@@ -53,23 +53,27 @@ class BatchNote:
         watermark: int = 0,
         reached: int = 0,
     ) -> BatchNote:
-        """Return the note of the next micro-batch, which has stepped these buckets."""
+        """Return the note of the next micro-batch. `versions`, `calls`: the entries of the buckets that have run."""
         waiting = {**self.calls, **calls}
         calling = {name: call for name, call in waiting.items() if call is not None}
         return BatchNote({**self.versions, **versions}, calling, reports, watermark, reached)
 
 
 class BatchNotes:
-    """The notes in the folder of the states, which must exist. `begins`: the clocks of keys before the first
-    micro-batch."""
+    """The notes of a query. `folder`: the folder of the states, which must exist.
+
+    `begins`: the clocks of keys before the first micro-batch.
+    """
 
     def __init__(self, folder: Path, begins: Mapping[str, Any] | None = None) -> None:
         self._folder, self.begins = folder, begins
         self._last: tuple[int, BatchNote] = (-1, BatchNote())
 
     def after(self, batch: int) -> BatchNote:
-        """Return the note of a finished micro-batch. For -1, return the empty note before the first micro-batch.
-        CepError: the note is missing or damaged."""
+        """Return the note of a finished micro-batch. For -1, return an empty note.
+
+        Raises CepError if the note is missing or damaged.
+        """
         if batch < 0:
             return BatchNote()
         if self._last[0] != batch:
@@ -77,7 +81,10 @@ class BatchNotes:
         return self._last[1]
 
     def write(self, batch: int, note: BatchNote, clocks: Mapping[str, Any] | None = None) -> None:
-        """Write the note of a micro-batch, and the clocks of its keys, synced to disk. CepError: this fails."""
+        """Write the note of a micro-batch and the clocks of keys after it, and sync both to disk.
+
+        Raises CepError if a file cannot be written.
+        """
         path = self._path(batch)
         content: dict[str, object] = {"versions": note.versions, "calls": note.calls, "reports": note.reports}
         content |= {"watermark": note.watermark, "reached": note.reached}
@@ -100,12 +107,16 @@ class BatchNotes:
             raise damaged_file(path) from None
 
     def clocks(self, batch: int) -> Mapping[str, Any] | None:
-        """Return the clocks of keys after a micro-batch; None if there are none. CepError: they are missing or
-        damaged."""
+        """Return the clocks of keys after a micro-batch. For -1, return those before the first one, or None if there
+        are none.
+
+        Raises CepError if the file is missing or damaged.
+        """
         return self.begins if batch < 0 else self._content(self._path(batch, CLOCKS))
 
     def moved(self, batch: int) -> bool:
-        """Return True if the clocks of keys have moved the watermark since that micro-batch. CepError: see `after`."""
+        """Return True if the clocks of keys have moved the watermark in a micro-batch. Raises CepError as `after`
+        does."""
         note = self.after(batch)
         return note.reached > note.watermark
 

@@ -1,14 +1,14 @@
 """The states of buckets as files beside Spark's checkpoint. A note (`batch_notes.py`) records the committed versions.
 
-Parts that stay the same from one version to the next are written once (`segment_files.py`). A version may also consist
-of only the input since the previous one (`delta_log.py`).
+Parts of a state that stay the same are written only once (`segment_files.py`). A version may also consist of only the
+input since the previous version (`delta_log.py`).
 
-A file is on disk before the note that names its version. So the versions in a note exist, even after a power failure. A
-repeated task writes the same file. Spark goes back by at most two micro-batches, and a bucket makes at most one version
-in each.
+A file is on disk before the note that names its version. So all versions in a note exist, even after a power failure. A
+repeated task writes the same file. Spark repeats at most the last two micro-batches, and a bucket writes at most one
+version in each.
 
-A state begins with the number of its micro-batch, by which a migration recognises committed states. Then comes its
-hash, which depends on the names of the file and of the checkpoint.
+A file begins with the number of its micro-batch, by which a migration recognizes committed states. Then follows a hash
+of the content, which also depends on the names of the file and of the checkpoint.
 """
 
 from __future__ import annotations
@@ -34,31 +34,34 @@ Opened = TypeVar("Opened")
 
 
 RUN = "run"
-"""The file, in the folder of the states, with the name of the checkpoint."""
+"""A file in the folder of the states. It contains the name of the checkpoint."""
 
 _BATCH = 8  # the size in bytes of the number of a micro-batch
 _BEFORE = checksum.HEAD + _BATCH + checksum.SIZE
 
 KEPT = 3
-"""The number of a bucket's versions to keep, in addition to the versions that these depend on.
+"""The number of a bucket's versions to keep. Versions on which they depend are kept as well.
 
-Spark may go back by one version, or by two if its last log entry is removed.
+Spark may repeat the last micro-batch, or the last two if its last log entry is removed.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class BucketStates:
-    """The state files of a stage, in an existing folder that all workers share."""
+    """The state files of a stage. `folder`: an existing folder that all workers share."""
 
     folder: str
     stage: int
 
     def read(self, bucket: int, version: int) -> bytes:
-        """Return the bytes of a state. CepError: it is missing or damaged."""
+        """Return the bytes of a state. Raises CepError if the file is missing or damaged."""
         return read_state(self._path(bucket, version))
 
     def opened(self, bucket: int, version: int, open: Callable[[bytes, Segments], Opened]) -> Opened:
-        """Apply `open` to a state and its segments. CepError: something is missing, damaged, or of another program."""
+        """Read a state and its segments, and pass both to `open`. Return its result.
+
+        Raises CepError if something is missing, damaged, or of another program.
+        """
         path = self._path(bucket, version)
         state, segments = parted_state(path)
         try:
@@ -69,7 +72,10 @@ class BucketStates:
             raise CepError(f"--checkpoint: {path}: {error.message}", hint=BACK, code="checkpoint") from None
 
     def write(self, bucket: int, version: int, state: bytes | SegmentedState, batch: int) -> None:
-        """Write the state after a micro-batch, and remove versions that are too old. CepError: this fails."""
+        """Write a new version of a state. Remove versions that are no longer needed.
+
+        `batch`: the number of the micro-batch. Raises CepError if a file cannot be written or removed.
+        """
         with writing_to("--checkpoint", Path(self.folder)):
             path, content = self._path(bucket, version), state
             kept: frozenset[str] = frozenset()
@@ -81,9 +87,10 @@ class BucketStates:
             self._drop_old(bucket, version - KEPT + 1, kept)
 
     def append(self, bucket: int, version: int, arrived: Came, batch: int) -> bool:
-        """Write only the input since the previous version, if the log has room for it. Return True if it had room.
+        """Write a new version that contains only the input since the previous version. Return True if it was written.
 
-        CepError: writing fails.
+        Returns False if the whole state must be written instead. `batch`: the number of the micro-batch. Raises
+        CepError if the file cannot be written.
         """
         path = self._path(bucket, version)
         before = log_place(self._path(bucket, version - 1))
@@ -96,8 +103,10 @@ class BucketStates:
         return True
 
     def log(self, bucket: int, version: int) -> tuple[int, list[Came]]:
-        """Return the last whole version up to a version, and the input since. CepError: something is missing or
-        damaged."""
+        """Return the number of the last whole version up to `version`, and the inputs of the later versions.
+
+        Raises CepError if a file is missing or damaged.
+        """
         entries: list[Came] = []
         for number in range(version, 0, -1):
             path = self._path(bucket, number)
@@ -112,16 +121,18 @@ class BucketStates:
         raise missing_file(self._path(bucket, 0))
 
     def settle(self, bucket: int, version: int, state: bytes) -> None:
-        """Write a version of the log as a whole state. CepError: this fails."""
+        """Replace a version that contains only input by the whole state. Raises CepError if the file cannot be
+        written."""
         path = self._path(bucket, version)
         with writing_to("--checkpoint", path.parent):
             _put(path, state, batch_of(path))
 
     def _drop_old(self, bucket: int, oldest: int, kept: frozenset[str]) -> None:
-        """Remove the versions before the `oldest` to keep, unless that version depends on them.
+        """Remove the versions before `oldest`, except those on which `oldest` depends. Also remove segment files that
+        are no longer used.
 
-        Also remove files of segments that later versions do not use. `kept`: the files that the newest version uses.
-        Versions are removed from the oldest on, so that an interrupted removal is completed by the next one.
+        `kept`: the segment files that the newest version uses. The oldest version is removed first, so that the next
+        call can complete an interrupted removal.
         """
         place = log_place(self._path(bucket, oldest))
         last = first = oldest if place is None else min(oldest, place.whole)
@@ -139,7 +150,8 @@ class BucketStates:
             path.unlink(missing_ok=True)
 
     def files(self, bucket: int, version: int) -> list[str]:
-        """Return the names of all files that a version needs, including its own; none if the version does not exist."""
+        """Return the names of all files that a version needs, including its own file. The list is empty if there is no
+        such version."""
         path = self._path(bucket, version)
         place, segments = log_place(path), _segments(path)
         if place is None:
@@ -148,7 +160,7 @@ class BucketStates:
         return log + ([] if segments is None or place.whole < version else list(segments.sizes))
 
     def newest(self, bucket: int, version: int) -> bool:
-        """Return True if a version exists and is the newest."""
+        """Return True if a version exists and no later one does."""
         return self._path(bucket, version).exists() and not self._path(bucket, version + 1).exists()
 
     def _path(self, bucket: int, version: int) -> Path:
@@ -158,7 +170,7 @@ class BucketStates:
 def begin(folder: Path, run: str) -> None:
     """Create the folder of the states. `run`: the name of the checkpoint.
 
-    CepError: the folder belongs to another checkpoint, or cannot be created.
+    Raises CepError if the folder belongs to another checkpoint or cannot be created.
     """
     file = folder / RUN
     if not file.exists():
@@ -170,7 +182,7 @@ def begin(folder: Path, run: str) -> None:
 
 
 def of_run(path: Path) -> bytes:
-    """Return the bytes that are hashed together with the content of a state."""
+    """Return the bytes that identify a state file. They are hashed together with its content."""
     try:
         return path.with_name(RUN).read_bytes() + path.name.encode()
     except FileNotFoundError:
@@ -178,23 +190,25 @@ def of_run(path: Path) -> bytes:
 
 
 def state_name(stage: int, bucket: int) -> str:
-    """Return the prefix of the names of a bucket's files."""
+    """Return the first part of the names of a bucket's state files, such as `1-0003`."""
     return f"{stage}-{bucket:04}"
 
 
 def state_of(file: str) -> str:
-    """Return the prefix of the names of a bucket's files, given the name of a state or segment file."""
+    """Return the first part of the names of a bucket's state files. `file`: the name of one of its state or segment
+    files."""
     stage, bucket, _ = file.removeprefix(PREFIX).split("-", 2)
     return f"{stage}-{bucket}"
 
 
 def read_state(path: Path) -> bytes:
-    """Return the bytes of a state without its segments. CepError: it is missing or damaged."""
+    """Return the bytes of a state without its segments. Raises CepError if the file is missing or damaged."""
     return parted_state(path)[0]
 
 
 def parted_state(path: Path) -> tuple[bytes, Segments]:
-    """Return the bytes of a state, and its segments. CepError: it is missing or damaged."""
+    """Return the bytes of a state without its segments, and the segments. Raises CepError if the file is missing or
+    damaged."""
     state = io.BytesIO(_read(path))
     try:
         segments = Segments.of(path.parent, state)
@@ -209,7 +223,7 @@ def _put(path: Path, content: bytes, batch: int) -> None:
 
 
 def log_place(path: Path) -> LogPlace | None:
-    """Return the place of a version in the log of its bucket; None if it is missing or too short."""
+    """Return the place of a version in its bucket's log. None: the file is missing or too short."""
     try:
         with present(path).open("rb") as file:
             begins = file.read(_BEFORE + HEAD)
@@ -219,7 +233,7 @@ def log_place(path: Path) -> LogPlace | None:
 
 
 def batch_of(path: Path) -> int:
-    """Return the number of the micro-batch that made a version. CepError: it is missing or damaged."""
+    """Return the number of the micro-batch that wrote a version. Raises CepError if the file is missing or damaged."""
     try:
         with present(path).open("rb") as file:
             return int.from_bytes(_known(path, file.read(_BEFORE))[:_BATCH], "little")
@@ -228,7 +242,7 @@ def batch_of(path: Path) -> int:
 
 
 def _segments(path: Path) -> Segments | None:
-    """Return the segments of a state; None if it is missing or damaged."""
+    """Return the segments of a state. None: the file is missing or damaged."""
     try:
         with present(path).open("rb") as file:
             file.seek(_BEFORE)
@@ -238,7 +252,7 @@ def _segments(path: Path) -> Segments | None:
 
 
 def _read(path: Path) -> bytes:
-    """Return the content of a state file after checking its hashes. CepError: it is missing or damaged."""
+    """Read a state file and check its hashes. Return the state. Raises CepError if the file is missing or damaged."""
     try:
         data = present(path).read_bytes()
     except FileNotFoundError:
@@ -255,7 +269,7 @@ def _read(path: Path) -> bytes:
 
 
 def state_header(path: Path) -> dict[str, Any]:
-    """Return the header of the snapshot in a state. CepError: it is damaged."""
+    """Return the header of the snapshot in a state file. Raises CepError if the file is damaged."""
     from cep.runtime import snapshot  # it loads Arrow, which processes that only plan do without
 
     try:
@@ -265,7 +279,8 @@ def state_header(path: Path) -> dict[str, Any]:
 
 
 def _known(path: Path, data: bytes) -> bytes:
-    """Return the bytes before the state in a file. CepError: it is damaged."""
+    """Return the micro-batch number and the hash at the beginning of a state file. Raises CepError if they are
+    damaged."""
     try:
         return bytes(checksum.content(data[:_BEFORE], of_run(path)))
     except checksum.Broken:
@@ -273,7 +288,7 @@ def _known(path: Path, data: bytes) -> bytes:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed tasks have left in the folder of states. Do not call this while tasks run."""
+    """Remove the unfinished files of killed tasks from the folder of the states. Do not call this while tasks run."""
     remove_hidden(folder)
     last, first = dict[str, int](), dict[str, int]()
     states = [(path, *path.name.rpartition("-")) for path in sorted(folder.glob("[0-9]*-*-*"))]

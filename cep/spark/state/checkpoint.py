@@ -1,4 +1,4 @@
-"""The owner of a checkpoint: the program, and the options on which its state depends."""
+"""The file of a checkpoint that records its program, and the options on which the checkpoint's state depends."""
 
 from __future__ import annotations
 
@@ -38,21 +38,23 @@ SECOND = 1_000_000  # microseconds
 class CheckpointInfo:
     """The program and options of a checkpoint.
 
-    - `program`: the fingerprint of text, policy, facts and knowledge together. `facts`, `knowledge`: separate
-      fingerprints.
-    - `output`, `format`, `only`: the folder with the sink's log, the format of its files, and the written events.
-    - `laid`: the layout of the state. `generation`: the folders in use, and the state that they started from.
+    - `program`: a fingerprint of the text, policy, facts and knowledge together.
+    - `facts`, `knowledge`: separate fingerprints of the facts and of the knowledge.
+    - `output`: the folder that contains the output and the sink's log.
+    - `format`: the format of the output files. `only`: the written events.
+    - `laid`: the layout of the state.
+    - `generation`: the generation in use, and the point from which it started.
     - `name`: a unique name of the checkpoint.
-    - `times`: the format of times (`cep.connectors.records.times`), as in the input when the run began.
-    - `changes`: fluents are written as beginnings and ends.
-    - `replaces`: records may withdraw or replace others.
-    - `revise`: how old such records may be, in microseconds, for results to be corrected; None: results are not
+    - `times`: the format of times (`cep.connectors.records.times`). It is that of the input when the first run began.
+    - `changes`: True if fluents are written as beginnings and ends.
+    - `replaces`: True if records may withdraw or replace others.
+    - `revise`: how old a late record may be so that results are corrected, in microseconds. None: results are not
       corrected.
-    - `final`: only final results are written.
-    - `keys`: the KEY of each event that has one. `params`: the values of the parameters that rules use.
-    - `lateness_by`: the attribute whose values have separate clocks for lateness.
-    - `frames`: the names of the inputs that are DataFrames, in order, because Spark continues with its original
-      sources.
+    - `final`: True if only final results are written.
+    - `keys`: the KEY of each event that has one.
+    - `params`: the values of the parameters that rules use.
+    - `lateness_by`: the attribute whose values have separate clocks for lateness. None: all records share one clock.
+    - `frames`: the names of the inputs that are DataFrames, in order. Spark can only continue with the same sources.
     """
 
     program: str
@@ -79,7 +81,7 @@ class CheckpointInfo:
 
     @classmethod
     def read(cls, file: Path) -> CheckpointInfo:
-        """Read the file. CepError: it is damaged."""
+        """Read the file of a checkpoint. Raises CepError if the file is damaged."""
         try:
             fields = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
             parts = {"laid": StateLayout(**fields["laid"]), "generation": Generation.of(fields["generation"])}
@@ -89,7 +91,7 @@ class CheckpointInfo:
 
     @property
     def withdraws(self) -> bool:
-        """True if written rows may be withdrawn."""
+        """True if rows that are already written may be withdrawn later."""
         return self.revise is not None and not self.final
 
     def write(self, file: Path) -> None:
@@ -106,17 +108,19 @@ def claim(
     unsplit: Callable[[], Sequence[str]] = tuple,
     settle: Callable[[CheckpointInfo, Path, Mapping[str, int]], None] = lambda *_: None,
 ) -> tuple[CheckpointInfo, Migration | None]:
-    """Assign the checkpoint to this program, or check that it belongs to it. Return its settings, and the migration if
-    any.
+    """Assign the checkpoint to this program, or check that it belongs to this program already.
 
-    A checkpoint in which nothing has begun belongs to no program. A change in the number of buckets needs no
-    `--migrate`, except in a run that revises, because its earlier results would become final.
+    Return the checkpoint's settings, and the migration if there was one. A checkpoint in which nothing has begun
+    belongs to no program. If only the number of buckets changes, the states are migrated without `--migrate`. But a run
+    that revises needs `--migrate`, because its earlier results become final.
 
-    - `lateness`: in microseconds. `migratable`: `--migrate` is possible here.
-    - `unsplit`: a function that returns reasons why states cannot be divided into other buckets.
-    - `settle`: a function that writes logs of the former program's states as whole states.
+    - `lateness`: how far out of order records may arrive, in microseconds.
+    - `migratable`: True if `--migrate` is possible here.
+    - `unsplit`: a function that returns the reasons why states cannot be divided into another number of buckets.
+    - `settle`: a function that converts logs of the former program's states to whole states.
 
-    CepError: the checkpoint belongs to another program; the error lists the differences, or what prevents a migration.
+    Raises CepError if the checkpoint belongs to another program. The error lists the differences, or the reasons that
+    prevent a migration.
     """
     file = folder / CHECKPOINT
     before = CheckpointInfo.read(file) if file.exists() else None
@@ -146,7 +150,7 @@ def claim(
 
 
 def vacant(folder: Path, output: str) -> None:
-    """Raise CepError unless a checkpoint may begin in the folder and the output is empty."""
+    """Check that a checkpoint may begin in the folder and that the output is empty. Raises CepError otherwise."""
     names = [path.name for path in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
     if any(
         name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in names
@@ -160,7 +164,7 @@ def vacant(folder: Path, output: str) -> None:
 
 
 def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
-    """Return the error for a checkpoint of another program or other options, with the differences."""
+    """Return the error for a checkpoint of another program or other options. It lists the differences."""
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("belongs to another program", "program")
     migrate = ", or add `--migrate`" if migratable else ""
@@ -174,7 +178,7 @@ def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratab
 def _migrated(
     folder: Path, before: CheckpointInfo, now: CheckpointInfo, lateness: int, unsplit: Sequence[str], settle: Settle
 ) -> tuple[CheckpointInfo, Migration]:
-    """Migrate the checkpoint to another program, whose generation starts at the end of the previous one."""
+    """Migrate the checkpoint to another program. The new generation starts at the end of the previous one."""
     output = Path(before.output)
     generation = next_generation(
         folder, before.generation, before.laid, before.buckets, output, lateness, settle, before.lateness_by is not None
@@ -205,12 +209,12 @@ def _migrated(
 
 
 def former_file(generation: Generation, folder: Path) -> Path:
-    """Return the path of the former program's file, which is stored beside its states."""
+    """Return the path of the file that records the former program. It is in the folder of that program's states."""
     return Path(generation.before(folder), CHECKPOINT)
 
 
 def _empty(output: str, why: str) -> None:
-    """Raise CepError unless the output folder is empty, apart from probes of `check_writable`."""
+    """Check that the output folder is empty, except for test files of `check_writable`. Raises CepError otherwise."""
     path = Path(output)
     if path.exists() and not (path.is_dir() and all(entry.name.startswith(PROBES) for entry in path.iterdir())):
         raise CepError(
@@ -221,19 +225,19 @@ def _empty(output: str, why: str) -> None:
 
 
 def depends_on_input(folder: Path) -> bool:
-    """Return True if anything in the checkpoint depends on input: a micro-batch, or messages received."""
+    """Return True if the checkpoint contains a planned micro-batch or the folder of a live input."""
     return spark_files.has_planned(folder) or any(folder.glob(f"{INPUTS}*"))
 
 
 @contextmanager
 def checkpoint_errors(folder: Path) -> Iterator[None]:
-    """Convert errors in the block, which creates and writes the checkpoint, to a CepError."""
+    """Convert an OSError of the block to a CepError. The block creates the checkpoint and writes into its folder."""
     with writing_to("--checkpoint", folder, begins=True):
         yield
 
 
 def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
-    """Return the differences between two programs with their options, line by line."""
+    """Describe the differences between two programs and their options, one per line."""
     lines = list(
         unified_diff(before.text.splitlines(), now.text.splitlines(), "the checkpoint's", "now", lineterm="", n=1)
     )
@@ -258,7 +262,7 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
 def fixed(
     before: CheckpointInfo, now: CheckpointInfo, names: Sequence[str] = ("buckets", "output", "format")
 ) -> list[str]:
-    """Compare the options with these `names`, and return their differences."""
+    """Describe the differences between the options with these `names`."""
     return [
         f"{name}: {getattr(before, name)} before, {getattr(now, name)} now"
         for name in names
@@ -267,9 +271,9 @@ def fixed(
 
 
 def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
-    """Return the reasons why this run's output does not fit the folder, or cannot go elsewhere.
+    """Return the reasons why the output of this run cannot go to its folder.
 
-    `outgoing`: the folder of output for a broker.
+    `outgoing`: the folder of output that is forwarded to a broker.
     """
     if before.output != now.output:
         return fixed(before, now, ("output",)) if str(outgoing) in (before.output, now.output) else []
@@ -291,7 +295,7 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
 
 
 def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
-    """Return how the output of fluents differs."""
+    """Describe how the output of fluents differs."""
     ways = {False: "whole intervals", True: "`--changes`"}
     return [] if before.changes == now.changes else [f"fluents: {ways[before.changes]} before, {ways[now.changes]} now"]
 
@@ -305,7 +309,7 @@ def _revised(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
 
 
 def _judged(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
-    """Return how the rule of lateness differs."""
+    """Describe how `--lateness-by` differs."""
     ways = [f"--lateness-by {run.lateness_by}" if run.lateness_by else "no --lateness-by" for run in (before, now)]
     return [] if before.lateness_by == now.lateness_by else ["{} before, {} now".format(*ways)]
 

@@ -1,8 +1,8 @@
-"""The input of a bucket in a micro-batch, as a version of its state: the previous version, stepped with this input.
+"""Versions of a bucket's state that consist only of the input since the previous version.
 
-A step depends only on the state, the rows and the watermark. So if a large state has little input, only the input is
-written. The versions since the last whole version form a log. A worker that does not have the engine steps through the
-log again. A log has at most `ENTRIES` versions, and no more bytes than the whole version.
+A step depends only on the state, the rows and the watermark. So if the state is large and its input small, only the
+input is written. The versions since the last whole version form a log. A worker that does not have the engine repeats
+the steps of the log. A log has at most `ENTRIES` versions, and no more bytes than the whole version.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ if TYPE_CHECKING:  # it loads polars, which processes that only plan do without
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 MARK = b"\x00came\x02"
-"""The first bytes of a version that consists of input. The last of them is the version of the format."""
+"""The first bytes of a version that contains only input. The last byte is the version of this file format."""
 
 ENTRIES = 100
-"""The maximum number of successive versions that are not whole."""
+"""The maximum number of successive versions that contain only input."""
 
 _PLACE, _LENGTH = struct.Struct("<qqq"), struct.Struct("<q")
 
 HEAD = len(MARK) + _PLACE.size
-"""The number of bytes from which the place of a version can be read."""
+"""The number of bytes at the beginning of a file that contain the version's place."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The place of a version in the log.
+    """The place of a version in a log.
 
-    `whole`: the number of the last whole version up to this one. `size`: the size of that version in bytes. `behind`:
-    the total size of the entries after that version, up to and including this one.
+    - `whole`: the number of the last whole version up to this one.
+    - `size`: the size of that whole version in bytes.
+    - `behind`: the total size of the inputs after the whole version, including this version.
     """
 
     whole: int
@@ -42,14 +43,20 @@ class LogPlace:
 
     @classmethod
     def of(cls, begins: bytes, size: int, version: int) -> LogPlace:
-        """Return the place of a version, given the first bytes and the size of its file. struct.error: it is
-        damaged."""
+        """Return the place of a version.
+
+        `begins`: the first bytes of its file. `size`: the size of its file. Raises struct.error if the bytes are
+        damaged.
+        """
         if not begins.startswith(MARK):
             return cls(version, size)
         return cls(*_PLACE.unpack_from(begins, len(MARK)))
 
     def next(self, version: int, size: int) -> LogPlace | None:
-        """Return the place of the next version, which has `size` bytes; None: it must be written whole."""
+        """Return the place of the next version. None: that version must contain the whole state.
+
+        `size`: the number of bytes of its input.
+        """
         if version > self.whole + ENTRIES or self.behind + size > self.size:
             return None
         return LogPlace(self.whole, self.size, self.behind + size)
@@ -57,15 +64,16 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """The rows with which a bucket was stepped, and the watermark (milliseconds; 0: there is none yet)."""
+    """The input of one step of a bucket: its rows, and the watermark (milliseconds; 0: there is none yet)."""
 
     rows: Sequence[ShuffleBlock]
     watermark: int
 
     def packed(self, before: LogPlace, version: int) -> bytes | None:
-        """Return the input in the form of a new version; None: the version must be written whole.
+        """Return the content of a version that contains only this input. None: the version must contain the whole
+        state.
 
-        `before`: the place of the previous version. `version`: the number of the new one.
+        `before`: the place of the previous version. `version`: the number of the new version.
         """
         rows = [[row.event, row.place, row.source, len(row.rows)] for row in self.rows]
         text = json.dumps({"watermark": self.watermark, "rows": rows}, separators=(",", ":")).encode()
@@ -78,8 +86,10 @@ class Came:
 
     @classmethod
     def of(cls, content: bytes, stage: int, bucket: int) -> Came:
-        """Read the input of a bucket from a version. ValueError, LookupError, TypeError, struct.error: it is not
-        valid."""
+        """Read the input of a bucket from the content of a version.
+
+        Raises ValueError, LookupError, TypeError or struct.error if the content is not valid.
+        """
         from cep.spark.shuffle_blocks import ShuffleBlock
 
         start = HEAD + _LENGTH.size

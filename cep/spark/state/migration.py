@@ -1,11 +1,11 @@
-"""The migration of a checkpoint to another program: which rules continue, which are new, and what prevents it.
+"""Migration of a checkpoint to another program: which rules continue, which are new, and what prevents the migration.
 
-It begins a generation: new folders for Spark and for the states of buckets. They start at the end of the last finished
-micro-batch.
+A migration begins a generation: new folders for Spark's files and for the states of buckets. The generation starts at
+the end of the last finished micro-batch.
 
-The old folders are only read, and stay until the new generation has finished a micro-batch. So a run that is killed
-before that starts from the same state again. The first micro-batch reads no new input. It wakes up every bucket, which
-loads its state, and sends the watermark and the waiting rows.
+The old folders are only read. They stay until the new generation has finished a micro-batch, so a run that is killed
+earlier can start again from the same states. The first micro-batch reads no new input. It wakes up every bucket, which
+then loads its state. It also sends the watermark and the rows that waited for it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ if TYPE_CHECKING:  # loaded only where a migration begins, because processes tha
 class StateLayout:
     """The layout of a program's state.
 
-    - `rules`: the rules with state, and their `goals`, by name.
-    - `stages`: for each stage, the distribution of its events to buckets (`inputs`, `keyed`), its input events
-      (`outside`), its derived events (`outputs`), and its goals.
-    - `events`: the attribute types of input events. `columns`: the columns of Parquet files, by event.
-    - `fluents`: the fingerprint of each derived fluent; None: an old version wrote the layout without them.
+    - `rules`: the rules that have state. The value is the names of a rule's goals.
+    - `stages`: for each stage, how events are distributed to buckets (`inputs`, `keyed`), the input events (`outside`),
+      the derived events (`outputs`), and the goals.
+    - `events`: the attribute types of each input event.
+    - `columns`: the Parquet columns of each written event.
+    - `fluents`: a fingerprint of each derived fluent. None: an old version of semcep wrote the layout.
     """
 
     rules: dict[str, list[str]]
@@ -52,7 +53,7 @@ class StateLayout:
 
     @classmethod
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
-        """Return the layout of the program that the engine runs. `wanted`: the events to write."""
+        """Return the layout of the program that `engine` runs. `wanted`: the events to output."""
         from cep.connectors.writing.layout import ParquetLayout
         from cep.plan.partition import partition
 
@@ -74,15 +75,17 @@ class StateLayout:
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """The end of an earlier generation, from which a new one starts.
+    """The end of an earlier generation, at which a new generation starts.
 
-    - `number`: the number of the earlier generation. `laid`: the layout of its program's state.
+    - `number`: the number of the earlier generation.
+    - `laid`: the layout of the earlier program's state.
     - `offset`: the offset of the source. `last`: the number of the last micro-batch.
-    - `watermark`: the watermark of the micro-batch after it (milliseconds; 0: none). `time`: the time that the
-      buckets have reached (microseconds).
-    - `versions`: the versions of the buckets, by names such as `1-0003`. `latest`: the bucket with the latest time;
-      None: there are no buckets. `buckets`: the number of buckets of a keyed stage.
-    - `sources`: for each new stage, the number of the old stage whose state it continues; 0: none.
+    - `watermark`: the watermark of the micro-batch after the last one, in milliseconds. 0: there is none.
+    - `time`: the time that the buckets have reached, in microseconds.
+    - `versions`: the versions of the buckets' states, by names such as `1-0003`.
+    - `latest`: the bucket that has reached the latest time. None: there are no buckets.
+    - `buckets`: the number of buckets of a keyed stage.
+    - `sources`: for each stage of the new program, the number of the old stage whose state it continues. 0: none.
     - `cuts`: the `cuts` of the earlier generation.
     """
 
@@ -99,47 +102,50 @@ class StartingPoint:
     cuts: dict[str, int] = field(default_factory=dict)
 
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
-        """Return the state that a bucket starts from: its own, or else only the time of other buckets.
+        """Return the state from which a bucket starts.
 
-        Return None if there was no state. `folder`: the folder of states.
+        If the bucket had no state, the result contains only the time that other buckets have reached. Returns None if
+        there were no buckets. `folder`: the folder of the earlier states.
         """
         return self.own(folder, stage, bucket) or self.only_time(folder)
 
     def own(self, folder: str, stage: int, bucket: int) -> PriorState | None:
-        """Return the earlier state of a bucket; None if it had none."""
+        """Return the earlier state of a bucket. None: it had none."""
         source = bucket_states.state_name(self.sources[stage - 1], bucket)
         return self._read(folder, source, None) if source in self.versions else None
 
     def only_time(self, folder: str) -> PriorState | None:
-        """Return the time of the buckets, with the knowledge at that time; None if there were no buckets."""
+        """Return a state that contains only the time of the buckets and the knowledge at that time. None: there were no
+        buckets."""
         return None if self.latest is None else self._read(folder, self.latest, frozenset())
 
     def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
         return _prior(folder, name, self.versions[name], goals, self.time)
 
     def new(self, engine: Engine) -> dict[str, InputHorizon]:
-        """Return the rules with state that the earlier program did not have, each with its input horizon."""
+        """Return the input horizons of the rules that have state which the earlier program did not have."""
         horizons = engine.input_horizons()
         return {rule: horizons[rule] for rule, goals in engine.goals().items() if not self.laid.goals.issuperset(goals)}
 
     def lacking(self, engine: Engine) -> dict[str, int | None]:
         """Return the new rules whose results may be incomplete without earlier input.
 
-        Each comes with the time from which its results are complete; None: they may stay incomplete.
+        The value is the time from which a rule's results are complete. None: they may stay incomplete.
         """
         new = self.new(engine) if self.time > BEGINNING else {}
         remember = {rule: horizon for rule, horizon in new.items() if horizon.length or not horizon.bounded}
         return {rule: self.time + memory.length if memory.bounded else None for rule, memory in remember.items()}
 
     def ended(self, engine: Engine) -> frozenset[str]:
-        """Return the fluents that the program of an engine lacks or defines differently."""
+        """Return the fluents of the earlier program that the engine's program lacks or defines differently."""
         now, known = engine.meanings(), self.laid.fluents or {}
         return frozenset(name for name, meaning in known.items() if now.get(name) != meaning)
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
-        """Yield the states in which input events wait, and the names of these events.
+        """Yield the files of states in which rows of input events wait, and the names of these events.
 
-        Each event is taken from one stage: from all of its buckets or, if broadcast, from the first.
+        The rows of an event are taken from one stage: from all buckets, or only from the first if all have the same
+        rows.
         """
         stages = [{event: stage["inputs"][event] for event in stage["outside"]} for stage in self.laid.stages]
         return _waiting(folder, stages, self.versions)
@@ -147,10 +153,11 @@ class StartingPoint:
 
 @dataclass(frozen=True, slots=True)
 class EarlierInput:
-    """The earlier input that a program needs when it takes over: rows that end at `since` or later (microseconds).
+    """Earlier input that a program needs when it takes over: the rows that end at `since` or later (microseconds).
 
-    `goals`: the goals that the former program did not have, which start from this input. `events`: the input events
-    that only the new program reads; `tables`: their tables. `stages`: how each stage takes its input, by table.
+    - `goals`: the goals that the former program did not have. They start from this input.
+    - `events`: the input events that only the new program reads. `tables`: the tables of these events.
+    - `stages`: for each stage, how each input table is distributed to buckets.
     """
 
     since: int
@@ -161,7 +168,7 @@ class EarlierInput:
 
     @classmethod
     def of(cls, engine: Engine, start: StartingPoint) -> EarlierInput | None:
-        """Return the earlier input that the program of an engine needs; None if it needs none."""
+        """Return the earlier input that the engine's program needs. None: it needs none."""
         from cep.plan.event_schemas import tables_of
         from cep.plan.partition import partition
 
@@ -178,8 +185,10 @@ class EarlierInput:
         return cls(since, goals, events, tables, stages)
 
     def waiting(self, warm: WarmStates) -> Iterator[tuple[str, list[str]]]:
-        """Yield the states with waiting rows of events that only the new program reads, and the names of these
-        events."""
+        """Yield the files of states in which rows wait, and the names of the tables to which the rows belong.
+
+        Only tables that the former program did not read are included.
+        """
         stages = [{event: way for event, way in stage.items() if event in self.tables} for stage in self.stages]
         return _waiting(warm.folder, stages, warm.versions)
 
@@ -188,8 +197,9 @@ class EarlierInput:
 class WarmStates:
     """States of the new program after it has processed only the earlier input.
 
-    `folder`: their folder. `versions`: the versions of the states, by names such as `1-0003`. `goals`: the goals that
-    may start from them.
+    - `folder`: the folder of the states.
+    - `versions`: the versions of the states, by names such as `1-0003`.
+    - `goals`: the goals that may start from these states.
     """
 
     folder: str
@@ -197,18 +207,21 @@ class WarmStates:
     goals: frozenset[str]
 
     def state(self, stage: int, bucket: int) -> PriorState:
-        """Return the state that the goals of a bucket start from. CepError: it is missing or damaged."""
+        """Return the state from which new goals of a bucket start. Raises CepError if the state is missing or
+        damaged."""
         name = bucket_states.state_name(stage, bucket)
         return _prior(self.folder, name, self.versions[name], self.goals)
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation of a checkpoint. `number`: counted from 1.
+    """A generation of a checkpoint. A migration begins a new one.
 
-    `first`: the number of its first micro-batch in the sink's log. `start`: the point from which it started; None if it
-    began with nothing. `cuts`: the earliest start of intervals (microseconds), for fluents that an earlier program did
-    not have.
+    - `number`: its number, counted from 1.
+    - `first`: the number of its first micro-batch in the sink's log.
+    - `start`: the end of the earlier generation. None: it started without state.
+    - `cuts`: for each fluent that an earlier program did not have, the time (microseconds) before which nothing is
+      written.
     """
 
     number: int = 1
@@ -218,14 +231,14 @@ class Generation:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
-        """Return a generation, given the fields that `asdict` returned."""
+        """Return a generation from the fields that `asdict` has returned."""
 
         start = fields["start"]
         starting_point = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
         return cls(fields["number"], fields["first"], starting_point, fields.get("cuts", {}))
 
     def cut(self, now: StateLayout) -> Generation:
-        """Return a copy with the earliest start of the intervals of new fluents."""
+        """Return a copy in which `cuts` contains the new fluents. `now`: the layout of the new program."""
         if self.start is None or (known := self.start.laid.fluents) is None or now.fluents is None:
             return self
         same = {name for name, meaning in now.fluents.items() if known.get(name) == meaning}
@@ -241,31 +254,34 @@ class Generation:
         return checkpoint / _numbered(BUCKETS, self.number)
 
     def clocks(self, checkpoint: Path) -> Mapping[str, Any] | None:
-        """Return the clocks of keys that the generation starts from; None: there are none. CepError: they are
-        damaged."""
+        """Return the clocks of keys from which the generation starts. None: it starts with none, or has already begun.
+
+        Raises CepError if the clocks are damaged.
+        """
         if self.start is None or self.begun(checkpoint):
             return None
         return BatchNotes(Path(self.before(checkpoint))).clocks(self.start.last)
 
     def warm(self, checkpoint: Path) -> Path:
-        """The folder of the states from which new rules start."""
+        """Return the folder of the states from which new rules start."""
         return checkpoint / _numbered(WARM, self.number)
 
     def warmed(self, checkpoint: Path, earlier: EarlierInput) -> WarmStates | None:
-        """Return the states from which new rules start; None: they do not exist yet. CepError: they are damaged."""
+        """Return the states from which new rules start. None: they do not exist yet. Raises CepError if they are
+        damaged."""
         folder = self.warm(checkpoint)
         if not any(folder.glob("batch-*")):
             return None
         return WarmStates(str(folder), BatchNotes(folder).after(0).versions, earlier.goals)
 
     def before(self, checkpoint: Path) -> str:
-        """Return the folder of the states that the generation starts from."""
+        """Return the folder of the states from which the generation starts."""
         assert self.start is not None, "it began with something"
         return str(checkpoint / _numbered(BUCKETS, self.start.number))
 
     @property
     def done(self) -> str:
-        """A pattern of the files of finished micro-batches, in the folder of Spark's own files."""
+        """A pattern of Spark's files that record finished micro-batches."""
         return "commits/[0-9]*"
 
     def begun(self, checkpoint: Path) -> bool:
@@ -273,7 +289,8 @@ class Generation:
         return any(self.spark(checkpoint).glob(self.done))
 
     def retire(self, checkpoint: Path) -> None:
-        """Remove earlier generations if they are no longer needed. Do not call this while a query runs."""
+        """Remove the folders of earlier generations when this generation no longer needs them. Do not call this while a
+        query runs."""
         if self.number > 1 and self.begun(checkpoint):
             for number in range(1, self.number):
                 shutil.rmtree(Generation(number).spark(checkpoint), ignore_errors=True)
@@ -287,7 +304,8 @@ FIRST = Generation()
 
 
 Settle = Callable[[Path, Mapping[str, int]], None]
-"""A function that writes logs of states as whole states. It takes the folder and the versions by bucket."""
+"""A function that converts logs to whole states. Its arguments are the folder of the states, and the version of each
+bucket's state."""
 
 
 def next_generation(
@@ -300,12 +318,15 @@ def next_generation(
     settle: Settle,
     by_key: bool = False,
 ) -> Generation:
-    """Return the next generation, in which no stage continues an earlier stage yet. Do not call this while a query
-    runs.
+    """Return the generation that follows `before`. The caller must fill in which stages continue earlier ones.
 
-    `laid`, `buckets`, `output`: the layout, the number of buckets and the output folder of the program before the
-    migration. `lateness`: in microseconds. `settle`: writes whole states. `by_key`: lateness is judged by key.
-    CepError: the input has ended, or as for `settle`.
+    - `laid`, `buckets`, `output`: the layout, the number of buckets and the output folder of the program before the
+      migration.
+    - `lateness`: how far out of order records may arrive, in microseconds.
+    - `settle`: a function that converts logs to whole states.
+    - `by_key`: True if each key has its own lateness.
+
+    Do not call this while a query runs. Raises CepError if the input has ended, and the errors of `settle`.
     """
     spark = before.spark(checkpoint)
     spark_files.remove_spoilt(spark)
@@ -349,7 +370,10 @@ def next_generation(
 
 
 def _prior(folder: str, name: str, version: int, goals: frozenset[str] | None, time: int = BEGINNING) -> PriorState:
-    """Return the state of a bucket for another program, without waiting rows. CepError: it is missing or damaged."""
+    """Read the state of a bucket for use by another program. The rows that wait in it are left out.
+
+    `goals`: the goals to read. None: all. Raises CepError if the state is missing or damaged.
+    """
     from cep.runtime.prior_state import PriorState
 
     blob, segments = bucket_states.parted_state(Path(folder, f"{name}-{version:08}"))
@@ -360,9 +384,9 @@ def _prior(folder: str, name: str, version: int, goals: frozenset[str] | None, t
 def _waiting(
     folder: str, stages: Sequence[Mapping[str, Any]], versions: Mapping[str, int]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the states in which input events wait, and the names of these events.
+    """Yield the files of states in which rows of input events wait, and the names of these events.
 
-    `stages`: by stage, how each input event is distributed.
+    `stages`: for each stage, how each input event is distributed to buckets.
     """
     seen_events: set[str] = set()
     for number, stage in enumerate(stages, 1):
@@ -381,7 +405,7 @@ def _numbered(name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The rules with state, in three groups: rules that continue (`kept`), new rules, and rules that are gone."""
+    """The result of a migration: the rules with state that continue (`kept`), are `new`, or are `gone`."""
 
     kept: tuple[str, ...]
     new: tuple[str, ...]
@@ -393,9 +417,10 @@ class Migration:
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
-    """Compare two layouts. Return the migration and, for each new stage, the old stage that it continues (0: none).
+    """Compare two layouts. Return the migration, and the old stage that each new stage continues (0: none).
 
-    CepError: the migration is not possible; the error lists all reasons.
+    `reasons`: further reasons that prevent the migration. Raises CepError if there are any reasons, and lists all of
+    them.
     """
     misfits = [
         f"`{author_name(event)}` has other attributes: {', '.join(types)} before, {', '.join(now.events[event])} now"
@@ -423,7 +448,7 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
 
 
 def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, list[str]]:
-    """Return the old stage whose state a new stage continues (0: none), and the reasons why it does not fit."""
+    """Return the old stage whose state a new stage continues (0: none), and the reasons why that state does not fit."""
     stage = now.stages[number - 1]
     mine = before.goals.intersection(stage["goals"])
     if not mine:
@@ -438,7 +463,7 @@ def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, li
 
 
 def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why the states of an old stage are not in the buckets where a new stage expects them."""
+    """Return the reasons why a new stage does not find the states of an old stage in the expected buckets."""
     if now["keyed"] != before["keyed"]:
         return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
     reasons = [

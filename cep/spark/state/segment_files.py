@@ -1,8 +1,8 @@
-"""The segments of bucket states as files. The new segments of a state form one file; the state lists the places of all
-segments.
+"""The segments of bucket states as files. The new segments of a state form one file. The state lists the places of all
+its segments.
 
-A file is removed when no kept state uses any of it. If less than half of a file is still in use, its used segments are
-written again with the new segments.
+A file is removed when no kept state uses any of its segments. If less than half of a file is still used, the used
+segments are written again together with the new ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # it loads Arrow, which processes that only plan do without
     from cep.runtime.snapshot import SegmentedState
 
 MARK = b"\x00segment\x01"
-"""The first bytes of a state with segments. The last of them is the version of the format."""
+"""The first bytes of a state that has segments. The last byte is the version of this file format."""
 
 PREFIX = "w"
 """The prefix of the names of segment files."""
@@ -32,14 +32,15 @@ PREFIX = "w"
 _LENGTH = 8  # the size in bytes of the length of the table of segments
 
 Place = tuple[str, int, int]
-"""The file, offset and length of a segment."""
+"""The file that contains a segment, and the segment's offset and length in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The segments of a state, in a `folder`.
+    """The segments of a state. `folder`: the folder of their files.
 
-    `names`: their names in order. `places`: the place of each. `sizes`: the sizes of the files in bytes.
+    `names`: the names of the segments in order. `places`: the place of each segment. `sizes`: the sizes of files in
+    bytes.
     """
 
     folder: Path
@@ -49,9 +50,9 @@ class Segments:
 
     @classmethod
     def of(cls, folder: Path, state: BinaryIO) -> Segments:
-        """Read the places of segments at the beginning of a state file, up to the rest of the state.
+        """Read the places of segments from the beginning of a state file. Stop before the rest of the state.
 
-        ValueError, LookupError, TypeError: the content is not valid.
+        Raises ValueError, LookupError or TypeError if the content is not valid.
         """
         begins, mark = state.tell(), state.read(len(MARK))
         if mark != MARK:
@@ -69,7 +70,7 @@ class Segments:
         return cls(folder, names, places, header["files"])
 
     def before(self, head: bytes) -> bytes:
-        """Return the bytes of a state: the places of these segments, followed by `head`, the rest of the state."""
+        """Return the content of a state file: the places of these segments, then the rest of the state (`head`)."""
         if not self.names:
             return head
         number = {file: position for position, file in enumerate(self.sizes)}
@@ -78,7 +79,7 @@ class Segments:
         return b"".join([MARK, len(text).to_bytes(_LENGTH, "little"), text, head])
 
     def fetch(self, name: str) -> bytes:
-        """Return the bytes of a segment. CepError: it is missing or damaged."""
+        """Return the bytes of a segment. Raises CepError if its file is missing or damaged."""
         file, offset, length = self.places[name]
         path = self.folder / file
         try:
@@ -92,9 +93,10 @@ class Segments:
         return data
 
     def next(self, bucket: str, version: int, state: SegmentedState) -> Segments:
-        """Return the segments of the bucket's next state, after writing the new ones to a file.
+        """Write the new segments of a state to a file. Return all segments of the state.
 
-        CepError: a segment is missing or damaged.
+        `bucket`: the first part of the names of the bucket's files. `version`: the version of the state. Raises
+        CepError if an earlier segment is missing or damaged.
         """
         kept = {name: self.places[name] for name in state.names if name in self.places}
         used = Counter[str]()
@@ -123,7 +125,7 @@ class Segments:
 
 
 def missing_file(path: Path) -> CepError:
-    """Return the error for a missing part of the state."""
+    """Return the error for a missing file of a state."""
     return CepError(
         f"--checkpoint: {path} is missing: it is a part of the state",
         hint="restore the whole folder from a copy; on a cluster all workers need it under the same path",
