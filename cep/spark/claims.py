@@ -1,7 +1,7 @@
 """Assignment of work to Spark tasks: a worker prefers work whose engines it still has in memory.
 
 Spark runs a task in any free worker, so a task's work is not fixed in advance. For each task input, the driver writes a
-file into a shared folder; the file contains the position of the input in the job. A task claims an input by renaming
+file into a shared folder. The file contains the position of the input in the job. A task claims an input by renaming
 its file. It prefers an input whose engines its worker has kept. A repeated task finds the file of its earlier claim.
 """
 

@@ -48,7 +48,8 @@ class Receiver(Protocol):
 class GivenBatches:
     """Passes micro-batches to the user's function `callback`.
 
-    `sink`: the folder of the output files. `dead`: the path prefix of dead-letter files, or None if there are none.
+    `sink`: the options of the sink that writes the output files. `dead`: the path prefix of dead-letter files, or None
+    if there are none.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ _WORD, _END, _ORDER = "word", "end", "order"
 def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place: int) -> Iterator[ShuffleBlock]:
     """Yield blocks for the driver that contain the key, end and order of each valid record.
 
-    `place`: the number of the file or of the position in the input.
+    `place`: the number of the file or input from which the records come.
     """
     clocks, pool = program.clocks(0), Pool()
     for event, table in tables.items():

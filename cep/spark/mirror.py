@@ -380,7 +380,6 @@ def _batch(name: str) -> int:
 
 
 def _numbers(checkpoint: str) -> list[int]:
-    """Return the numbers of the existing manifests."""
     return [int(entry.name) for entry in files.listed(joined(checkpoint, MANIFESTS)) if entry.name.isdecimal()]
 
 

@@ -1,8 +1,8 @@
 """Files of a checkpoint in an object store. Several files are uploaded as one object, a pack, which is never changed.
 
 A manifest (`cep.spark.mirror`) records which files are valid, and where each one is. The name of a pack begins with the
-number of the first manifest that may refer to it. If that manifest exists and no manifest refers to the pack, it comes
-from a task that failed or from a run that was overtaken by another.
+number of the first manifest that may refer to it. If that manifest exists and no manifest refers to the pack, the
+pack is left from a task that failed, or from a run that another run has overtaken.
 """
 
 from __future__ import annotations

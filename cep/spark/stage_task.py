@@ -314,9 +314,9 @@ class StageTask:
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, arrived: Came) -> None:
         """Keep the engine of a bucket at a version. Write its whole state, or only the input since the last version.
 
-        The whole state is written in two cases. If results are revised, segments that are already on disk are not
-        written again. If the time of a search is limited, a repeated step may have other results. Then no engine is
-        kept, so that the next step starts from the written state.
+        The whole state is always written if results are revised. Segments that are already on disk are not written
+        again. It is also written if the time of a search is limited, because a repeated step may have other results.
+        Then no engine is kept, so that the next step starts from the written state.
         """
         timed = self.program.options.compiling.solve_limit is not None
         if engine.revises or timed or not self.states.append(bucket, version, arrived, batch):

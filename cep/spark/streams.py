@@ -104,7 +104,7 @@ class Stream:
         return self._streamed()[event]
 
     def dead_frame(self) -> DataFrame:
-        """Return the rows that are not valid events as a streaming DataFrame. It can be used like that of `frame`.
+        """Return the rows that are not valid events as a streaming DataFrame. Use it like that of `frame`.
 
         The columns are `event`, `code`, `reason` and `record`.
         """

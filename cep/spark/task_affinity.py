@@ -117,7 +117,6 @@ class Slots:
         return self._anchored
 
     def _executors(self) -> frozenset[str]:
-        """Return the names of the current executors."""
         java: Any = self._context._jsc
         return frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
 

@@ -163,7 +163,7 @@ class Home:
     def _forget(self, asked: TaskInput) -> None:
         """Drop this worker's engines whose state differs from the committed one.
 
-        They come from a task that ran twice, if the other run was committed.
+        Such an engine comes from a task that ran twice, when the results of the other run were committed.
         """
         run = self.work.stages[0].run
         for bucket, bucket_input in asked.buckets.items():

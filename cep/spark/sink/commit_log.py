@@ -35,8 +35,7 @@ COMPACTED = 10
 WIDEST = 320
 """The maximum number of micro-batches between compact entries. A reader may have to open this many files."""
 LONG = 100
-"""A number of lines per micro-batch. If a compact entry has more lines, the distance between compact entries is
-doubled."""
+"""If a compact entry has more lines than this per micro-batch, the distance between compact entries is doubled."""
 
 LEAVING = "leaving"
 """A file in the log's folder. It lists the files that were last dropped from the log, which readers may still read."""
@@ -278,7 +277,6 @@ class CommitLog:
         return {int(stem): name for stem, name in stems if stem.isdecimal()}
 
     def _notes(self) -> list[int]:
-        """Return the numbers of the micro-batches that have a note."""
         return [int(file.suffix[1:]) for file in self._folder.glob(f"{NOTE}.*")]
 
     def _note(self, batch: int) -> dict[str, Any]:

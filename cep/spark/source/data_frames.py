@@ -55,7 +55,7 @@ _DELAY = "spark.watermarkDelayMs"
 
 @dataclass(frozen=True, slots=True)
 class FrameInput:
-    """A DataFrame whose rows are occurrences of an event.
+    """Reads rows of a DataFrame as occurrences of an event.
 
     - `place`: the number of the input.
     - `columns`: the names of the columns to read.
@@ -265,5 +265,4 @@ def _record(row: pa.Table) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Quote the name of a column for Spark."""
     return "`" + name.replace("`", "``") + "`"
