@@ -590,7 +590,6 @@ class Handling:
         return alert_labels(change, self.program, self.status)
 
     def _labels_of(self, told: AlertChange) -> Mapping[str, str]:
-        """Return the labels of an open alert, cached until they change."""
         labels = self._labels.get(told.alert)
         if labels is None:
             labels = self._labels[told.alert] = self.labels(told)

@@ -543,5 +543,4 @@ def _never_acknowledged(alert: str, time: int) -> int | None:
 
 
 def _named(slot: str, first: str) -> str:
-    """Return the id of an alert, a hash of its slot and its first occurrence."""
     return blake2b(f"{slot} {first}".encode(), digest_size=16).hexdigest()

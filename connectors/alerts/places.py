@@ -88,5 +88,4 @@ def _outline(polygon: Any) -> tuple[tuple[float, float], ...]:
 
 
 def _turned(longitude: float) -> float:
-    """Normalize a longitude to the range -180 to 180."""
     return round(longitude if abs(longitude) <= 180 else (longitude + 180) % 360 - 180, 6)

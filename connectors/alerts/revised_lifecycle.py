@@ -428,7 +428,6 @@ def _end(change: AlertChange) -> int:
 
 
 def _standing(change: AlertChange) -> AlertState:
-    """Return the state of an alert, with "updated" in place of "firing" and "escalated"."""
     return "updated" if change.state in ("firing", "escalated") else change.state
 
 

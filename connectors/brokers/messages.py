@@ -86,7 +86,6 @@ class Received(Block):
 
 
 def _text(key: bytes | None) -> str | None:
-    """Return the key of a message as text, or None if it is not UTF-8."""
     try:
         return None if key is None else key.decode("utf-8")
     except UnicodeDecodeError:

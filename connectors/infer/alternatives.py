@@ -40,7 +40,6 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 
 
 def _without_empty(records: Records) -> Records:
-    """Return copies of the records, without the keys that have no value in any record."""
     keys = {key for record in records for key in record if says(record[key])}
     return [{key: value for key, value in record.items() if key in keys} for record in records]
 

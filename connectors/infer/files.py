@@ -172,7 +172,6 @@ def _by_test(table: RecordSample) -> list[RecordSample]:
 
 
 def _alternative(sample: RecordSample, name: str, test: RecordTest) -> RecordSample:
-    """Turn a sample into the sample of an event type whose records pass a test."""
     sample.name, sample.when = name, ((test,),)
     if test.values:
         sample.columns.pop(test.source, None)

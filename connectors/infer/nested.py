@@ -111,7 +111,6 @@ def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: Rec
 
 
 def _homogeneous(shape: _Shape, steps: Path) -> bool:
-    """Return True if the elements of the list at a path are all objects or all plain values."""
     kinds = _mostly(shape.kinds.get((*steps, EACH), Counter()))
     return kinds == {OBJECT} or (bool(kinds) and kinds <= _PLAIN)
 

@@ -189,7 +189,6 @@ def _named(line: str, comment: str | None, separator: str, width: int) -> list[s
 
 
 def _is_value(text: str) -> bool:
-    """Return True if a field is a number or a time. Any decimal mark is accepted."""
     return _VALUE.fullmatch(text.strip()) is not None
 
 
@@ -333,6 +332,5 @@ def _marked(columns: Sequence[Sequence[str]], mark: str, decimal: str) -> bool:
 
 
 def _numeric(columns: Sequence[Sequence[str]], decimal: str, thousands: str | None) -> tuple[int, int]:
-    """Count the numeric columns, and the numeric values in all columns."""
     fits = [[number(value, decimal, thousands) is not None for value in column] for column in columns]
     return sum(map(all, fits)), sum(map(sum, fits))

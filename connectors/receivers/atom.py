@@ -46,7 +46,6 @@ def archive(outbox: Outbox, origin: Publisher, page: int, feed: str = "") -> byt
 
 
 def _whole(outbox: Outbox, page: int) -> bool:
-    """Return True if all entries of a full archive document are still kept."""
     return page >= 1 and (page - 1) * PAGE + 1 >= outbox.first
 
 

@@ -122,7 +122,6 @@ def _time(ticks: int) -> str:
 
 
 def _degrees(number: float) -> str:
-    """Return a number as a decimal without an exponent."""
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 

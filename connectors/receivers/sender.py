@@ -674,7 +674,6 @@ class Sender:
             del self._queues[key]
 
     def _reminded(self, entry: OutboxEntry) -> RecordedAction:
-        """Return the action that records a reminder."""
         details: dict[str, JsonValue] = {"receiver": self.name, "reminder": entry.reminder, "id": entry.change.id}
         return RecordedAction(
             _now(), self.outbox.farthest(), MACHINE, REMINDED, entry.change.alert, None, None, details

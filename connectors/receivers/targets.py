@@ -316,7 +316,6 @@ def _origin(shown: str, name: str | None) -> str | None:
 
 
 def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
-    """Return True if the value of an option is the second of two choices."""
     if text not in choices:
         raise _refused(shown, f"`{option}={text}` is not known", f"`{option}` is one of {', '.join(choices)}")
     return text == choices[1]
