@@ -32,7 +32,8 @@ class Lagging:
 
     - `after`: the units whose delay ends just after an event.
     - `back`: the units that have a longer delay.
-    - `parts`: the strongly connected components of the other units, in running order, each with True if it is a cycle.
+    - `parts`: the strongly connected components of the other units, in running order. The flag of a component is True
+      if it is a cycle.
     """
 
     after: tuple[PlanUnit, ...]
@@ -62,7 +63,7 @@ def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> L
 
 
 def _parts(units: Iterable[PlanUnit], needs: Needs, without: set[PlanUnit]) -> list[tuple[tuple[PlanUnit, ...], bool]]:
-    """Return the strongly connected components of the units, each with True if it is a cycle.
+    """Return the strongly connected components of the units. The flag of a component is True if it is a cycle.
 
     `without`: units whose inputs are ignored.
     """

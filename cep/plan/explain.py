@@ -116,8 +116,10 @@ class _Listing:
             self.item("", f"(declared, so also read: {listed(both)})", 0)
 
     def made_of_changes(self, event: str) -> bool:
-        """Return True if a table contains a fluent's intervals, or its beginnings and ends. Generated rules compute
-        it."""
+        """Return True if a table contains a fluent's intervals, or its beginnings and ends.
+
+        Generated rules compute such a table.
+        """
         fluent = self.plan.schemas[event].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 

@@ -55,7 +55,10 @@ def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
 
 
 def _length(plan: Plan, unit: int) -> tuple[int, bool]:
-    """Return the time for which a node keeps its input. Also return False if results may depend on older input."""
+    """Return the time in microseconds for which a node keeps its input.
+
+    The second value is False if results may depend on older input.
+    """
     node = plan.nodes[unit]
     if not node.properties().remembers:
         return 0, True

@@ -25,7 +25,7 @@ class Group:
     """Units that run together.
 
     - `recursive`: True if the units form a cycle.
-    - `slices`: the parts of a cycle, in the order in which they run at an instant. Each part comes with True if its
+    - `slices`: the parts of a cycle, in the order in which they run at an instant. The flag of a part is True if its
       units also form a cycle within an instant. Such a part is evaluated in rounds.
     """
 

@@ -86,10 +86,9 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
 
 
 def dealt_by_keys(plan: Plan, stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """Return stages in which records that have equal KEY share a bucket, where a later record can replace an earlier
-    one.
+    """Return stages in which all records that have the same KEY are in one bucket.
 
-    A stage whose rules need another partitioning runs in one bucket.
+    A later record can then replace an earlier one. A stage whose rules need another partitioning runs in one bucket.
     """
     dependencies = Dependencies(plan)
     return tuple(_dealt_by_keys(stage, plan, dependencies) for stage in stages)

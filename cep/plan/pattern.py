@@ -31,7 +31,7 @@ class FluentDeadline:
     """A deadline of a fluent: `duration` microseconds after an initiation, the fluent ends or gets another value.
 
     - `value`: the initiated value; None means any value.
-    - `becomes`: the value that the fluent then gets; None: it ends.
+    - `becomes`: the value that the fluent then gets. None: it ends.
     - `renewed`: True if an initiation while the fluent holds restarts the time.
     - `span`: the position of the deadline in the program.
     """

@@ -160,8 +160,10 @@ class Checker:
         return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
 
     def asks(self, condition: Condition, negated: bool) -> bool:
-        """Return True if a condition is a static predicate. `negated`: True to look for `not`, False to look for
-        none."""
+        """Return True if a condition is a static predicate.
+
+        `negated`: True if the condition must have a `not`, False if it must have none.
+        """
         if not isinstance(condition, Predicate) or condition.negated != negated:
             return False
         return condition.name in self.statics or condition.name not in TESTS

@@ -222,17 +222,20 @@ def change_blocks(program: ShippedProgram, lines: Sequence[ChangeLine]) -> Itera
 
 
 def latest_blocks(program: ShippedProgram, latest: int) -> Iterator[ShuffleBlock]:
-    """Yield a block for each bucket of the stages in `unending`. It contains the latest time in the input
-    (microseconds)."""
+    """Yield blocks that contain the latest time in the input (microseconds).
+
+    There is one block for each bucket of the stages in `program.unending`.
+    """
     for stage in program.stages:
         for bucket in range(program.count(stage)) if stage.number in program.unending else ():
             yield ShuffleBlock(stage.number, bucket, LATEST, 0, None, str(latest).encode(), 0)
 
 
 def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[ShuffleBlock]:
-    """Yield a block for each bucket of the stages in `beginning`. It contains the first ends of records.
+    """Yield blocks that contain the first ends of records.
 
-    `ends`: ends of records in microseconds, sorted. Only the first `FIRSTS` + 1 are sent.
+    There is one block for each bucket of the stages in `program.beginning`. `ends`: ends of records in microseconds,
+    sorted. Only the first `FIRSTS` + 1 are sent.
     """
     rows = json.dumps(list(ends[: FIRSTS + 1])).encode()
     for stage in program.stages:

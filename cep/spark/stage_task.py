@@ -360,8 +360,10 @@ class StageTask:
     def split_late(
         self, rows: Sequence[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
-        """Split the rows of blocks. Return a table for each event without late rows, and the dead letters of late
-        rows."""
+        """Split the rows of blocks into timely and late rows.
+
+        Return a table of the timely rows for each event, and dead letters for the late rows.
+        """
         parts: dict[str, list[pl.DataFrame]] = {}
         dead: list[DeadLetter] = []
         keys = LateKeys(self.program, rows)

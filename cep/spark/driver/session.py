@@ -197,7 +197,7 @@ def _named(master: str | None, options: Mapping[str, str]) -> str:
 def session(master: str | None, options: Mapping[str, str], begins: JavaStart | None = None) -> SparkSession:
     """Start the Spark session. Raises CepError if Java is missing or too old.
 
-    `begins`: the parameters with which Java starts; None: choose them here.
+    `begins`: the parameters with which Java starts. None: this function chooses them.
     """
     needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))

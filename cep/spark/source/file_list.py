@@ -1,7 +1,7 @@
 """The files that a checkpoint reads, in the order of reading. Each file has a fixed number.
 
 A search for new files costs no more than listing a folder. Known files are recognized by name. Only new files are
-opened and recorded.
+opened and recorded. A spec is an input as the user names it: a file, a folder or a pattern.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from cep.core.storage.urls import is_url
 from cep.spark.disk import damaged_file
 
 FILE_BITS = 22
-"""The number of low bits of a file's number. They count the files of its spec. The high bits are the position of the
-spec.
+"""In the number of a file, the low bits that count the files of one spec. The high bits are the position of the spec.
 
 The partitions of a topic are numbered in the same way.
 """
