@@ -95,7 +95,7 @@ class Mirror:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Make errors of the block name addresses in the object store, not local folders."""
+        """Replace local folders by addresses of the object store in the messages of the block's errors."""
         try:
             yield
         except CepError as error:

@@ -161,7 +161,8 @@ def _stepped(
 ) -> Iterator[WorldRows]:
     """Run the buckets of a stage, and yield their rows for the sink.
 
-    `versions`, `calls`, `outbox`: filled with the new versions, the next calls and the blocks for others.
+    The function adds the versions of new states to `versions`, and the watermarks at which buckets must run again to
+    `calls`. It adds blocks for other tasks to `outbox`.
     """
     if not asked.buckets:
         return

@@ -131,7 +131,7 @@ def row_blocks(
 
 
 def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
-    """Remove records whose time is too far ahead of the clock from batches.
+    """Remove records from batches if their time is too far ahead of the clock.
 
     `ahead`: the limit in microseconds, and the time at which the micro-batch was planned. If this time is None, no
     record is too far ahead. A repeated micro-batch has the same time.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # loaded only where a migration begins, because processes tha
 class StateLayout:
     """The layout of a program's state.
 
-    - `rules`: the rules that have state. The value is the names of a rule's goals.
+    - `rules`: for each rule that has state, the names of its goals.
     - `stages`: for each stage, how events are distributed to buckets (`inputs`, `keyed`), the input events (`outside`),
       the derived events (`outputs`), and the goals.
     - `events`: the attribute types of each input event.
