@@ -80,8 +80,8 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     - `numbers`: a matrix with one column per block. Its rows are the fields of blocks.
     - `texts`: the names of events and sources. `numbers` contains indexes into this sequence.
-    - `holders`: the places of the blocks' rows, as bytes or as paths of files. `numbers` contains indexes into this
-      sequence.
+    - `holders`: the blocks' rows as bytes, or the paths of files that contain them. `numbers` contains indexes into
+      this sequence.
     """
 
     __slots__ = ("_holders", "_numbers", "_texts")

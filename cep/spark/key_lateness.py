@@ -53,7 +53,7 @@ class KeyRule:
     """The parameters of lateness by key, in microseconds.
 
     - `lateness`: how far a record may be behind the latest time of its key.
-    - `behind`: how far the watermark stays behind the time of all keys' clocks.
+    - `behind`: how far the watermark stays behind the time that the keys' clocks have reached.
     - `window`: how far final results stay behind the watermark.
     """
 

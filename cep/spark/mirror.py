@@ -244,7 +244,10 @@ class Mirror:
         self._told = log
 
     def _copied(self, name: str) -> None:
-        """Copy a file that a task has uploaded to its own address, inside the object store if possible."""
+        """Copy an output file or dead-letter file from the pack of a task to the file's own address.
+
+        The object store itself makes the copy if possible.
+        """
         place, _, rest = name.partition("/")
         packed, to = self._put[name], joined(self.places[place], rest)
         if place == OUTPUT and url(to).place == url(self.places[STATE]).place and url(to).kind in KINDS:

@@ -133,8 +133,10 @@ def _tidy(query: Job) -> None:
 
 
 def _unsplit(program: ShippedProgram) -> list[str]:
-    """Return the reasons why the number of buckets cannot change. The state of each stage must then be divided by
-    key."""
+    """Return the reasons why the number of buckets cannot change.
+
+    If this number changes, the state of each stage in buckets is divided by key. Some states cannot be divided.
+    """
     reasons = []
     for stage in program.stages:
         if stage.keyed:

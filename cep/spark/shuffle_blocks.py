@@ -214,7 +214,7 @@ def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBl
 
 
 def change_blocks(program: ShippedProgram, lines: Sequence[ChangeLine]) -> Iterator[ShuffleBlock]:
-    """Yield a block for each bucket that contains changes of the knowledge."""
+    """Yield blocks that contain changes of the knowledge, one for each bucket."""
     rows = json.dumps(lines).encode()
     for stage in program.stages:
         for bucket in range(program.count(stage)):

@@ -1,6 +1,6 @@
 """Temporary folders that are removed when their process ends.
 
-If a process is killed, the next process that creates such a folder removes its folder.
+If a process is killed, its folder stays. The next process that creates a folder of this kind removes it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ CHOSEN: Mapping[str, str] = {
 """Default settings for a run on one machine. The user's options and those of spark-submit override them."""
 
 TRIES = 4
-"""How often a task may run on this machine before its job fails, as on a cluster."""
+"""The maximum number of attempts of a task on this machine, the same as on a cluster."""
 
 OLDEST = 17
 """The oldest version of Java that Spark 4 supports."""

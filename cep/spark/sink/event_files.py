@@ -33,8 +33,8 @@ def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bo
     """Write the tables of a task as files. The files get their final `name` when they are committed.
 
     - `rows`: pairs of an event's name and a table.
-    - `first`: True if this is the first task. If only one event is written as Parquet, it writes a file even without
-      rows.
+    - `first`: True if this is the first task. If only one event is written as Parquet, this task writes a file even
+      without rows.
     - `batch`: the number of the micro-batch, from which a changelog computes versions.
 
     Parquet files of several events are in a folder `type=...` for each event. Raises CepError if a file cannot be

@@ -142,7 +142,7 @@ class Forwarding:
         self._log, self._stop, self._lasting = CommitLog(self.folder), checkpoint / STOP, lasting
 
     def waiting(self) -> dict[Path, str]:
-        """Return the committed files that have not been sent, in order. The value of each is its line in the log."""
+        """Return the committed files that have not been sent, in order, and the line of each file in the log."""
         lines = {self.folder / file_name(line): line for line in self._log.lines()}
         return {path: line for path, line in lines.items() if path.exists()}
 

@@ -55,7 +55,7 @@ class Stamp:
         return None
 
     def change(self, later: Stamp) -> str | None:
-        """Describe how a file differs from this stamp now. None: it has not changed."""
+        """Describe how a file has changed since this stamp. `later`: its current stamp. None: it has not changed."""
         if later == self:
             return None
         if later.size > self.size:

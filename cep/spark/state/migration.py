@@ -123,7 +123,7 @@ class StartingPoint:
         return _prior(folder, name, self.versions[name], goals, self.time)
 
     def new(self, engine: Engine) -> dict[str, InputHorizon]:
-        """Return the input horizons of the rules that have state which the earlier program did not have."""
+        """Return the rules that have state which the earlier program lacks, and the input horizon of each."""
         horizons = engine.input_horizons()
         return {rule: horizons[rule] for rule, goals in engine.goals().items() if not self.laid.goals.issuperset(goals)}
 
