@@ -125,6 +125,7 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.run $(VENV)/.kernels
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.small
+	@$(BIN)/python -m benchmarks.small --curve
 	@$(BIN)/python -m benchmarks.peers
 	@$(BIN)/python -m benchmarks.curves
 
