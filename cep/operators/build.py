@@ -63,7 +63,7 @@ class GoalBuilder:
 
     @cached_property
     def unread(self) -> frozenset[int]:
-        """Return the nodes that only compute intervals of fluents that nobody reads.
+        """Return the nodes whose output, intervals of fluents, is read by nobody.
 
         Such nodes exist only if the program's output consists of changes.
         """

@@ -173,7 +173,7 @@ class Conjunction(FormulaNode):
     """The node of a conjunction. It outputs pairs of a left and a right tuple that have the same key, while both hold.
 
     - `key`: pairs of a left and a right column that must be equal.
-    - `negated`: output left tuples instead, each while no right tuple with the same key holds.
+    - `negated`: True to output instead each left tuple while no right tuple with the same key holds.
     - `left_kind`, `right_kind`: the column of each side that contains the kind of change.
 
     Output columns: the left side's columns without the kind, the right side's columns in `take`, then the kind of

@@ -104,7 +104,7 @@ class Holding(Node):
 
     It outputs an occurrence once for each tuple of the fluent that holds and has the same key.
 
-    - `negated`: output the occurrences at whose end no tuple with their key holds instead.
+    - `negated`: True to output instead each occurrence at whose end no tuple with its key holds.
     - `kind`: the right column that tells beginnings from ends.
 
     Output columns: the left side's `width` columns, then the right side's columns in `take`.

@@ -435,7 +435,7 @@ def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
 
 
 def _lasting(relation: IntervalRelation) -> Lasting:
-    """Return what follows for a pair's duration from the relation alone."""
+    """Return what the relation implies about the duration of a pair."""
     if relation.instant_if(LEFT_INSTANT) or relation.instant_if(RIGHT_INSTANT):
         return Lasting.AS_SHORTEST
     return Lasting.TOUCHING if relation.instant_if(LEFT_INSTANT, RIGHT_INSTANT) else Lasting.MORE

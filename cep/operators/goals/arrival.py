@@ -1,4 +1,4 @@
-"""The order of arrival, (end, start, order), and sets of occurrences."""
+"""The order of arrival (by end, start and order number), and sets of occurrences."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from cep.operators.goals.intrinsics import bare
 from cep.operators.goals.keys import mix
 
 SELDOM = 16
-"""A mask counts as sparse if at most one in this many values is True."""
+"""A mask counts as sparse if at most one value in this many is True."""
 MANY = 1_024
-"""Rows that end together are merged if they consist of fewer sorted runs than this. Otherwise they are sorted by
+"""The limit for sorting rows that end together by merging: fewer sorted runs than this. Otherwise rows are sorted by
 words."""
 
 
 @bare
 def _disorder(table):  # type: ignore[no-untyped-def]
-    """Return 0 if the table is sorted, 1 if only rows with the same end are out of order, and 2 if ends are out of
-    order.
+    """Return how much of a table is out of order.
 
-    The loop is free of branches, because the processor would mispredict half of them.
+    0: nothing. 1: only rows that have the same end. 2: also ends. The loop has no branches, because the processor would
+    mispredict half of them.
     """
     end, start, order = table[END, :-1], table[START, :-1], table[ORDER, :-1]
     next_end, next_start, next_order = table[END, 1:], table[START, 1:], table[ORDER, 1:]
@@ -49,9 +49,10 @@ def _earlier(table, i, j):  # type: ignore[no-untyped-def]
 
 @bare
 def _merge_runs(table, permutation, merged, bounds, first, last):  # type: ignore[no-untyped-def]
-    """Sort the rows from `first` to before `last`, which end together, by merging their ascending and descending runs.
+    """Sort rows that end together, from `first` to before `last`, by merging their ascending and descending runs.
 
-    Return False if `bounds` has no room for the bounds of all runs. `merged` must have room for a number per row.
+    `merged`: a buffer with one number per row. `bounds`: a buffer for the bounds of the runs. Return False if `bounds`
+    is too small.
     """
     runs, i = 0, first
     while i < last:
@@ -90,7 +91,7 @@ def _merge_runs(table, permutation, merged, bounds, first, last):  # type: ignor
 def _sort_instants(table):  # type: ignore[no-untyped-def]
     """Return a stable permutation that sorts each run of equal ends by (start, order).
 
-    Also returns False if a long run is not sorted; it must be sorted in another way.
+    Also return False if a run is too long to be sorted here; the caller must sort it.
     """
     n = table.shape[1]
     permutation, merged, bounds = np.arange(n), np.empty(n, np.int64), np.empty(MANY, np.int64)
@@ -124,7 +125,7 @@ def take(table, index):  # type: ignore[no-untyped-def]
 
 
 def places(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the indexes at which a mask is true, ascending. Fast for sparse masks."""
+    """Return the indexes at which a mask is True, in ascending order. This is fast for sparse masks."""
     count = int(np.count_nonzero(mask))
     if count * SELDOM > len(mask):
         return np.flatnonzero(mask)
@@ -137,8 +138,8 @@ def places(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
 def _places(words, mask, positions):  # type: ignore[no-untyped-def]
     """Write the indexes at which a mask is True into `positions`.
 
-    `words`: the mask in words of eight values, without the remainder at its end. `positions` must have room for one
-    more index than the mask has True values, because each index is written before it is checked.
+    `words`: the mask, except its last values, as words of eight values. `positions` must have room for one more index
+    than the mask has True values, because each index is written before it is checked.
     """
     written = 0
     for word in range(words.shape[0]):
@@ -152,7 +153,7 @@ def _places(words, mask, positions):  # type: ignore[no-untyped-def]
 
 
 def by_arrival(table: Table) -> Table:
-    """Return the table in order of arrival, with a stable sort. A sorted table is returned itself."""
+    """Return the table in order of arrival. The sort is stable; a table that is sorted already is not copied."""
     if rows(table) == 1 or _disorder(table) == 0:
         return table
     sorted_table: Table = take(table, order_of_arrival(table))
@@ -160,7 +161,7 @@ def by_arrival(table: Table) -> Table:
 
 
 def order_of_arrival(table: Table) -> NDArray[np.int64]:
-    """Return the permutation that sorts the rows by arrival, stably."""
+    """Return the stable permutation that sorts the rows by arrival."""
     disorder = _disorder(table)
     if disorder == 0:
         return np.arange(rows(table))
@@ -173,16 +174,16 @@ def order_of_arrival(table: Table) -> NDArray[np.int64]:
 
 
 def _by_words(table: Table, end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the permutation that sorts the rows by arrival, computed for many rows at once.
+    """Return the permutation that sorts many rows by arrival.
 
-    `end`: for each row a number that sorts like its end.
+    `end`: a number for each row that sorts like the row's end.
     """
     return stable_order_of(end, table[START] - table[END], table[ORDER])
 
 
 @bare
 def _same(table, i, j, since):  # type: ignore[no-untyped-def]
-    """Return True if two occurrences are equal in all matrix rows from `since` on."""
+    """Return True if occurrences `i` and `j` are equal in all matrix rows from `since` on."""
     for c in range(since, table.shape[0]):
         if table[c, i] != table[c, j]:
             return False
@@ -191,10 +192,10 @@ def _same(table, i, j, since):  # type: ignore[no-untyped-def]
 
 @njit()
 def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
-    """Write, for each occurrence in a sorted table, the number of earlier equal ones. Return how many have earlier
-    equal ones.
+    """Write, for each occurrence in a sorted table, the number of equal occurrences before it into `numbers`.
 
-    Occurrences are equal if their intervals are equal, and all values in the matrix rows from `since` on.
+    Return how many occurrences have an equal one before them. Occurrences are equal if their intervals are equal, and
+    all values in the matrix rows from `since` on.
     """
     n = table.shape[1]
     numbers[:] = 0
@@ -233,7 +234,7 @@ def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
 
 @bare
 def _plain(table):  # type: ignore[no-untyped-def]
-    """Return True if the table is sorted by arrival and a quick check finds no duplicate."""
+    """Return True if the table is sorted by arrival, and a quick check rules out duplicates."""
     for i in range(1, table.shape[1]):
         if table[END, i] != table[END, i - 1]:
             if table[END, i] < table[END, i - 1]:
@@ -253,9 +254,9 @@ def _plain(table):  # type: ignore[no-untyped-def]
 
 
 def as_set(tables: Sequence[Table], numbered: bool = False) -> Table:
-    """Merge sorted tables, and keep the first of identical occurrences (interval and arguments).
+    """Merge sorted tables. Of occurrences that have equal intervals and arguments, keep only the first.
 
-    `numbered`: identical occurrences must also have the same number in IDENTITY.
+    `numbered`: True if they must also have the same number in IDENTITY to count as equal.
     """
     if len(tables) == 1 and _plain(tables[0]):
         return tables[0]
@@ -263,7 +264,7 @@ def as_set(tables: Sequence[Table], numbered: bool = False) -> Table:
 
 
 def first_of_equal(table: Table, numbered: bool = False) -> Table:
-    """Keep the first of identical occurrences in a sorted table, as `as_set` does."""
+    """Keep the first of equal occurrences in a sorted table. See `as_set` for what is equal."""
     first = first_places(table, numbered)
     if len(first) == rows(table):
         return table
@@ -279,7 +280,7 @@ def first_places(table: Table, numbered: bool) -> NDArray[np.int64]:
 
 
 def equal_before(table: Table) -> NDArray[np.int64] | None:
-    """Return the number of earlier equal rows for each row of a sorted table, or None if all rows are distinct.
+    """Return, for each row of a sorted table, the number of equal rows before it; None if all rows are distinct.
 
     Rows are equal if their intervals and arguments are.
     """

@@ -78,7 +78,7 @@ class InRounds(ABC):
         raise AssertionError("cycles read goals that know what holds")
 
     def look_ahead(self, frontier: Frontier, ahead: Frontier) -> Table:
-        """Return results up to `ahead`, a time after `frontier`, up to which the inputs are known.
+        """Return results up to the time `ahead`, although the inputs are only known up to `frontier`, which is earlier.
 
         The operator looks back in time, so the known inputs already determine these results.
         """

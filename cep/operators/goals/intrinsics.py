@@ -1,4 +1,4 @@
-"""Additions to numba: reinterpret floats as integers, and compile kernels without reference counts."""
+"""Additions to numba: the conversion of floats to their bits and back, and kernels without reference counts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,13 @@
-"""Rows of keys, stored contiguously by key and sorted, so that a late row moves only the later rows of its key.
+"""Rows that are stored by key, in order of time. A late row moves only the later rows of its key.
 
-The first words of a row are its end and two words that order rows of equal end. All words that identify the row follow.
-In a bag, the next word is its multiplicity. Further words are stored with the row. Changes are sorted in the same order
-as rows. So a key is updated in one pass from its first change on.
+The rows of a key are contiguous. A row consists of words:
+
+- its end, and two words that order rows of equal end
+- all other words that identify the row
+- in a bag, its multiplicity
+- further words that are stored with the row
+
+Changes are sorted in the same order as rows. So a key is updated in one pass from its first change on.
 """
 
 from __future__ import annotations
@@ -21,23 +26,24 @@ from cep.operators.goals.keys import grow
 # Columns of a key: the place of its first row, the number of rows, and the room for rows.
 AT, COUNT, ROOM = range(3)
 R_END, R_START, R_ORDER, R_REST = range(4)
-"""The first words of a row that is an occurrence. The first three put rows in order."""
+"""The first words of a row that is an occurrence. The end, the start and the order number determine the order of
+rows."""
 LEAST = 256
-"""All keys are searched for rows that have left the window, but only after at least this many new rows."""
+"""The minimum number of new rows before all keys are searched for rows that have left the window."""
 LEAST_TIMES, MOST_TIMES = 1.25, 4.0
-"""The least and the greatest factor by which the room of a key exceeds its number of rows."""
+"""The least and the greatest factor by which the room of a key may exceed its number of rows."""
 
 
 @inside
 def copied(rows, i, target, j):  # type: ignore[no-untyped-def]
-    """Copy a row to another place."""
+    """Copy row `i` of `rows` to row `j` of `target`."""
     for word in range(rows.shape[1]):
         target[j, word] = rows[i, word]
 
 
 @inside
 def moved(rows, first, last, by):  # type: ignore[no-untyped-def]
-    """Move rows within an array by this number of places."""
+    """Move the rows `first` to `last` by `by` places within the array."""
     if by > 0:
         for i in range(last - 1, first - 1, -1):
             copied(rows, i, rows, i + by)
@@ -48,7 +54,7 @@ def moved(rows, first, last, by):  # type: ignore[no-untyped-def]
 
 @inside
 def first_from(rows, first, last, end):  # type: ignore[no-untyped-def]
-    """Return the first of these rows that ends at a time or later."""
+    """Return the first of the rows `first` to `last` that does not end before `end`."""
     while first < last:
         middle = (first + last) >> 1
         if rows[middle, R_END] < end:
@@ -60,7 +66,7 @@ def first_from(rows, first, last, end):  # type: ignore[no-untyped-def]
 
 @bare
 def same_key(changes, c):  # type: ignore[no-untyped-def]
-    """Return the index after the last change of the same key."""
+    """Return the index after the last change that has the same key as change `c`."""
     key = changes[c, KEY]
     while c < changes.shape[0] and changes[c, KEY] == key:
         c += 1
@@ -69,7 +75,7 @@ def same_key(changes, c):  # type: ignore[no-untyped-def]
 
 @bare
 def coming(changes, c, stop):  # type: ignore[no-untyped-def]
-    """Count the changes that add rows, which is the room needed for them."""
+    """Count the changes from `c` to before `stop` that may add a row, because rows need room for them."""
     count = 0
     for d in range(c, stop):
         count += changes[d, TIMES] > 0
@@ -78,9 +84,9 @@ def coming(changes, c, stop):  # type: ignore[no-untyped-def]
 
 @inside
 def turn(rows, i, last, changes, c, stop, words):  # type: ignore[no-untyped-def]
-    """Compare the next row with the next change. At least one of them exists.
+    """Compare the next row `i` with the next change `c`. At least one of them exists.
 
-    Returns -1 if the row comes first, 1 if the change does, and 0 if the change is of that row.
+    Return -1 if the row comes first, 1 if the change comes first, and 0 if the change applies to this row.
     """
     if c == stop:
         return -1
@@ -94,10 +100,13 @@ def turn(rows, i, last, changes, c, stop, words):  # type: ignore[no-untyped-def
 
 @inside
 def put(rows, i, j, changes, c, which, words, bag):  # type: ignore[no-untyped-def]
-    """Write the next row to the place `j`: the old row, the changed row or the new row, as `which` says.
+    """Write the next row to the place `j`.
 
-    Returns the next row, place and change, and True if the change had no effect: it removes a row that was not there,
-    or adds one to a set that has it. If the row is new, the place `j` must be before `i`.
+    `which`: -1 to copy the old row `i`, 0 to apply change `c` to it, 1 to write the new row of change `c`. A new row
+    must not overwrite an old one that is still needed, so `j` must be before `i`.
+
+    Return the next `i`, `j` and `c`, and True if the change contradicts the rows: it removes a row that does not exist,
+    or adds a row to a set that already has it.
     """
     if which < 0:
         if i != j:
@@ -123,7 +132,7 @@ def put(rows, i, j, changes, c, which, words, bag):  # type: ignore[no-untyped-d
 
 @bare
 def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
-    """Apply changes, for which each key has room. Returns the number of changes without effect."""
+    """Apply changes. The store of each key must have room. Return the number of changes that contradict the rows."""
     c = wrong = 0
     while c < changes.shape[0]:
         stop, number = same_key(changes, c), changes[c, KEY]
@@ -142,8 +151,10 @@ def _change(rows, spans, changes, words, bag):  # type: ignore[no-untyped-def]
 
 @bare
 def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
-    """Move keys to new places from `used` on. `rooms`: the new room of each key. The rows must have room for all of
-    them."""
+    """Move the rows of these keys to new places, from row `used` on.
+
+    `rooms`: the new room of each key. The array must have room for all of them.
+    """
     for i in range(len(keys)):
         start, count = spans[keys[i], AT], spans[keys[i], COUNT]
         for j in range(count):
@@ -155,7 +166,10 @@ def _moved(rows, spans, keys, rooms, used):  # type: ignore[no-untyped-def]
 
 @bare
 def _closed_up(rows, spans, order):  # type: ignore[no-untyped-def]
-    """Move the rows of all keys together, without the gaps. `order`: the keys in the order of their places."""
+    """Move the rows of all keys together, so that there are no gaps between keys.
+
+    `order`: the keys in the order of their places.
+    """
     used = 0
     for key in order:
         start, room = spans[key, AT], spans[key, ROOM]
@@ -169,7 +183,7 @@ def _closed_up(rows, spans, order):  # type: ignore[no-untyped-def]
 
 @bare
 def _packed(rows, spans, packed):  # type: ignore[no-untyped-def]
-    """Copy the rows of all keys into `packed`, one after the other, each with its new room."""
+    """Copy the rows of all keys into `packed`, one key after the other. Each key gets the room that `spans` says."""
     used = 0
     for key in range(spans.shape[0]):
         start, count = spans[key, AT], spans[key, COUNT]
@@ -182,8 +196,10 @@ def _packed(rows, spans, packed):  # type: ignore[no-untyped-def]
 
 @bare
 def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyped-def]
-    """Drop the rows of these keys that end at or before `floor`. Keep the last words of the last dropped row in
-    `before`."""
+    """Drop the rows of these keys that do not end after `floor`.
+
+    Copy the last `kept` words of each key's last dropped row into `before`.
+    """
     for key in keys:
         start, count = spans[key, AT], spans[key, COUNT]
         gone = 0
@@ -200,10 +216,10 @@ def _forgotten(rows, spans, keys, floor, before, kept):  # type: ignore[no-untyp
 
 @njit()
 def _at(rows, spans, keys, ends, words, bag, matched):  # type: ignore[no-untyped-def]
-    """Return the rows of each pair (key, end). Each row is preceded by the index of its pair. Their array grows as
-    needed.
+    """Return the rows of each pair (key, end), and their count.
 
-    In a `bag`, each row is repeated by its multiplicity.
+    A result row is the index of its pair, then the words of the row. In a `bag`, each row is repeated by its
+    multiplicity. `matched`: a buffer for the result, which is replaced by a larger one if needed.
     """
     count = 0
     for i in range(len(keys)):
@@ -223,7 +239,10 @@ def _at(rows, spans, keys, ends, words, bag, matched):  # type: ignore[no-untype
 
 @bare
 def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore[no-untyped-def]
-    """Find each key's rows that end after one time and at or before another. Returns their count with multiplicity."""
+    """Find the rows of each key that end after `after` and not after `until`. Write their ranges into `runs`.
+
+    Return the number of rows. In a `bag`, each row counts by its multiplicity.
+    """
     count = 0
     for i in range(keys.shape[0]):
         start, last = spans[keys[i], AT], spans[keys[i], AT] + spans[keys[i], COUNT]
@@ -241,7 +260,8 @@ def _counted(rows, spans, keys, after, until, words, bag, runs):  # type: ignore
 
 @bare
 def _listed(rows, runs, words, bag, listed):  # type: ignore[no-untyped-def]
-    """Write the rows of these runs into `listed`, which must have room, each repeated by its multiplicity."""
+    """Write the rows in these ranges into `listed`, which must have room. In a `bag`, rows are repeated by their
+    multiplicity."""
     count = 0
     for i in range(runs.shape[0]):
         for j in range(runs[i, 0], runs[i, 1]):
@@ -253,9 +273,9 @@ def _listed(rows, runs, words, bag, listed):  # type: ignore[no-untyped-def]
 
 @bare
 def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
-    """Find the keys without enough room for their changes. Return their count.
+    """Find the keys that have too little room for their changes. Return their number.
 
-    `short` gets the key, the number of its changes, and the first end of its rows and changes.
+    For each such key, `short` gets the key, the number of its changes, and the earliest end of its rows and changes.
     """
     c = count = 0
     while c < changes.shape[0]:
@@ -272,8 +292,8 @@ def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
 
 @bare
 def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
-    """Move to the front the keys of `short` that are still almost full after rows have been dropped. Returns their
-    count."""
+    """Move those keys to the front of `short` that are still almost full after rows have been dropped. Return their
+    number."""
     left = 0
     for i in range(count):
         if 8 * (spans[short[i, 0], COUNT] + short[i, 1]) > 7 * spans[short[i, 0], ROOM]:
@@ -284,9 +304,11 @@ def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
 
 
 class KeyedRows:
-    """Rows with `words` identifying words, a multiplicity if it is a `bag`, and `rest` further words.
+    """A store of rows by key.
 
-    When rows are dropped, the last `kept` words of the last dropped row stay with its key, in `before`.
+    - `words`: the number of words that identify a row. `rest`: the number of words stored with it.
+    - `bag`: True if rows have a multiplicity; False if the rows of a key are a set.
+    - `kept`: when rows of a key are dropped, the last `kept` words of the last dropped row are saved in `before`.
     """
 
     def __init__(self, words: int, rest: int = 0, kept: int = 0, bag: bool = True) -> None:
@@ -296,25 +318,26 @@ class KeyedRows:
         self.before = np.zeros((0, kept), np.int64)
         self.used = 0
         self.floor = np.iinfo(np.int64).min
-        """The time up to which rows may be dropped, by their ends."""
+        """The time up to which rows may be dropped. Rows that end later are kept."""
         self.length, self.latest = 0, self.floor
-        """The length of the window in microseconds, and the latest end of a row so far."""
+        """The length of the window in microseconds, and the latest end of any row so far."""
         self.come = self.stayed = 0
-        """The number of changes since all keys were last searched, and the number of rows that remained then."""
+        """The number of changes since all keys were last searched for old rows, and the number of rows that remained
+        then."""
 
     def know(self, keys: int) -> None:
-        """Make room for this many keys."""
+        """Make room for keys with numbers below `keys`."""
         self.spans = filled_room(self.spans, keys, 0)
         self.before = filled_room(self.before, keys, 0)
 
     def change(self, changes: Ints) -> None:
-        """Apply changes."""
+        """Apply changes to the rows. They must be sorted (`in_turn`)."""
         if len(changes):
             self.make_room(changes)
             demand_there(_change(self.rows, self.spans, changes, self.words, self.bag))
 
     def make_room(self, changes: Ints) -> None:
-        """Make room for changes."""
+        """Make room for the rows that these changes add."""
         if self.come > max(LEAST, self.stayed):
             self._tidy()
         self.come += len(changes)
@@ -329,11 +352,11 @@ class KeyedRows:
         self._widen(keys.copy(), needed, self._rooms(needed, first))
 
     def forget(self, keys: Ints) -> None:
-        """Drop the rows of these keys that end at or before the floor."""
+        """Drop the rows of these keys that do not end after `floor`."""
         _forgotten(self.rows, self.spans, keys, self.floor, self.before, self.kept)
 
     def _tidy(self) -> None:
-        """Drop all rows that end at or before the floor, and release unused room."""
+        """Drop all rows that do not end after `floor`, and release unused room."""
         self.forget(np.flatnonzero(self.spans[:, COUNT]))
         counts = self.spans[:, COUNT]
         filled = np.flatnonzero(counts)
@@ -345,9 +368,10 @@ class KeyedRows:
             self._pack()
 
     def _rooms(self, counts: Ints, first: Ints) -> Ints:
-        """Return the room for keys with these numbers of rows, whose first rows end at `first`.
+        """Return how much room keys should have.
 
-        It is one and a half times the expected number of rows when the window is full, if rows arrive at the same rate.
+        `counts`: the number of rows of each key. `first`: the end of its first row. The room is one and a half times
+        the number of rows that are expected when the window is full, if rows arrive at the same rate.
         """
         times = np.clip(1.5 * self.length / np.maximum(self.latest - first, 1), LEAST_TIMES, MOST_TIMES)
         others = counts - 1  # a key that consists of the whole row gets no further rows
@@ -366,24 +390,23 @@ class KeyedRows:
         self._pack()
 
     def _pack(self) -> None:
-        """Copy the rows of all keys to a new array of the required size."""
+        """Copy the rows of all keys to a new array without gaps."""
         whole = int(self.spans[:, ROOM].sum())
         packed = np.empty((roomy(whole, whole + whole // 2), self.rows.shape[1]), np.int64)
         self.used = _packed(self.rows, self.spans, packed)
         self.rows = packed
 
     def at(self, keys: Ints, ends: Ints, once: bool = False) -> tuple[Ints, Ints]:
-        """Return the rows of each pair (key, end), and for each row the index of its pair.
+        """Return the rows of each pair (key, end) and, for each row, the index of its pair.
 
-        Rows are repeated by their multiplicity, unless `once`.
+        Rows are repeated by their multiplicity. `once`: True to return each row once.
         """
         room = np.empty((len(keys), self.words + 1), np.int64)
         matched, count = _at(self.rows, self.spans, keys, ends, self.words, self.bag and not once, room)
         return matched[:count, 1:], matched[:count, 0]
 
     def ending(self, keys: Ints, after: Ints, until: Ints) -> Ints:
-        """Return the rows of each key that end after one time and at or before another, repeated by their
-        multiplicity."""
+        """Return the rows of each key that end after `after` and not after `until`, repeated by their multiplicity."""
         runs = np.empty((len(keys), 2), np.int64)
         count = _counted(self.rows, self.spans, keys, after, until, self.words, self.bag, runs)
         listed = np.empty((count, self.words), np.int64)
@@ -391,14 +414,14 @@ class KeyedRows:
         return listed
 
     def every(self) -> tuple[Ints, Ints]:
-        """Return all rows, key by key, and the key of each."""
+        """Return all rows, sorted by key, and the key of each row."""
         counts = self.spans[:, COUNT]
         places = np.repeat(self.spans[:, AT] - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
         return self.rows[places], np.repeat(np.arange(len(counts)), counts)
 
     @property
     def count(self) -> int:
-        """Return the number of rows."""
+        """Return the number of stored rows."""
         return int(self.spans[:, COUNT].sum())
 
     @property
@@ -407,12 +430,12 @@ class KeyedRows:
 
 
 def demand_there(wrong: int) -> None:
-    """Assert that no change contradicted the rows. `wrong`: the number of those that did."""
+    """Assert that no change contradicts the rows. `wrong`: the number of changes that do."""
     assert not wrong, "what goes was there"
 
 
 def as_table(matched: Ints) -> Table:
-    """Return rows that are occurrences as a table, sorted by arrival."""
+    """Convert rows that are occurrences to a table, sorted by arrival."""
     table = np.empty((matched.shape[1] + 1, len(matched)), np.int64)
     table[END], table[START], table[ORDER] = matched[:, R_END], matched[:, R_START], matched[:, R_ORDER]
     table[IDENTITY] = 0
@@ -424,17 +447,19 @@ def as_table(matched: Ints) -> Table:
 KEY, TIMES, ROW = range(3)
 COMES, GOES = 1, -1
 NONE = -1
-"""Marks a word that no matrix row of the table provides; its value is 0."""
+"""A mark in the array `words` for a word that no matrix row of the table provides. The word is then 0."""
 SHORT = 64
-"""The greatest number of changes of a key that are sorted by insertion."""
+"""The maximum number of changes of a key that are sorted by insertion."""
 SPREAD = 8
-"""If there are more than this many known keys per change, changes are sorted without a scan over all keys."""
+"""The number of known keys per change above which changes are sorted without a scan of all keys."""
 
 
 @bare
 def collected(table, slots, words, changes):  # type: ignore[no-untyped-def]
-    """Convert the rows of a table that have a key to changes. `words`: the matrix row that provides each word of a
-    change."""
+    """Convert the rows of a table to changes. Rows without a key are left out. Return the number of changes.
+
+    `slots`: the key of each row, or -1. `words`: the matrix row that provides each word of a change.
+    """
     count = 0
     for i in range(table.shape[1]):
         if slots[i] < 0:
@@ -449,7 +474,10 @@ def collected(table, slots, words, changes):  # type: ignore[no-untyped-def]
 
 @bare
 def _by_key(changes, begins, sorted_changes):  # type: ignore[no-untyped-def]
-    """Sort changes by key, stably. `begins` must consist of zeros, one more than there are keys."""
+    """Sort changes by key, stably, into `sorted_changes`.
+
+    `begins`: a buffer of zeros, one more than there are keys.
+    """
     for i in range(changes.shape[0]):
         begins[changes[i, KEY] + 1] += 1
     for key in range(1, len(begins)):
@@ -463,7 +491,7 @@ def _by_key(changes, begins, sorted_changes):  # type: ignore[no-untyped-def]
 
 @inside
 def _same(changes, c, d):  # type: ignore[no-untyped-def]
-    """Return True if two changes are of the same row of the same key."""
+    """Return True if changes `c` and `d` apply to the same row of the same key."""
     for word in range(changes.shape[1]):
         if word != TIMES and changes[c, word] != changes[d, word]:
             return False
@@ -472,7 +500,7 @@ def _same(changes, c, d):  # type: ignore[no-untyped-def]
 
 @inside
 def _before(changes, c, d):  # type: ignore[no-untyped-def]
-    """Return True if the row of one change sorts before that of another."""
+    """Return True if the row of change `c` sorts before that of change `d`."""
     for word in range(ROW, changes.shape[1]):
         if changes[c, word] != changes[d, word]:
             return changes[c, word] < changes[d, word]
@@ -481,8 +509,10 @@ def _before(changes, c, d):  # type: ignore[no-untyped-def]
 
 @bare
 def _by_row(changes):  # type: ignore[no-untyped-def]
-    """Sort the changes of each key by row. They are already sorted by key. Returns False if that would take too many
-    moves."""
+    """Sort the changes of each key by row. They must be sorted by key.
+
+    Return False if the sort would take too many moves.
+    """
     first = 0
     while first < changes.shape[0]:
         last = first + 1
@@ -502,7 +532,10 @@ def _by_row(changes):  # type: ignore[no-untyped-def]
 
 @bare
 def _netted(changes):  # type: ignore[no-untyped-def]
-    """Merge equal changes among sorted ones, and drop those that cancel out. Returns the number left."""
+    """Merge changes that apply to the same row, and drop those that cancel out. Return the number that is left.
+
+    The changes must be sorted.
+    """
     count = first = 0
     while first < changes.shape[0]:
         last, times = first + 1, changes[first, TIMES]
@@ -519,7 +552,7 @@ def _netted(changes):  # type: ignore[no-untyped-def]
 
 
 def in_turn(changes: Ints, known: int) -> Ints:
-    """Sort changes, and merge equal ones. `known`: the number of known keys."""
+    """Sort changes by key and row, and merge those that apply to the same row. `known`: the number of known keys."""
     if len(changes) < 2:
         return changes
     if known <= SPREAD * len(changes):
@@ -543,12 +576,15 @@ def changes_of(table: Table, slots: Ints, words: Ints, known: int) -> Ints:
 
 
 def words_of(arguments: int) -> Ints:
-    """Return the matrix rows with end, start, order and arguments, for a table with this many arguments."""
+    """Return the matrix rows that contain the end, the start, the order and the arguments of occurrences.
+
+    `arguments`: the number of arguments.
+    """
     return np.array([END, START, ORDER, *range(FIRST, FIRST + arguments)])
 
 
 def signed(going: Table, coming: Table) -> Table:
-    """Return removed and added rows as one table of changes."""
+    """Combine removed rows (`going`) and added rows (`coming`) into one table of changes."""
     if not rows(going):
         return coming
     changes = np.concatenate([going, coming], axis=1)

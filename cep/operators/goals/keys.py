@@ -1,4 +1,4 @@
-"""A mapping from keys in columns of a table to slots: a hash table (`cep.core.hashtable`)."""
+"""A hash table that numbers the keys of a goal (`cep.core.hashtable`). The number of a key is called its slot."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ def grow(array, needed):  # type: ignore[no-untyped-def]
 
 
 class Keys(KeySet):
-    """The keys that a goal knows. The id of a key is its slot."""
+    """The keys that a goal knows. `columns` of a table form a key, and each key has a slot."""
 
     __slots__ = ()
 
     def slots(self, table: Table, columns: Ints, *, insert: bool = True, groups: bool = False) -> Ints:
-        """Return the slot of each row's key, which is in these argument columns; -1 if the key has a missing value.
+        """Return the slot of the key of each row in a table; -1 if the key has a missing value.
 
-        insert: add new keys; otherwise they get -1, too. groups: treat a missing value like any other value, as in
-        GROUP BY.
+        - `columns`: the argument columns that form the key.
+        - `insert`: True to give slots to new keys. If False, their slot is -1.
+        - `groups`: True to treat a missing value like any other value, as in GROUP BY.
         """
         slots: Ints = np.empty(table.shape[1], np.int64)
         if not len(slots):
@@ -50,5 +51,5 @@ class Keys(KeySet):
 
     @property
     def known(self) -> Ints:
-        """Return the keys, by slot."""
+        """Return the values of all keys, one row per slot."""
         return self.rows

@@ -100,7 +100,8 @@ class Lineage:
         return self._runs
 
     def inputs_of(self, names: Ints) -> tuple[Ints, Ints]:
-        """Return the input occurrences from which these were derived, as sorted pairs (index into `names`, input).
+        """Return the input occurrences from which the occurrences `names` were derived, as sorted pairs (index into
+        `names`, input).
 
         The result has no duplicates.
         """

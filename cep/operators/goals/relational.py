@@ -249,7 +249,7 @@ class Project(Memoryless, InFamily):
     """The goal of an event. It outputs the event's input and the results of its rules, as a set.
 
     Equal occurrences that have the same number are merged. Numbers count equal occurrences from 0. They are stored in
-    IDENTITY or, if there is lineage, there.
+    IDENTITY or, if there is a lineage, in the lineage.
 
     - `heads`: the heads of the event's rules, in program order.
     - `rules`: the numbers of these heads. The lineage records them if there are several.

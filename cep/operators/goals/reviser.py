@@ -1,10 +1,9 @@
-"""Revisers: they compute the changes of an operator's output from the changes of its input.
+"""Revisers, which compute the changes of a goal's output from the changes of its input.
 
-A reviser accompanies a goal, and keeps the goal's input within a window of time. `came` records input that arrived in
-order, which the goal has already processed. `revise` receives changes of earlier input, together with new input. It
-returns the changes of the output, and updates the goal's state. Changes are tables of changes
-(`cep.operators.goals.keyed_rows`). Tables are bags here: a row may occur several times, and removing one leaves the
-others.
+A reviser accompanies a goal, and stores the recent input of the goal. `came` records input that arrived in order, which
+the goal has already processed. `revise` receives changes of earlier input, together with new input. It returns the
+changes of the output, and updates the goal's state. Both are tables of changes (`cep.operators.goals.keyed_rows`).
+Tables are bags here: a row may occur several times, and removing one copy leaves the others.
 """
 
 from __future__ import annotations
@@ -27,45 +26,56 @@ from cep.operators.goals.keys import Keys
 from cep.operators.goals.relational import Project
 
 TOGETHER = 1024
-"""Rows that arrive together are compared with each other if they form at most this many pairs."""
+"""The maximum number of pairs of rows that arrive together and are compared one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """The changes of a goal's output. `keys`: the number of keys with changes of earlier input; 0 for goals without
-    keys."""
+    """The changes of a goal's output.
+
+    `keys`: the number of keys that have changes of earlier input; 0 for goals without keys.
+    """
 
     changes: Table
     keys: int = 0
 
 
 class Reviser(Protocol):
-    """The protocol of revisers, see the module. `remembers`: input that arrives in order must be passed to `came`."""
+    """The protocol of revisers (see the module).
+
+    `remembers`: True if `came` must be called for input that arrives in order.
+    """
 
     remembers: bool
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """Begin with the goal's state at `frontier`. `length`: how far back changes may reach, in microseconds."""
+        """Start with the goal's state at `frontier`.
+
+        `length`: how far changes of input may reach into the past, in microseconds.
+        """
         ...
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """Record input that arrived in order and that the goal has processed."""
+        """Record input that arrived in order and was processed by the goal."""
         ...
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """Return the changes that follow from the inputs' changes, up to a frontier. `since`: the time reached before.
+        """Return the changes of the output that follow from changes of the inputs, up to a frontier.
 
-        Afterwards the goal's state is current for every key with changes. For other keys, the goal itself computes what
-        time changes.
+        `since`: the time that the goal had reached before. Afterwards the goal's state is current for every key that
+        has changes. For all other keys, the goal itself processes the progress of time.
         """
         ...
 
     def forget(self, until: int) -> None:
-        """Drop what is kept up to a time: no change can reach it any more."""
+        """Drop stored rows that end up to the time `until`. No change can affect them any more."""
         ...
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """Return the states of the goal at these times, as `needed_arrays` does. Empty if no state is needed."""
+        """Return the states that the goal had at these times, in the form of `needed_arrays`.
+
+        The result is empty if the reviser can do without earlier states.
+        """
         ...
 
     @property
@@ -90,7 +100,7 @@ class LinearReviser:
         """Do nothing: the reviser needs no input."""
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`. The results of a row are removed and added with it."""
+        """See `Reviser`. If an input row is removed or added, so are the output rows that it produces."""
         return Revised(goal.step(inputs, frontier))
 
     def forget(self, until: int) -> None:
@@ -102,7 +112,7 @@ class LinearReviser:
 
 
 class RuleReviser(LinearReviser):
-    """The reviser of an event whose occurrences are a bag: one for each derivation."""
+    """The reviser of an event whose output is a bag, in which an occurrence is repeated for each of its derivations."""
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
@@ -110,9 +120,9 @@ class RuleReviser(LinearReviser):
 
 
 class InputReviser(LinearReviser):
-    """The reviser of an event that no rule derives. Its occurrences are a set.
+    """The reviser of an event that no rule derives. Its output is a set, in which equal records count once.
 
-    Equal records count once. Equal records of one push are added and removed together.
+    Equal records of one push are added and removed together.
     """
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
@@ -121,7 +131,10 @@ class InputReviser(LinearReviser):
 
 
 class KeyedReviser:
-    """A reviser that keeps rows of `known` keys in one or more stores, and by default needs no states."""
+    """The base class of revisers that store rows by key. `known`: the keys.
+
+    By default, it needs no earlier states of the goal.
+    """
 
     known: Keys
     sides: tuple[KeyedRows, ...]
@@ -147,9 +160,9 @@ class KeyedReviser:
 
 
 class SetReviser(KeyedReviser):
-    """The reviser of an event whose occurrences are a set.
+    """The reviser of an event whose output is a set.
 
-    It keeps the distinct rows, each with the multiplicities and the arrival orders of its derivations.
+    It stores each distinct row with the multiplicities and the arrival orders of its derivations.
     """
 
     remembers = True
@@ -162,7 +175,7 @@ class SetReviser(KeyedReviser):
         self.sides = (self.rows,)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """Begin without rows."""
+        """Start without rows."""
         self.rows.length = length
 
     def came(self, inputs: Sequence[Table]) -> None:
@@ -188,7 +201,7 @@ class SetReviser(KeyedReviser):
         return changes_of(table, slots, words_of(0), self.known.count)
 
     def _found(self, keys: Ints, ends: Ints) -> Table:
-        """Return the occurrences of these keys with these ends, each once."""
+        """Return the occurrences that have these keys and end at these times, each once."""
         matched, pairs = self.rows.at(keys, ends, True)
         table = np.zeros((FIRST + self.width, len(matched)), np.int64)
         table[END], table[START], table[ORDER] = matched.T
@@ -198,7 +211,7 @@ class SetReviser(KeyedReviser):
 
 @bare
 def _instants(left, other, keys, ends):  # type: ignore[no-untyped-def]
-    """Write the distinct pairs of key and end in two lists of changes. Return their count."""
+    """Write the distinct pairs of key and end that occur in two arrays of changes. Return their count."""
     i = j = count = 0
     while i < left.shape[0] or j < other.shape[0]:
         first = j == other.shape[0]
@@ -215,7 +228,7 @@ def _instants(left, other, keys, ends):  # type: ignore[no-untyped-def]
 
 
 def instants(left: Ints, other: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct pairs of key and end in two lists of changes, sorted."""
+    """Return the distinct pairs of key and end that occur in two arrays of changes, sorted."""
     keys, ends = np.empty(len(left) + len(other), np.int64), np.empty(len(left) + len(other), np.int64)
     count = _instants(left, other, keys, ends)
     return keys[:count], ends[:count]
@@ -223,9 +236,9 @@ def instants(left: Ints, other: Ints) -> tuple[Ints, Ints]:
 
 @bare
 def _unmatched(was, now, goes, comes):  # type: ignore[no-untyped-def]
-    """Clear the marks of rows that both tables contain. Both tables are sorted by arrival.
+    """Clear the marks `goes` and `comes` of rows that both tables contain. Both tables must be sorted by arrival.
 
-    Returns False if too many rows arrive together to compare each with each.
+    Return False if too many rows arrive together to compare each with each.
     """
     i = j = 0
     while i < was.shape[1] and j < now.shape[1]:
@@ -252,7 +265,8 @@ def _unmatched(was, now, goes, comes):  # type: ignore[no-untyped-def]
 
 @inside
 def _turn(left, i, other, j):  # type: ignore[no-untyped-def]
-    """Return -1 if the row of the first table arrives before that of the second, 1 if after it, and 0 if neither."""
+    """Compare the arrival of row `i` of `left` with that of row `j` of `other`. Return -1 if it is earlier, 1 if later,
+    else 0."""
     for word in (END, START, ORDER):
         if left[word, i] != other[word, j]:
             return -1 if left[word, i] < other[word, j] else 1
@@ -261,7 +275,7 @@ def _turn(left, i, other, j):  # type: ignore[no-untyped-def]
 
 @inside
 def _equal(left, i, other, j):  # type: ignore[no-untyped-def]
-    """Return True if two rows have the same arguments."""
+    """Return True if row `i` of `left` and row `j` of `other` have the same arguments."""
     for word in range(FIRST, left.shape[0]):
         if left[word, i] != other[word, j]:
             return False
@@ -269,7 +283,7 @@ def _equal(left, i, other, j):  # type: ignore[no-untyped-def]
 
 
 def apart(was: Table, now: Table) -> Table:
-    """Return the changes that turn one table into the other."""
+    """Return the changes that turn the table `was` into the table `now`."""
     if not rows(was) or not rows(now):
         return signed(was, now)
     was, now = contiguous(by_arrival(was)), contiguous(by_arrival(now))
@@ -285,7 +299,10 @@ def apart(was: Table, now: Table) -> Table:
 
 
 def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
-    """Drop the first `both[kind]` rows of each kind. Equal rows are of one kind; `kinds` holds the kind of each row."""
+    """Drop the first `both[kind]` rows of each kind from a table.
+
+    `kinds`: the kind of each row. Equal rows have the same kind.
+    """
     order = np.argsort(kinds, kind="stable")
     ordered = kinds[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -295,7 +312,10 @@ def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
 
 
 def differing_keys(before: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int) -> Bools:
-    """Return a mask of the keys whose rows differ between two states. Both are (key of each row, rows)."""
+    """Return a mask of the keys whose rows differ between two states.
+
+    Each state is the keys of its rows, and the rows. `count`: the number of keys.
+    """
     differing = np.zeros(count, np.bool_)
     (mine, left), (theirs, right) = before, other
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
@@ -305,7 +325,10 @@ def differing_keys(before: tuple[Ints, Ints], other: tuple[Ints, Ints], count: i
 
 @bare
 def _find_differing(mine, order, left, theirs, their_order, right, differing):  # type: ignore[no-untyped-def]
-    """Mark the keys whose rows differ. The orders sort the rows of both states by key."""
+    """Write True into `differing` for each key whose rows differ between two states.
+
+    `mine`, `theirs`: the keys of the rows in each state. `order`, `their_order`: the rows, sorted by key.
+    """
     i = j = 0
     while i < len(order) or j < len(their_order):
         if j == len(their_order) or (i < len(order) and mine[order[i]] < theirs[their_order[j]]):
@@ -322,6 +345,6 @@ def _find_differing(mine, order, left, theirs, their_order, right, differing):  
 
 
 def concatenated(width: int, tables: Sequence[Table]) -> Table:
-    """Concatenate tables with `width` arguments."""
+    """Concatenate tables that have `width` arguments."""
     filled = [table for table in tables if rows(table)]
     return concat(filled) if filled else empty(width)

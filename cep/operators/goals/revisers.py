@@ -71,8 +71,8 @@ def revisers_of(
 def _distinct(unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], plan: Plan) -> bool:
     """Return True if the output of a unit is always a set, so that nobody must count derivations.
 
-    A pair has all arguments of both sides. If both sides are instants, and the right one is not earlier, its start and
-    end are the times of the sides. So pairs are distinct if the sides are.
+    A pair has all arguments of both sides. If both sides are instants, and one is never before the other, the start and
+    the end of the pair are their times. So the pairs are a set if both sides are.
     """
     if unit not in goals:
         return False

@@ -328,8 +328,8 @@ class DeclaredState(TakenBack):
     def _masks(self, state: Arrays, keys: StateKeys, staying: bool = False) -> dict[str, Bools]:
         """Return, for each table, a mask of the rows that belong to these keys.
 
-        `staying`: return masks of the rows that remain without these keys instead. The mask of a dictionary has no
-        meaning, because `_chosen` keeps the rows to which other chosen rows refer.
+        `staying`: True to return instead masks of the rows that remain without these keys. The mask of a dictionary has
+        no meaning, because `_chosen` keeps the rows to which other chosen rows refer.
         """
         masks: dict[str, Bools] = {}
         for name in self.tables:

@@ -1,7 +1,8 @@
-"""The store of waiting occurrences: rows in two arrays, chained by key in order of arrival.
+"""The store of occurrences that wait for a partner. Its rows are chained by key, in order of arrival.
 
-The search for a partner reads `hot`; `cold` (a header, then the arguments) is read only once a partner is found. The
-rows of both sides of a goal share one store. A slot (a key) has a chain for each side.
+A row is divided between two arrays. The search for a partner reads `hot`; `cold` (a header, then the arguments) is read
+only once a partner is found. Rows of both sides of a goal share one store. Each slot, which is the number of a key, has
+a chain for each side.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def new_store(width: int) -> tuple[Ints, Ints]:
 
 
 def room(array: Ints, needed: int) -> Ints:
-    """Return the array, or a larger copy in which `needed` rows fit."""
+    """Return the array, or a larger copy if it has fewer than `needed` rows."""
     if array.shape[0] >= needed:
         return array
     larger = np.empty((roomy(needed, 2 * array.shape[0]), array.shape[1]), np.int64)
@@ -47,7 +48,7 @@ def room(array: Ints, needed: int) -> Ints:
 
 
 def more_chains(chains: Ints, slots: int) -> Ints:
-    """Return the chains, extended by empty ones to at least `slots` slots."""
+    """Return the array of chains, enlarged to at least `slots` slots. The added chains are empty."""
     if chains.shape[0] >= slots:
         return chains
     larger = np.full((roomy(slots, 2 * chains.shape[0]), chains.shape[1]), -1, np.int64)
@@ -56,14 +57,14 @@ def more_chains(chains: Ints, slots: int) -> Ints:
 
 
 def chained(hot: Ints, chains: Ints, slots: Ints) -> Ints:
-    """Return the rows in the chains of these slots, which must be distinct."""
+    """Return the stored rows that are in the chains of these slots. The slots must be distinct."""
     chained_rows: Ints = _chained(hot, chains, slots, np.empty((4 * len(slots) + 1, 1), np.int64))
     return chained_rows
 
 
 @njit()
 def _chained(hot, chains, slots, rows):  # type: ignore[no-untyped-def]
-    """See `chained`. `rows` grows as needed."""
+    """See `chained`. `rows`: a buffer for the result, which is replaced by a larger one if needed."""
     count = 0
     for slot in slots:
         for head in range(0, chains.shape[1], 2):
@@ -78,13 +79,13 @@ def _chained(hot, chains, slots, rows):  # type: ignore[no-untyped-def]
 
 
 def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
-    """Return a store with only these rows, and their number."""
+    """Return a store that has only the rows `keep`, and their number."""
     return compacted(hot, keep), compacted(cold, keep), len(keep)
 
 
 @inside
 def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyped-def]
-    """Copy row `i` of `table` to row `count` of a store, which must have room. The row is not in a chain yet."""
+    """Copy row `i` of `table` to row `count` of a store, which must have room. The row is not added to a chain."""
     row, own = np.uint64(i), np.uint64(count)  # unsigned indexes are not tested for negative values
     hot[own, BEGIN] = table[START, row]
     hot[own, END] = table[T_END, row]
@@ -100,10 +101,10 @@ def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyp
 
 @njit(inline="always")
 def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, searched, onward):  # type: ignore[no-untyped-def]
-    """Prefetch the memory that the arrivals after the `i`th will need.
+    """Prefetch the memory that the arrivals after arrival `i` will need.
 
-    `stored`: they will be appended to their `own` chain. `searches`: they will search the other chain from its end
-    `searched` on, following the link `onward`.
+    - `stored`: True if they will be appended to their chain, `own`.
+    - `searches`: True if they will search the other side's chain, from its end `searched` on, along the link `onward`.
     """
     n = slots.shape[0]
     if i + FAR < n:
@@ -137,7 +138,7 @@ def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, search
 
 @njit(inline="always")
 def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
-    """Prefetch the latest negated rows for the keys of the arrivals after the `i`th."""
+    """Prefetch the latest negated rows of the keys that arrive after arrival `i`."""
     n = slots.shape[0]
     if i + FAR < n:
         prefetch(chains, slots[i + FAR])
@@ -155,7 +156,10 @@ def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Append row `p` to the chain of `slot`. `chains` must have a row for the slot (`more_chains`)."""
+    """Append row `p` to a chain of a slot.
+
+    `head`: the column of `chains` with the first row. `chains` must have a row for the slot (`more_chains`).
+    """
     tail = chains[np.uint64(slot), head + 1]
     store[np.uint64(p), PREVIOUS] = tail
     if tail >= 0:
@@ -167,7 +171,7 @@ def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
 
 @bare
 def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Insert row `p` into the chain of `slot` by (end, start, order), after equal rows."""
+    """Insert row `p` into a chain that is sorted by (end, start, order), after equal rows."""
     before = chains[slot, head + 1]
     while (
         before >= 0
@@ -193,7 +197,7 @@ def link_sorted(store, cold, chains, slot, head, p):  # type: ignore[no-untyped-
 
 @inside
 def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Remove row `p` from its chain for good."""
+    """Remove row `p` from its chain, and mark it as removed."""
     own = np.uint64(p)
     before = store[own, PREVIOUS]
     after = store[own, NEXT]
@@ -210,9 +214,11 @@ def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
 
 @inside
 def supersede(store, chains, slot, head, within, coming):  # type: ignore[no-untyped-def]
-    """Remove superseded rows, if right sides are instants. `coming`: the earliest time of further right sides.
+    """Remove left rows that can no longer be chosen, because a newer row is preferred. All right sides must be
+    instants.
 
-    Of the rows that end before that time, only the last can still be chosen.
+    `coming`: the earliest time of further right sides. Of the rows that end before this time, only the last can still
+    be chosen.
     """
     p = chains[np.uint64(slot), head + 1]
     while p >= 0 and store[np.uint64(p), END] >= coming:
@@ -233,9 +239,9 @@ def supersede(store, chains, slot, head, within, coming):  # type: ignore[no-unt
 
 @bare
 def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: ignore[no-untyped-def]
-    """Store a row of the negated side. Its start is replaced by the latest start of its key so far.
+    """Store a negated row. Its start is replaced by the latest start of its key so far.
 
-    `forgets`: right sides are instants, so of the rows with earlier ends only the last one counts.
+    `forgets`: True if all right sides are instants, so that of the rows that end earlier, only the last one matters.
     """
     put(store, cold, count, table, x, slot, 0, 0)
     tail = chains[slot, 1]
@@ -256,7 +262,7 @@ def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: i
 
 @bare
 def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untyped-def]
-    """Return True if an occurrence identical to row `i` of `table` is waiting."""
+    """Return True if the store has an occurrence that is identical to row `i` of `table`."""
     p = chains[slot, 1]
     while p >= 0 and store[p, END] == table[T_END, i]:
         same = store[p, BEGIN] == table[START, i]
@@ -272,8 +278,8 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
 def feed(waiting, count, arrival, start, order, arguments, width):  # type: ignore[no-untyped-def]
     """Add a derived occurrence as a left side of its own rule, at row `count` of the store.
 
-    Returns False if an identical occurrence that arrived earlier is waiting. If the identical one arrived later, it has
-    not been paired yet, and the new one replaces it.
+    Return False if the store has an identical occurrence that arrived earlier. If an identical occurrence arrived
+    later, it has not been paired yet, and is replaced.
     """
     hot, cold, chains, slot = waiting.hot, waiting.cold, waiting.chains, arrival.slot
     p = chains[slot, 1]
@@ -304,7 +310,7 @@ def feed(waiting, count, arrival, start, order, arguments, width):  # type: igno
 
 @njit(inline="always")
 def sortable(bits, is_float):  # type: ignore[no-untyped-def]
-    """Return a value's bits as an integer that sorts like the value; a missing value sorts first."""
+    """Convert a value's bits to an integer that sorts like the value. Missing values sort first."""
     if is_float == 0:
         return bits
     if bits == NAN:
@@ -314,7 +320,7 @@ def sortable(bits, is_float):  # type: ignore[no-untyped-def]
 
 @njit()
 def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
-    """Return rows of a store as a table."""
+    """Return the stored rows `index` as a table."""
     table = np.empty((FIRST + width, index.shape[0]), np.int64)
     for i in range(index.shape[0]):
         p = index[i]
@@ -329,9 +335,9 @@ def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
 
 @njit()
 def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type: ignore[no-untyped-def]
-    """Return the rows of a store that may still be needed after `watermark`.
+    """Return the stored rows that may be needed after `watermark`.
 
-    Such a row began less than `within` before the watermark, and ended less than its side's reach before it.
+    They began less than `within` before the watermark, and ended less than their side's reach before it.
     """
     keep = np.empty(count, np.int64)
     n = 0
@@ -348,7 +354,7 @@ def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type:
 
 @njit()
 def compacted(store, keep):  # type: ignore[no-untyped-def]
-    """Return a copy of these rows, with room to grow."""
+    """Return a copy of the rows `keep` that has room to grow."""
     fresh = np.empty((max(keep.shape[0], SPARE * max(8, keep.shape[0])), store.shape[1]), np.int64)
     for i in range(keep.shape[0]):
         fresh[i] = store[keep[i]]
@@ -356,7 +362,7 @@ def compacted(store, keep):  # type: ignore[no-untyped-def]
 
 
 def renumber(cold: Ints, count: int, keys: Keys) -> Keys:
-    """Renumber the slots in `cold` that are still used, and return their keys."""
+    """Give new slots to the keys that stored rows still use. Update `cold`, and return the keys."""
     return Keys.of(*_renumbered(cold, count, keys.table, keys.count))
 
 
@@ -379,7 +385,8 @@ def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
 
 @bare
 def tidied(hot, cold, chains, count, within, reach_left, reach_right, watermark, in_order):  # type: ignore[no-untyped-def]
-    """Move the rows that may still be needed (see `live`) together, and rebuild the chains. Return their count."""
+    """Drop the rows that are not needed after the watermark (`live`), and rebuild the chains. Return the number of
+    rows."""
     for slot in range(chains.shape[0]):
         for cell in range(chains.shape[1]):
             chains[slot, cell] = -1
@@ -411,13 +418,16 @@ def tidied(hot, cold, chains, count, within, reach_left, reach_right, watermark,
 
 
 def shrunk(array: Ints, count: int) -> Ints:
-    """Return the array, or a smaller copy of its first `count` rows if most of it is unused."""
+    """Return the array or, if most of it is unused, a smaller copy of its first `count` rows."""
     return array if array.shape[0] <= max(8 * count, 1 << 17) else array[: 2 * count + 1024].copy()
 
 
 @njit()
 def relink(hot, cold, count, chains, in_order):  # type: ignore[no-untyped-def]
-    """Rebuild the chains of a store, in the order of rows or sorted by arrival. Negative slots have no chain."""
+    """Rebuild the chains of a store.
+
+    `in_order`: True if the rows are stored in order of arrival. Rows with a negative slot belong to no chain.
+    """
     for p in range(count):
         hot[p, NEXT] = -1
         hot[p, PREVIOUS] = -1
@@ -436,12 +446,13 @@ ABSENT = 2
 def stored(
     hot: str, width: int, codes: Sequence[Sequence[int]], key: Sequence[int], least: int, other: str | None = None
 ) -> dict[str, StateTable]:
-    """Declare the tables of a store: times of rows (`hot`), the rest of the rows (`cold`), and the keys to which the
-    rows refer.
+    """Declare the state tables of a store: times of rows (`hot`), their other parts (`cold`), and the keys that rows
+    refer to.
 
-    `width`: the number of arguments of a row. `codes`: for each side, its arguments that are pool codes. `key`: the
-    arguments of the first side that form the key. `least`: the least slot of a row. `other`: the table of a row's
-    second key.
+    - `width`: the number of arguments of a row.
+    - `codes`: for each side, the arguments that are pool codes.
+    - `key`: the arguments of the first side that form the key. `least`: the least slot of a row.
+    - `other`: the table of the second key of a row, or None.
     """
     refers = {SLOT: ("keys", least)} | ({} if other is None else {OTHER: (other, -1)})
     keyed = [

@@ -351,7 +351,7 @@ class AnswerSetSolver:
         self._found: dict[Key, tuple[frozenset[Fact], frozenset[Derived] | None]] = {}
         """For each key, the facts of its last search and the resulting answer set (None: it has none)."""
         self._about_all: tuple[frozenset[Fact], frozenset[str]] | None = None
-        """The facts of the last search that belong to every key, and its atoms about the tick."""
+        """In the last search: the facts that belong to every key, and the atoms that describe the tick."""
 
     def solve(self, facts: frozenset[Fact], last: frozenset[Derived], first: int, now: int, every: bool) -> Found:
         """Return the answer set nearest to `last`, or all answer sets.

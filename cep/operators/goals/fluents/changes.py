@@ -1,7 +1,8 @@
-"""Changes of tuples that hold: their conversion to and from tables, their order, and evaluation in stretches of time.
+"""Changes: the beginnings and ends of tuples. This module reads, writes and sorts them, and evaluates stretches of
+time.
 
 Times are codes, two per microsecond: the instant t is 2t, and the gap after it is 2t + 1. Changes are decided up to a
-code if no later input can add changes at or before it.
+code if no later input can add changes at or before this code.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.state_tables import StateTable, tuples_of
 
 _NEAR = 32
-"""The greatest number of places by which insertion sort moves a row."""
+"""The maximum number of places by which insertion sort moves a row."""
 
 
 class Changes(NamedTuple):
-    """Changes of numbered tuples, as int64 columns of equal length, sorted by code, then by key.
+    """Changes of numbered tuples, as int64 columns of equal length. They are sorted by code, then by key.
 
-    At `code` the tuple `key` begins to hold (1) or stops holding (0). The changes of a key alternate, and no two have
-    the same code. A tuple that has always held begins at -INFINITE.
+    At time `code`, the tuple number `key` begins to hold (`begins` is 1) or stops holding (0). The changes of a tuple
+    alternate, and no two have the same code. A tuple that has always held begins at -INFINITE.
     """
 
     key: Ints
@@ -45,7 +46,7 @@ def no_changes() -> Changes:
 
 
 def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
-    """Sort rows in any order into changes. No two may have the same key and code, and no key may be negative."""
+    """Sort rows in any order into changes. No two rows may have the same key and code, and no key may be negative."""
     if len(key) < 2:
         return Changes(key, code, begins)
     if len(key) <= FEW:
@@ -67,7 +68,10 @@ def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
 
 
 def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
-    """Sort rows that are almost in the order of their codes. At equal codes, beginnings (1) or ends (0) are `first`."""
+    """Sort rows whose codes are almost ascending into changes.
+
+    `first`: 1 if beginnings come before ends at equal codes, 0 if ends come first.
+    """
     changes = np.empty((3, len(code)), np.int64)
     if not _by_instant(key, code, begins, first, changes) and not _settled(key, code, begins, first, changes):
         order = phased_order(code, begins ^ first)
@@ -77,10 +81,9 @@ def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
 
 @njit()
 def _by_instant(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
-    """Copy rows whose instants are already ascending into `changes`, and sort the rows within each instant.
+    """Copy rows into `changes`, and sort the rows within each instant by code, then by beginning or end.
 
-    Rows of an instant are sorted by code, then by beginning or end: four kinds in all. Returns False if the instants
-    are not ascending. `changes` must have room for all rows.
+    Return False if the instants of the rows are not ascending. `changes` must have room for all rows.
     """
     n = len(code)
     since = 0
@@ -122,7 +125,7 @@ def _by_instant(key, code, begins, first, changes):  # type: ignore[no-untyped-d
 
 @njit()
 def _settled(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
-    """Copy rows into `changes`, sorted by insertion. Returns False if some are too far from their places."""
+    """Copy rows into `changes`, sorted by insertion. Return False if a row would have to move too far."""
     for i in range(len(code)):
         position = i
         now, later = code[i], begins[i] ^ first
@@ -143,11 +146,11 @@ def _settled(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
 
 
 NOTHING = -INFINITE - 1
-"""A code before all others. If changes are decided up to it, nothing is decided yet."""
+"""A code before all times. If input is decided up to it, nothing is decided yet."""
 _NONE: Ints = np.empty(0, np.int64)
 _LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
-"""Flags of a kind of row: applies just after the instant; is a beginning; is a change; has held since before all
-time."""
+"""Flags of the kinds of rows. _LATER: the row applies just after its instant. _BEGIN: it is a beginning. _CHANGE: it is
+a change. _EVER: the tuple has always held."""
 _CHANGES = np.zeros(KINDS, np.int64)
 _CHANGES[[BEGINS, BEGINS_AT, ENDS, ENDS_AT]] = _CHANGE
 _CHANGES[[BEGINS, BEGINS_AT]] |= _BEGIN
@@ -156,35 +159,44 @@ _CHANGES[BEFORE] = _CHANGE | _BEGIN | _EVER
 
 
 def decided(frontier: Frontier, late: int) -> int:
-    """Return the code up to which changes are decided, for input with a delay of `late` microseconds."""
+    """Return the code up to which an input is decided.
+
+    `late`: the delay of the input in microseconds.
+    """
     if frontier.watermark >= END_OF_TIME:
         return INFINITE
     return NOTHING if late >= FOREVER else max(2 * (frontier.watermark - late) + 1 - frontier.half, -FAR)
 
 
 def due(code: int, late: int) -> int:
-    """Return the time at which a code is decided, for input with a delay of `late` microseconds."""
+    """Return the time at which an input is decided up to `code`.
+
+    `late`: the delay of the input in microseconds.
+    """
     if late >= FOREVER or code >= INFINITE:
         return END_OF_TIME
     return max(code, -FAR) // 2 + late
 
 
 def delay_of(late: int) -> int:
-    """Return how much later than its time a change is output, for input with this delay.
+    """Return how many microseconds after its time a change is output, if its input has the delay `late`.
 
-    Rows that are known only at the end of the input are output with their own times.
+    The result is 0 if the change is known only at the end of the input.
     """
     return 0 if late >= FOREVER else late
 
 
 def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
-    """Return the changes in a table, their codes, and 1 for each beginning, 0 for each end."""
+    """Return the rows of a table that are changes, their codes, and 1 for each beginning, 0 for each end.
+
+    `kind_row`: the matrix row with the kind of change.
+    """
     places, code, begins, _ = _changes(table, kind_row)
     return (table if len(code) == rows(table) else take(contiguous(table), places)), code, begins
 
 
 def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
-    """Return the indexes of a table's changes, their codes, 1 for each beginning, and the last code.
+    """Return the indexes of the rows that are changes, their codes, 1 for each beginning, and the last code.
 
     The last code is NOTHING if there are no changes.
     """
@@ -197,10 +209,10 @@ def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
 
 @njit()
 def _codes(table, kind_row, kinds, changes):  # type: ignore[no-untyped-def]
-    """Write index, code and beginning of each change among the rows into `changes`; return their count and the last
-    code.
+    """Write the index, the code and 1 or 0 for beginning or end of each change into `changes`.
 
-    `changes` needs one column per row. Writes never overtake reads.
+    Return the number of changes, and the last code. `changes` needs one column per row of the table, because a row is
+    written before it is counted.
     """
     count, last = 0, NOTHING
     for i in range(table.shape[1]):
@@ -215,7 +227,7 @@ def _codes(table, kind_row, kinds, changes):  # type: ignore[no-untyped-def]
 
 @njit()
 def _arguments(table, places):  # type: ignore[no-untyped-def]
-    """Return a table that contains only the arguments of these rows."""
+    """Return a table that has only the arguments of the rows at `places`."""
     picked = np.empty((table.shape[0], len(places)), np.int64)
     for row in range(FIRST, table.shape[0]):
         for i in range(len(places)):
@@ -224,13 +236,16 @@ def _arguments(table, places):  # type: ignore[no-untyped-def]
 
 
 def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: int = 0) -> None:
-    """Write changes into the rows of a table. They are output `delay` microseconds after their times."""
+    """Write the kinds and the times of changes into a table.
+
+    `delay`: how many microseconds after its time a change is output.
+    """
     _put(table, kind_row, code, begins, delay)
 
 
 @njit()
 def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
-    """Write one change per row of the table."""
+    """Write the kind and the times of one change per row into a table."""
     for i in range(table.shape[1]):
         instant = code[i]
         later = instant & 1
@@ -245,7 +260,10 @@ def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
 
 @njit()
 def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-def]
-    """Write tuples into a table, one per row: `known[keys]`, from column `column` on, into the rows from `first` on."""
+    """Write tuples into the matrix rows of a table from `first` on.
+
+    `known`: all tuples. `keys`: the numbers of the tuples to write, one per row. `column`: the first column to write.
+    """
     for row in range(column, known.shape[1]):
         for i in range(len(keys)):
             table[first + row - column, i] = known[keys[i], row]
@@ -254,10 +272,12 @@ def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-de
 def waiting_table(
     name: str, width: int, kind: int, codes: Iterable[int], input: int = 0, columns: Sequence[int] | None = None
 ) -> StateTable:
-    """Declare the table of an input's waiting changes (`PendingChanges.state`): a time, then the input's columns.
+    """Declare the state table for waiting changes of an input (`PendingChanges.state`): a time, then the input's
+    columns.
 
-    `codes`: the columns of pool codes. `columns`: the numbers of the columns in the input, if some are left out. The
-    kind of change is never part of a key.
+    - `width`: the number of input columns. `kind`: the column with the kind of change, which is never part of a key.
+    - `codes`: the columns of pool codes.
+    - `columns`: the input columns that are stored, by number; None: all.
     """
     keyed = tuples_of(name, range(width) if columns is None else columns, input, first=1)
     return StateTable(
@@ -266,10 +286,13 @@ def waiting_table(
 
 
 class PendingChanges:
-    """The inputs of a goal of formulas, which may be decided at different times.
+    """The inputs of a goal of formulas. They may be decided up to different times.
 
-    Changes that are decided in all inputs are processed; the others wait. `widths`: the numbers of argument columns.
-    `kinds`: the column with the kind of change. `lates`: the delay of each input in microseconds.
+    Changes wait until all inputs are decided up to their time.
+
+    - `widths`: the number of argument columns of each input.
+    - `kinds`: the column with the kind of change of each input.
+    - `lates`: the delay of each input in microseconds.
     """
 
     def __init__(self, widths: Sequence[int], kinds: Sequence[int], lates: Sequence[int]) -> None:
@@ -284,10 +307,10 @@ class PendingChanges:
         self._first: int | None = None
 
     def take(self, inputs: Sequence[Table], frontier: Frontier) -> list[tuple[Table, Ints, Ints]]:
-        """Return, for each input, the changes that are decided now: their table, their codes, and 1 for each beginning.
+        """Take new changes, and return those that all inputs have decided by now.
 
-        They are in order of arrival, which is almost the order of codes. Of the tables, only the rows of arguments are
-        valid.
+        For each input, the result has a table, the codes, and 1 for each beginning. Changes are in order of arrival,
+        which is almost the order of codes. Only the arguments in the tables are valid.
         """
         until = decided(frontier, self.late)
         taken = []
@@ -314,11 +337,11 @@ class PendingChanges:
         return taken
 
     def due(self) -> int | None:
-        """Return the time at which the first waiting row is decided."""
+        """Return the time at which the first waiting change is decided."""
         return None if self._first is None else due(self._first, self.late)
 
     def become(self, tables: Sequence[Ints]) -> None:
-        """Replace the waiting rows. Each row has a time, then its columns."""
+        """Replace the waiting changes of each input. Each row has a time, then the input's columns."""
         self.clear()
         for number, table in enumerate(tables):
             pending = np.zeros((FIRST + self.widths[number], len(table)), np.int64)
@@ -330,7 +353,7 @@ class PendingChanges:
                 self._first = code if self._first is None else min(self._first, code)
 
     def state(self) -> list[Ints]:
-        """Return the waiting rows."""
+        """Return the waiting changes of each input, in the form that `become` reads."""
         return [np.concatenate([table[[START]], table[FIRST:]]).T for table in self.tables]
 
     @property
@@ -339,13 +362,13 @@ class PendingChanges:
 
 
 class GrowingIntervals:
-    """The intervals of numbered tuples. Intervals can be added, but not removed."""
+    """Intervals in which numbered tuples hold. Intervals can be added, but not removed."""
 
     def __init__(self) -> None:
         self._levels: list[Intervals] = []
 
     def added(self, key: Ints, start: Ints, end: Ints) -> Intervals:
-        """Add intervals, and return the parts that were not there before."""
+        """Add intervals, and return their parts that were not covered before."""
         fresh = coalesce(key, start, end)
         if not len(fresh.key):
             return fresh
@@ -361,7 +384,7 @@ class GrowingIntervals:
         return fresh
 
     def of(self, keys: Ints) -> Intervals:
-        """Return all intervals of these tuples, whose numbers must be ascending."""
+        """Return all intervals of the tuples `keys`, whose numbers must be ascending."""
         return _joined([_of(level, keys) for level in self._levels])
 
     def all(self) -> Intervals:
@@ -374,7 +397,6 @@ def _joined(levels: Sequence[Intervals]) -> Intervals:
 
 
 def _of(level: Intervals, keys: Ints) -> Intervals:
-    """Return the rows of some keys."""
     low = np.searchsorted(level.key, keys, "left")
     counts = np.searchsorted(level.key, keys, "right") - low
     ends = np.cumsum(counts)
@@ -383,7 +405,7 @@ def _of(level: Intervals, keys: Ints) -> Intervals:
 
 
 class Rows:
-    """One side of a join of intervals, to which rows are only added. Rows are chained by key."""
+    """The rows of one side of a join of intervals. Rows can be added, but not removed."""
 
     def __init__(self, width: int) -> None:
         self._table = np.empty((0, FIRST + width), np.int64)
@@ -396,7 +418,10 @@ class Rows:
         return self._table[: self.count].T
 
     def add(self, table: Table, keys: Ints, known: int) -> None:
-        """Add rows with their keys. `known`: the number of known keys; a key of -1 matches nothing."""
+        """Add the rows of a table.
+
+        `keys`: the number of each row's join key; -1 if it matches nothing. `known`: the number of known keys.
+        """
         needed = self.count + rows(table)
         if needed > len(self._table):
             larger = np.empty((roomy(needed, 2 * len(self._table)), self._table.shape[1]), np.int64)
@@ -409,8 +434,10 @@ class Rows:
         self.count = needed
 
     def met(self, table: Table, keys: Ints) -> tuple[Ints, Ints]:
-        """Return pairs of indexes (row of `table`, row of this side). The two rows have the same key, and their times
-        overlap."""
+        """Return the stored rows that each row of `table` meets. They have the same key, and their times overlap.
+
+        The result is pairs of indexes (row of `table`, stored row).
+        """
         pairs, count = _met(
             keys, table[START].copy(), table[END].copy(), self.heads, self.following, self._table,
             np.empty((max(1, len(keys)), 2), np.int64),
@@ -420,7 +447,10 @@ class Rows:
 
 @njit()
 def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
-    """Link the rows from `count` on into the chains of their keys. There must be room for all rows and keys."""
+    """Link new rows into the chains of their keys.
+
+    `count`: the number of the first new row. The arrays must have room for all rows and keys.
+    """
     for i in range(len(keys)):
         if keys[i] >= 0:
             following[count + i, 0] = heads[keys[i], 0]
@@ -429,8 +459,10 @@ def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
 
 @njit()
 def _met(keys, starts, ends, heads, following, table, pairs):  # type: ignore[no-untyped-def]
-    """Return pairs (index in `keys`, row of `table`) with equal key and overlapping time, and their count. `pairs`
-    grows as needed."""
+    """Return pairs (index in `keys`, row of `table`) that have equal keys and overlapping times, and their count.
+
+    `pairs`: a buffer for the pairs, which is replaced by a larger one if needed.
+    """
     count = 0
     for i in range(len(keys)):
         if keys[i] < 0 or keys[i] >= len(heads):
@@ -447,7 +479,7 @@ def _met(keys, starts, ends, heads, following, table, pairs):  # type: ignore[no
 
 
 def table_of(held: Intervals, known: Ints) -> Table:
-    """Return intervals as rows: the tuples by their numbers, then the kind of change."""
+    """Return intervals of numbered tuples as rows: the values of the tuple (`known`), then the kind BEGINS."""
     table = np.zeros((FIRST + known.shape[1] + 1, len(held.key)), np.int64)
     table[START], table[END] = held.start, held.end
     table[FIRST:-1] = known[held.key].T
@@ -456,10 +488,10 @@ def table_of(held: Intervals, known: Ints) -> Table:
 
 
 def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
-    """Return the intervals in which tuples hold during a stretch, one per row. They follow from the `changes` of the
-    stretch and from the tuples that hold after it.
+    """Return the intervals in which tuples hold during a stretch, one per row.
 
-    The last column of `changes` holds the kind of change.
+    `changes`: the changes of the stretch, with the kind of change in the last column. `holding`: the tuples that hold
+    after the stretch.
     """
     width = changes.shape[0] - FIRST - 1
     tuples, columns = Keys(width), np.arange(width)
@@ -478,10 +510,10 @@ def held_in(changes: Table, holding: Ints, first: int, last: int) -> Table:
 
 
 def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
-    """Return the tuples that change in a stretch, and the intervals in which they hold.
+    """Return two tables about the tuples that change in a stretch.
 
-    The last column of the first table holds the kind of change. Tuples that held before the stretch count as if they
-    held throughout.
+    The first table has the tuples that held before the stretch, as rows that cover the whole stretch. The second has
+    the intervals in which the tuples hold. `changes`: the changes of the stretch, with the kind in the last column.
     """
     width = changes.shape[0] - FIRST - 1
     tuples = Keys(width)
@@ -496,9 +528,10 @@ def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
 
 
 def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals:
-    """Return the intervals of a stretch, sorted by key, from its changes and from the tuples `held` before it.
+    """Return the intervals in which tuples hold during a stretch, sorted by key.
 
-    A tuple with changes need not be among `held`.
+    `changes`: the changes of the stretch. `held`: the tuples that hold before it; those that have changes may be
+    missing.
     """
     if not len(changes.key):
         key = np.unique(held)
@@ -521,9 +554,9 @@ def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals
 
 
 def changes_against(held: Intervals, before: Ints, first: int, last: int) -> Changes:
-    """Return the intervals of a stretch (sorted by key) as changes, sorted by code.
+    """Return the changes that lead to given intervals in a stretch, sorted by code.
 
-    The changes are relative to the tuples that hold `before` the stretch.
+    `held`: the intervals, sorted by key. `before`: the tuples that hold before the stretch.
     """
     goes_on = (held.start == first) & np.isin(held.key, before)
     ending = held.end < last
@@ -537,7 +570,7 @@ def changes_against(held: Intervals, before: Ints, first: int, last: int) -> Cha
 
 
 def clipped(table: Table, first: int, last: int) -> Table:
-    """Return the rows that overlap a stretch, cut to it."""
+    """Return the rows that overlap a stretch, with their intervals cut to it."""
     inside = (table[START] <= last) & (table[END] >= first)
     if not inside.all():
         table = table.compress(inside, axis=1)

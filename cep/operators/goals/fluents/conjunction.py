@@ -1,6 +1,6 @@
 """The goal of conjunctions of formulas: pairs of tuples that hold together, or tuples that hold while no partner does.
 
-goal(P, Q):  keeps the tuples of both that hold, by join key; each change is paired with the other side's tuples
+goal(P, Q):  stores the tuples that hold, by side and join key; pairs each change with tuples of the other side
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ HEAD, TAIL = range(2)
 def _lose(  # type: ignore[no-untyped-def]
     count, tuples, keys, negated, left, right, left_chains, right_chains, left_gone, right_gone, pairs
 ):
-    """Let tuples end in a stretch. Return the pairs that end with them, each once, and their count.
+    """Let tuples end in a stretch. Return the pairs that end with them, each pair once, and the number of pairs.
 
-    The first `count` tuples are of the left side; -1 means an unknown tuple. Pairs are rows (left tuple, right tuple);
-    `pairs` grows as needed. `left_gone` and `right_gone` have a mark for each tuple.
+    - `tuples`: the tuples that end; -1: unknown. The first `count` belong to the left side.
+    - `left_gone`, `right_gone`: a mark for each tuple that has ended in this stretch.
+    - `pairs`: a buffer for rows (left tuple, right tuple), which is replaced by a larger one if needed.
     """
     paired = 0
     for i in range(len(tuples)):
@@ -81,10 +82,10 @@ def _lose(  # type: ignore[no-untyped-def]
 
 @njit()
 def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
-    """Pair each key with the continuing tuples of one side. Return the pairs (index of the key, tuple), and their
-    count.
+    """Return pairs (index into `keys`, tuple of one side that has this key and continues), and their count.
 
-    `pairs` grows as needed.
+    `gone`: a mark for each tuple that does not continue. `pairs`: a buffer, which is replaced by a larger one if
+    needed.
     """
     paired = 0
     for i in range(len(keys)):
@@ -103,10 +104,11 @@ def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a conjunction. `width`: the number of its columns.
+    """The columns of one side of a conjunction.
 
-    `kind`: the column with the kind of change. `key`: the join key, in a representation that both sides share. `codes`:
-    the columns of pool codes. `take`: the columns that are output.
+    - `width`: the number of columns. `kind`: the column with the kind of change.
+    - `key`: the columns of the join key, in a representation that both sides share.
+    - `codes`: the columns of pool codes. `take`: the columns that are output.
     """
 
     width: int
@@ -117,15 +119,16 @@ class Side:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The columns that form a tuple."""
+        """The columns that form a tuple, which are all except the kind of change."""
         return tuple(column for column in range(self.width) if column != self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class ConjunctionSpec:
-    """A conjunction of two inputs. `lates`: their delays in microseconds.
+    """A conjunction of two inputs.
 
-    `negated`: the results are left tuples, which hold while no right tuple with their key does.
+    `lates`: the delay of each input in microseconds. `negated`: True if the results are left tuples that hold while no
+    right tuple with their key does.
     """
 
     left: Side
@@ -135,9 +138,10 @@ class ConjunctionSpec:
 
 
 class ConjunctionStretches(InRounds):
-    """Evaluation of a conjunction over a stretch, in rounds.
+    """Methods that evaluate a conjunction over a stretch, in rounds.
 
-    It uses the conjunction's state: for each side the `tuples` that hold, in `chains` by `keys`.
+    They read the goal's state. For each side, `chains` contains the tuples that hold, by the number of their key in
+    `keys`.
     """
 
     spec: ConjunctionSpec
@@ -159,7 +163,7 @@ class ConjunctionStretches(InRounds):
         self.met = [Rows(side.width) for side in self.sides]
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the pairs that may not continue in the stretch, because one of their tuples may not."""
+        """Return the pairs that may end in the stretch, because one of their tuples may end."""
         tuples = [self.tuples[n].slots(inputs[n], self.columns[n], insert=False, groups=True) for n in range(2)]
         keys = [self.keys.slots(inputs[n], self.key[n], insert=False) for n in range(2)]
         pairs, paired = _lose(
@@ -172,15 +176,17 @@ class ConjunctionStretches(InRounds):
         return self._pairs(self._known(0, pairs[:paired, 0]), places, right, places[: rows(right)], start, end)
 
     def _known(self, side: int, tuples: Ints) -> Table:
-        """Return tuples of a side as rows that hold throughout the stretch."""
+        """Return tuples of one side as rows that cover the whole stretch."""
         table = np.zeros((FIRST + self.sides[side].width, len(tuples)), np.int64)
         table[START], table[END] = self.stretch[0], self.stretch[1]
         table[FIRST + self.columns[side]] = self.tuples[side].known[tuples].T
         return table
 
     def _on(self, side: int, table: Table) -> tuple[Ints, Table]:
-        """Pair rows of one side with the continuing tuples of the other side, `side`. Return the row numbers and the
-        tuples."""
+        """Pair the rows in `table` with tuples of the other side, `side`, that continue through the stretch.
+
+        Return the numbers of the rows, and the tuples as a table.
+        """
         keys = self.keys.slots(table, self.key[1 - side], insert=False)
         pairs, paired = _facing(
             keys, self.chains[side], self.state[side], self.gone[side], np.empty((max(1, len(keys)), 2), np.int64)
@@ -190,7 +196,7 @@ class ConjunctionStretches(InRounds):
     def grow(self, inputs: Sequence[Table]) -> Table:
         """Return the pairs that new rows of either side complete.
 
-        A negated side lies on no cycle: it is complete when the stretch begins, or does not change in it.
+        A negated side is never part of the cycle, so all its rows are known when the stretch begins.
         """
         left, right = (np.ascontiguousarray(table) for table in inputs)
         if self.spec.negated and self.goes_on:
@@ -245,12 +251,12 @@ class ConjunctionStretches(InRounds):
 
 
 AHEAD = 16
-"""The number of changes to prefetch ahead."""
+"""The number of changes by which prefetching is ahead of processing."""
 
 
 @inside
 def link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
-    """Mark a tuple as holding, and append it to the chain of its key (-1: no key)."""
+    """Mark tuple `p` as holding, and append it to the chain of its key (-1: no key)."""
     state[p, HOLDS], state[p, AFTER], state[p, BEFORE], state[p, TURN] = 1, -1, -1, turn
     if key < 0:
         return
@@ -265,7 +271,7 @@ def link(state, chains, p, key, turn):  # type: ignore[no-untyped-def]
 
 @inside
 def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
-    """Mark a tuple as no longer holding."""
+    """Mark tuple `p` as not holding, and remove it from the chain of its key."""
     state[p, HOLDS] = 0
     if key < 0:
         return
@@ -282,9 +288,9 @@ def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
 
 @inside
 def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
-    """Let a tuple begin to hold or stop holding.
+    """Apply a change to tuple `p`: it begins to hold if `begun`, and otherwise stops holding.
 
-    Return 0 if nothing changes, 2 if no other tuple with its key holds, else 1.
+    Return 0 if it already was in this state, 2 if no other tuple with its key holds, and else 1.
     """
     if begun == state[p, HOLDS]:
         return 0
@@ -300,7 +306,8 @@ def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
 
 @njit()
 def _linked(state, chains, keys):  # type: ignore[no-untyped-def]
-    """Let all tuples hold, in this order. `state` and `chains` must have rows for all of them."""
+    """Mark all tuples as holding, in the order of their numbers. `state` and `chains` must have rows for all of
+    them."""
     for p in range(len(keys)):
         link(state, chains, p, keys[p], p)
 
@@ -309,10 +316,11 @@ def _linked(state, chains, keys):  # type: ignore[no-untyped-def]
 def _meet(  # type: ignore[no-untyped-def]
     order, count, begins, tuples, keys, negated, turn, left, right, left_chains, right_chains, pairs
 ):
-    """Process changes of both sides in order; the first `count` are of the left side.
+    """Process changes of both sides in order. Return the changes of pairs, and their count.
 
-    Return the changes of pairs and their count. Each is a row (change, left tuple, right tuple, 1 for a beginning);
-    `pairs` grows as needed. The states (`left`, `right`) and the chains must have room for all tuples and keys.
+    The first `count` changes belong to the left side. A result is a row (number of the change, left tuple, right tuple,
+    1 for a beginning). `pairs`: a buffer for the results, which is replaced by a larger one if needed. The states
+    (`left`, `right`) and the chains must have room for all tuples and keys.
     """
     paired = 0
     for position in range(len(order)):
@@ -356,23 +364,27 @@ def _meet(  # type: ignore[no-untyped-def]
 
 @njit()
 def _put_pairs(table, pairs, known, columns, place, first):  # type: ignore[no-untyped-def]
-    """Write tuples of pairs into a table, from row `first` on. `place`: the column of the pairs with the tuples'
-    numbers."""
+    """Write one side of each pair into the matrix rows of a table from `first` on.
+
+    `place`: the column of `pairs` with the tuple's number. `known`: all tuples. `columns`: the columns to write.
+    """
     for row in range(len(columns)):
         for i in range(len(pairs)):
             table[first + row, i] = known[pairs[i, place], columns[row]]
 
 
 class HoldingAlone:
-    """The tuples of one side of a conjunction that hold without the other."""
+    """The method `unmatched` of conjunctions, which finds tuples that hold without a partner."""
 
     spec: ConjunctionSpec
     sides: tuple[Side, Side]
     _state: Callable[[], Arrays]
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. Return tuples that hold alone at the watermark. Under NOT, return those
-        that the other side suppresses."""
+        """See `cep.operators.goals.contract`. Return the tuples that hold without a partner at the watermark.
+
+        Under NOT, return the tuples that have a partner.
+        """
         state = self._state()
         tuples = state["left"], state["right"]
         places = [[own.columns.index(column) for column in own.key] for own in self.sides]
@@ -450,7 +462,7 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
         return self.waiting.due()
 
     def pending(self) -> int:
-        """Return an upper bound: each waiting change may pair with all tuples of the other side."""
+        """Return an upper bound. It assumes that each waiting change is paired with all tuples of the other side."""
         return self.waiting.count * (1 + max(keys.count for keys in self.tuples))
 
     def _numbers(self) -> int:
@@ -459,7 +471,7 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the tuples that hold, in the order in which they began, and the waiting rows."""
+        """Return the tuples that hold, in the order in which they began, and the waiting changes."""
         arrays: Arrays = {}
         for side, (name, waiting) in enumerate(zip(("left", "right"), self.waiting.state())):
             held = np.flatnonzero(self.state[side][: self.tuples[side].count, HOLDS])
@@ -511,11 +523,11 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
 
 
 LEFT, RIGHT, ALONE = 1, 2, 4
-"""Flags of a tuple: the left side holds; the right side holds; a value is missing, so it has no partner."""
+"""Flags of a tuple. LEFT, RIGHT: it holds on this side. ALONE: a value is missing, so it has no partner."""
 
 
 def matches(spec: ConjunctionSpec) -> bool:
-    """Return True if all columns of both sides are shared."""
+    """Return True if the join key consists of all columns of both sides."""
     return all(sorted(side.key) == list(side.columns) for side in (spec.left, spec.right))
 
 
@@ -523,12 +535,12 @@ def matches(spec: ConjunctionSpec) -> bool:
 def _matched(  # type: ignore[no-untyped-def]
     left, left_code, left_begins, right, right_code, right_begins, negated, flags, changes
 ):
-    """Process sorted changes of both sides for the same tuples. Write the resulting changes to `changes`; return their
+    """Process sorted changes of both sides, which have the same tuples. Write the resulting changes, and return their
     count.
 
     At one code, ends are processed before beginnings, and the left side before the right side. If `negated`, a
-    beginning of the right side counts as an end, and an end as a beginning. There is at most one result per change, as
-    a column (tuple, code, 1 for a beginning). `flags` has a row for each tuple.
+    beginning of the right side counts as an end, and an end as a beginning. There is at most one result per change. It
+    is a column (tuple, code, 1 for a beginning) in `changes`. `flags` has a row for each tuple.
     """
     n, m = len(left), len(right)
     i = j = count = 0
@@ -562,7 +574,7 @@ def _matched(  # type: ignore[no-untyped-def]
 
 
 class MatchedConjunctionGoal(ConjunctionGoal):
-    """The goal of a Conjunction node whose sides share all their columns."""
+    """The goal of a Conjunction node if the join key consists of all columns of both sides."""
 
     def _clear(self) -> None:
         self.keys = Keys(len(self.spec.left.key))
@@ -589,7 +601,7 @@ class MatchedConjunctionGoal(ConjunctionGoal):
         return table
 
     def _slots(self, table: Table, side: int) -> Ints:
-        """Return the numbers of tuples, and make room for their flags."""
+        """Return the number of each row's tuple, and make room for the flags of new tuples."""
         before = self.keys.count
         slots = self.keys.slots(table, self.key[side], groups=True)
         if self.keys.count > before:
@@ -637,7 +649,7 @@ class MatchedConjunctionGoal(ConjunctionGoal):
 
 
 def conjunction_of(node: Conjunction, builder: GoalBuilder, number: int) -> Goal:
-    """Return the goal of a node. On a cycle it is the general one, which supports evaluation in rounds."""
+    """Return the goal of a node. On a cycle, it is always the general goal, which supports evaluation in rounds."""
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
     left_key, left_added = builder.widened_key(mine, left)

@@ -1,8 +1,8 @@
-"""The goal of aggregates of formulas. It aggregates the holding tuples of each group, whenever they change.
+"""The goal of aggregates of formulas. It aggregates the tuples of each group that hold, whenever they change.
 
-goal(P):  at each time code at which tuples of a group begin or end, its old results end and new ones begin
+goal(P):  when tuples of a group begin or end, ends the group's old results and begins new ones
 
-Counts, and sums of integers, are updated. Other aggregates are computed from all tuples of the group.
+Counts, and sums of integers, are updated. Other aggregates are computed again from all tuples of the group.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WORDS = 4
 
 @njit()
 def _kept(kind):  # type: ignore[no-untyped-def]
-    """Return True if values can be removed from this kind of partial result."""
+    """Return True if an aggregate of this kind can be updated when a value is removed."""
     return (
         kind == partial_aggregates.COUNT
         or kind == partial_aggregates.COUNT_VALUES
@@ -56,7 +56,7 @@ def _kept(kind):  # type: ignore[no-untyped-def]
 
 @njit()
 def _ranked(kind, parameter, values):  # type: ignore[no-untyped-def]
-    """Return the result over sorted values: the number of distinct values, or a quantile."""
+    """Return the result of a function that reads sorted values: the number of distinct values, or a quantile."""
     count = len(values)
     if kind == partial_aggregates.DISTINCT:
         kinds = 0
@@ -83,7 +83,7 @@ def _ranked(kind, parameter, values):  # type: ignore[no-untyped-def]
 
 @njit()
 def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
-    """Return the most frequent value in a group. Among equally frequent ones, it has the least rank in `ranks`."""
+    """Return the most frequent value of a group. Of equally frequent values, return the one that has the least rank."""
     picked, rank = np.empty(size, np.int64), np.empty(size, np.int64)
     count, p = 0, head
     while p >= 0:
@@ -105,7 +105,10 @@ def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped
 
 @njit()
 def _result(kind, parameter, k, head, size, state, values, ranks):  # type: ignore[no-untyped-def]
-    """Return the bits of a result over the `size` tuples of a group, beginning with `head`."""
+    """Return the bits of one result of a group.
+
+    `k`: the number of the result. `head`: the first tuple in the group's chain. `size`: the number of tuples.
+    """
     if kind == wide_partial_aggregates.MODE or kind == wide_partial_aggregates.MODE_FLOAT:
         best = _most_often(k, head, size, state, values, ranks)
         return NAN if kind == wide_partial_aggregates.MODE_FLOAT and best == MISSING else best
@@ -135,10 +138,10 @@ def _result(kind, parameter, k, head, size, state, values, ranks):  # type: igno
 def _regroup(  # type: ignore[no-untyped-def]
     order, slots, code, begins, tuples, kinds, parameters, turn, state, chains, groups, values, ranks
 ):
-    """Process changes, ordered by group, then by code. Return the changed results and their count.
+    """Process changes, ordered by group, then by code. Return the changes of results, and their count.
 
-    Each is a row (group, code, 1 for a beginning, results); there are at most two per group and code. The arrays must
-    have room for all tuples and groups; `ranks` is used only for modes.
+    A change is a row (group, code, 1 for a beginning, results). There are at most two per group and code. The arrays
+    must have room for all tuples and groups. `ranks` is only used for modes.
     """
     many = len(kinds)
     told = np.empty((2 * len(order), 3 + many), np.int64)
@@ -195,11 +198,14 @@ def _regroup(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class GroupingSpec:
-    """Columns and functions of an aggregate over the tuples of a fluent.
+    """Columns and functions of an aggregate over the tuples of a formula.
 
-    The input has `width` columns: it is grouped `by` some of them, and another one holds the `kind` of change.
-    `kinds` are the functions, with their `parameters`. `values` returns the bits of their arguments, one row per
-    result. `labelled`: the results that are modes of pool codes, which sort by their labels.
+    - `width`: the number of input columns. `kind`: the column with the kind of change.
+    - `by`: the columns of the group. `codes`: the columns of pool codes.
+    - `late`: the delay of the input in microseconds.
+    - `kinds`: the function of each result. `parameters`: the parameter of each function, 0 if it has none.
+    - `values`: a function that computes the functions' arguments from a table, as bits, one row per result.
+    - `labelled`: the results that are modes of pool codes. Their values sort by order labels.
     """
 
     width: int
@@ -259,7 +265,10 @@ class GroupingGoal(NumberedState):
         return told, int(count)
 
     def _reserve(self, before: int) -> None:
-        """Make room for all tuples and groups, and compute the values of the tuples from `before` on."""
+        """Make room for all tuples and groups.
+
+        `before`: the number of the first new tuple. The arguments of the functions are computed for the new tuples.
+        """
         self.state = filled_room(self.state, self.tuples.count, 0)
         self.values = filled_room(self.values, self.tuples.count, 0)
         self.chains = filled_room(self.chains, self.keys.count, -1)
@@ -272,7 +281,7 @@ class GroupingGoal(NumberedState):
             self._rank(before)
 
     def _rank(self, before: int) -> None:
-        """Compute the sort ranks of modes' values, for the tuples from `before` on."""
+        """Compute the ranks that break ties between modes, for the tuples from number `before` on."""
         if not self.modes:
             return
         self.ranks = filled_room(self.ranks, self.tuples.count, 0)
@@ -314,7 +323,7 @@ class GroupingGoal(NumberedState):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the tuples that hold, in the order in which they began, and the waiting rows."""
+        """Return the tuples that hold, in the order in which they began, and the waiting changes."""
         held = np.flatnonzero(self.state[: self.tuples.count, HOLDS])
         held = held[np.argsort(self.state[held, TURN], kind="stable")]
         return {"tuples": self.tuples.known[held], "waiting": self.waiting.state()[0]}
@@ -328,7 +337,7 @@ class GroupingGoal(NumberedState):
         }
 
     def _become(self, state: Arrays) -> None:
-        """Load a state, by letting all its tuples begin now."""
+        """Load a state: all its tuples begin now."""
         self._clear()
         known = state["tuples"]
         table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)

@@ -1,6 +1,6 @@
-"""The goal of conditions on fluents at a past time: it keeps the intervals in which each tuple held.
+"""The goal of conditions on fluents at a past time. It stores the intervals in which each tuple held.
 
-goal(L, F):  each L = [a, b] contains a time t <= b, and is paired with the tuples of F that held at t
+goal(L, F):  pairs each L = [a, b], which has a time t <= b, with the tuples of F that held at t
 
 Ends of intervals are time codes, two per microsecond: the instant t is 2t, the gap after it 2t + 1.
 """
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
 BEGIN, LAST, KEY, OLDER, TUPLE, NAME = range(6)
 CELLS = 6
 OPEN = END_OF_TIME
-"""The last code of an interval that has not ended."""
+"""The end code of an interval that has not ended."""
 
 
 @njit()
 def _absorb(edges, tuples, slots, kind_row, cells, count, newest, latest):  # type: ignore[no-untyped-def]
-    """Add beginnings and ends to the intervals; return the new number of intervals. `cells` must have room for one per
-    row."""
+    """Add beginnings and ends to the stored intervals. Return the new number of intervals.
+
+    `cells` must have room for one more interval per row.
+    """
     for j in range(edges.shape[1]):
         slot, p, kind, time = slots[j], tuples[j], edges[kind_row, j], edges[END, j]
         if slot < 0:
@@ -63,10 +65,12 @@ def _absorb(edges, tuples, slots, kind_row, cells, count, newest, latest):  # ty
 
 @njit()
 def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # type: ignore[no-untyped-def]
-    """Return matches as rows (left row, tuple, lineage handle), and their count. `pairs` grows as needed.
+    """Find the tuples that held at the time of each left row. Return rows (left row, tuple, lineage handle), and their
+    count.
 
-    `negated`: instead return each left row that meets no tuple. `single`: each key has one tuple, whose intervals are
-    in order.
+    - `negated`: True to return instead the left rows for which no tuple held.
+    - `single`: True if each key has one tuple, whose intervals are in order.
+    - `pairs`: a buffer for the result, which is replaced by a larger one if needed.
     """
     paired = 0
     for i in range(left.shape[1]):
@@ -95,10 +99,11 @@ def _ask(left, slots, at_row, back, negated, single, cells, newest, pairs):  # t
 
 @dataclass(frozen=True, slots=True)
 class HeldAtSpec(HoldingSpec):
-    """The specification of a condition at a past time. `time_column`: the left column with the time.
+    """The specification of a condition at a past time.
 
-    `back`: how long before the end that time can be, in microseconds; None if unbounded. `single`: each key has one
-    tuple.
+    - `time_column`: the left column with the time.
+    - `back`: how long before the occurrence's end this time can be, in microseconds; None if unbounded.
+    - `single`: True if each key has one tuple.
     """
 
     time_column: int
@@ -111,7 +116,7 @@ class HeldAtGoal(HoldingGoal):
 
     spec: HeldAtSpec
     watched = 1024
-    """The number of intervals from which on unneeded intervals are dropped."""
+    """The number of stored intervals above which `evict` drops those that are not needed."""
 
     def _begin(self) -> None:
         self.ahead.known = None
@@ -129,7 +134,7 @@ class HeldAtGoal(HoldingGoal):
         return {"count": ALL, "newest": slots[slots >= 0], "latest": tuples, "cells": latest[latest >= 0]}
 
     def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
-        """Return beginnings and ends in order, with their keys and tuples, and make room for these."""
+        """Return beginnings and ends in order, the keys of the rows, and their tuples. Make room for new tuples."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, groups=True)
@@ -182,7 +187,7 @@ class HeldAtGoal(HoldingGoal):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return all intervals, in the order in which they began."""
+        """Return all stored intervals, in the order in which they began."""
         cells = self.cells[: self.count]
         return {
             "tuples": self.tuples.known[cells[:, TUPLE]],
@@ -197,7 +202,6 @@ class HeldAtGoal(HoldingGoal):
         return {"tuples": tables["tuples"], "keys": tables["keys"], "spans": spans, "names": tables["names"]}
 
     def _become(self, state: Arrays) -> None:
-        """Load a state."""
         self._begin()
         count = len(state["spans"])
         table = np.zeros((FIRST + self.spec.right_width, count), np.int64)
@@ -226,7 +230,7 @@ class HeldAtGoal(HoldingGoal):
 
 
 def _before(slots: Ints) -> Ints:
-    """Return, for each position, the previous one with the same slot, or -1."""
+    """Return, for each element, the position of the previous element with the same slot, or -1."""
     order = np.argsort(slots, kind="stable")
     before = np.full(len(slots), -1, np.int64)
     same = slots[order][1:] == slots[order][:-1]

@@ -1,4 +1,4 @@
-"""The goal of conditions on fluents: it keeps the tuples that hold, and tests them at the end of each occurrence.
+"""The goal of conditions on fluents. It stores the tuples that hold, and tests them at the end of each occurrence.
 
 goal(L, F):  pairs each L = [a, b] with the tuples of F that began before b and have not ended before b
 """
@@ -44,11 +44,14 @@ CELLS = 5
 
 @njit()
 def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state, chains, pairs):  # type: ignore[no-untyped-def]
-    """Process both sides in order of arrival. Return matches as rows (left row, tuple, lineage handle), and their
+    """Process both sides in order of arrival. Return rows (left row, tuple that holds, lineage handle), and their
     count.
 
-    At one instant, beginnings and ends that apply at the instant itself come first, then left rows, then those that
-    apply just after it. `negated`: instead return each left row that meets no tuple. `pairs` grows as needed.
+    - `negated`: True to return instead the left rows that meet no tuple.
+    - `pairs`: a buffer for the result, which is replaced by a larger one if needed.
+
+    At one instant, beginnings and ends that apply at the instant itself come first, then left rows, then beginnings and
+    ends that apply just after the instant.
     """
     n, m = left.shape[1], right.shape[1]
     i = j = paired = 0
@@ -101,10 +104,10 @@ def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state
 
 @njit()
 def _touched(tuples, slots, state, chains, places, known):  # type: ignore[no-untyped-def]
-    """Find the tuples and keys whose state may change through these beginnings and ends. Return the number of each.
+    """Find the tuples and keys whose state a step may change. Return the number of tuples and the number of keys.
 
-    These are the tuples themselves, their neighbours, and the last tuples of their keys. `places` must have room for
-    four per row, `known` for one.
+    The tuples are those that begin or end, their neighbours in the chains, and the last tuples of their keys. `places`
+    receives the tuples, at most four per row. `known` receives the keys, at most one per row.
     """
     count = held = 0
     for j in range(tuples.shape[0]):
@@ -129,8 +132,9 @@ def _touched(tuples, slots, state, chains, places, known):  # type: ignore[no-un
 class HoldingSpec:
     """Columns of a condition on a fluent. Key columns of both sides have the same representation.
 
-    `kind`: the right column with the kind of change. `take`: the right columns that are output. `codes`: the right
-    columns of pool codes.
+    - `kind`: the right column with the kind of change.
+    - `take`: the right columns that are output.
+    - `codes`: the right columns of pool codes.
     """
 
     left_width: int
@@ -163,7 +167,7 @@ class HoldingGoal(NumberedState, Untimed):
         self.chains = np.full((0, 2), -1, np.int64)
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched:
-        """See `cep.operators.goals.checkpoint`. A beginning changes the last tuple of its key, an end both
+        """See `cep.operators.goals.checkpoint`. A beginning changes the last tuple of its key; an end changes both
         neighbours."""
         _, slots, tuples = self.ahead.look(inputs[1])
         if PICKED * len(tuples) >= len(self.state):
@@ -174,7 +178,7 @@ class HoldingGoal(NumberedState, Untimed):
         return {"state": places[:count], "chains": known[:held]}
 
     def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
-        """Return beginnings and ends in order, with their keys and tuples, and make room for these."""
+        """Return beginnings and ends in order, the keys of the rows, and their tuples. Make room for new tuples."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, groups=True)
@@ -194,7 +198,10 @@ class HoldingGoal(NumberedState, Untimed):
         return self._paired(left, pairs[:paired])
 
     def _paired(self, left: Table, pairs: Ints) -> Table:
-        """Return the output rows for matches, which are rows (left row, tuple, lineage handle)."""
+        """Return the output rows.
+
+        `pairs`: rows (left row, tuple, lineage handle) that `_meet` has returned.
+        """
         spec = self.spec
         if not len(pairs):
             return empty(spec.left_width + len(spec.take))
@@ -220,7 +227,7 @@ class HoldingGoal(NumberedState, Untimed):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the tuples that hold, sorted by key; those of a key are in the order in which they began."""
+        """Return the tuples that hold, sorted by key. Tuples of one key are in the order in which they began."""
         held = np.flatnonzero(self.state[: self.tuples.count, HOLDS] == 1)
         rank = np.empty(self.tuples.count, np.int64)
         count = 0
@@ -244,7 +251,7 @@ class HoldingGoal(NumberedState, Untimed):
         }
 
     def _become(self, state: Arrays) -> None:
-        """Load a state, by letting all its tuples begin now."""
+        """Load a state: all its tuples begin now."""
         self._begin()
         count = len(state["tuples"])
         right = np.zeros((FIRST + self.spec.right_width, count), np.int64)
@@ -275,7 +282,8 @@ class HoldingGoal(NumberedState, Untimed):
 
 
 def in_turn(edges: Table, kind: int) -> Table:
-    """Return beginnings and ends in order. At one instant, those that apply at the instant itself come first."""
+    """Sort beginnings and ends. At one instant, those that apply at the instant itself come before those just after
+    it."""
     edges = contiguous(edges)
     kinds = edges[FIRST + kind]
     at_once = (kinds == BEGINS_AT) | (kinds == ENDS_AT)
@@ -293,10 +301,9 @@ def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
 def spec_of(
     node: Holding, builder: GoalBuilder
 ) -> tuple[HoldingSpec, Sequence[Sequence[Evaluation]], Sequence[Sequence[str]]]:
-    """Return the specification of a goal, the key columns to append to each input, and the types of the input
-    columns.
+    """Return the specification of the goal of a Holding node.
 
-    The types do not include the appended columns.
+    Also return, for each input, evaluations of the key columns to append, and the types of the input's own columns.
     """
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
@@ -316,7 +323,7 @@ def spec_of(
 
 
 def widened(goal: HoldingGoal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> Goal:
-    """Return the goal, wrapped if key columns must be appended to its inputs."""
+    """Wrap a goal so that key columns are appended to its inputs. Return the goal itself if no column is needed."""
     if added[0]:
         return NarrowedHolding(goal, added, types, len(types[0]))
     return with_converted_keys(goal, ((), added[1]), types)

@@ -1,8 +1,7 @@
-"""The reviser of conditions on fluents. It keeps each key's occurrences in the window, and the beginnings and ends of
-its tuples.
+"""The reviser of conditions on fluents. For each key, it stores recent occurrences, and beginnings and ends of tuples.
 
 If beginnings or ends change, later occurrences of the key are tested again. Two sweeps run side by side over the
-beginnings and ends: one computes which tuples held before the revision, the other which hold now.
+beginnings and ends. One computes which tuples held before the revision, the other computes which hold now.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ OLD, NEW, OTHER, SEEN = range(4)
 
 @inside
 def _into(lists, places, which, tuple_):  # type: ignore[no-untyped-def]
-    """Add a tuple to a list. The first cell of a list is its length."""
+    """Add a tuple to the list `which`. The first cell of a list is its length."""
     lists[which, 0] += 1
     lists[which, lists[which, 0]] = tuple_
     places[tuple_, which] = lists[which, 0]
@@ -75,7 +74,7 @@ def _out_of(lists, places, which, tuple_):  # type: ignore[no-untyped-def]
 
 @inside
 def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
-    """Process a beginning or end in the sweep over the old state (`which` is OLD) or the new state (NEW)."""
+    """Apply the beginning or end in row `i` to the old state (`which` is OLD) or to the new state (NEW)."""
     tuple_ = edges[i, E_TUPLE]
     held = places[tuple_, which] > 0
     if held == (edges[i, E_BEGINS] == 1):
@@ -92,11 +91,11 @@ def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
 
 @njit()
 def _met(left, lists, places, which, negated, differing, pairs, count):  # type: ignore[no-untyped-def]
-    """Append the pairs (number of the left row, tuple) of one left row to `pairs`, which grows. Return `pairs` and the
-    new count.
+    """Append the pairs (left row, tuple) of one left row to `pairs`. Return `pairs`, perhaps enlarged, and the new
+    count.
 
-    The tuples are those that hold in the sweep `which`; with `differing`, only those that do not hold in the other one.
-    `negated`: append (row, -1) if no tuple holds.
+    The tuples are those that hold in the state `which`. If `differing`, they are only those that do not hold in the
+    other state. If `negated`, append (left row, -1) if no tuple holds.
     """
     if negated:
         if lists[which, 0] == 0:
@@ -117,7 +116,10 @@ def _met(left, lists, places, which, negated, differing, pairs, count):  # type:
 
 @inside
 def _meets(lists, negated):  # type: ignore[no-untyped-def]
-    """Return True if an occurrence meets tuples now and did not before, or the other way round."""
+    """Return True if the tuples that an occurrence meets have changed.
+
+    If `negated`, return True only if it met none and now meets some, or the other way round.
+    """
     if negated:
         return (lists[OLD, 0] == 0) != (lists[NEW, 0] == 0)
     return lists[OTHER, 0] > 0
@@ -133,10 +135,10 @@ def _emptied(lists, places):  # type: ignore[no-untyped-def]
 
 @bare
 def _held(edges, start, before, most, lists, places):  # type: ignore[no-untyped-def]
-    """Fill both lists with the tuples that hold after the rows `start` to `before` of a key.
+    """Fill the lists of both states with the tuples that hold after the rows `start` to `before` of a key.
 
-    It reads the rows backwards until it has found as many beginnings as tuples hold. Returns False, and leaves the
-    lists unchanged, if that takes more than `most` rows.
+    The rows are read backwards, until all tuples that hold are found. Return False, and leave the lists unchanged, if
+    that takes more than `most` rows.
     """
     count = edges[before - 1, E_HELD] if before > start else 0
     first = before
@@ -159,7 +161,7 @@ def _held(edges, start, before, most, lists, places):  # type: ignore[no-untyped
 
 @inside
 def _next_end(rows, i, last, changes, c, stop):  # type: ignore[no-untyped-def]
-    """Return the next end among these rows and changes, or END_OF_TIME."""
+    """Return the earliest end among the remaining rows and changes of a key, or END_OF_TIME."""
     end = END_OF_TIME
     if i < last:
         end = rows[i, R_END]
@@ -170,7 +172,7 @@ def _next_end(rows, i, last, changes, c, stop):  # type: ignore[no-untyped-def]
 
 @inside
 def _next_change(edge_changes, c, stop, left_changes, d, until):  # type: ignore[no-untyped-def]
-    """Return the next end among changes of both sides, or END_OF_TIME."""
+    """Return the earliest end among the remaining changes of both sides, or END_OF_TIME."""
     edge = _next_end(edge_changes, 0, 0, edge_changes, c, stop)
     return min(edge, _next_end(left_changes, 0, 0, left_changes, d, until))
 
@@ -180,10 +182,10 @@ def sweep(  # type: ignore[no-untyped-def]
     edge_changes, edges, edge_spans, left_changes, left, left_spans, before_now, negated, wholly, lists, places, pairs,
     was, now, ended,
 ):  # fmt: skip
-    """Apply changes of both sides, and compute which pairs of occurrences and tuples change.
+    """Apply changes of both sides. Return how the pairs of occurrences and tuples change.
 
-    Each key must have room for its changes, `lists` for its tuples, and `ended` for all changed beginnings and ends.
-    `wholly`: return all pairs of an occurrence if one of them changes. Returns:
+    `wholly`: True to return all pairs of an occurrence if one of them changes. The store of each key must have room for
+    the key's changes, `lists` for the key's tuples, and `ended` for all changed beginnings and ends. Returns:
 
      - `pairs`, `counted`: the occurrences with changed pairs, each with its old and new multiplicity, and their number
      - `was`, `old`, `now`, `new`: their old and their new pairs, with the number of each
@@ -275,9 +277,9 @@ def sweep(  # type: ignore[no-untyped-def]
 
 @bare
 def edges_of(table, kind_row, slots, tuples, changes):  # type: ignore[no-untyped-def]
-    """Convert a fluent's table of changes to changes of keyed rows; return their count.
+    """Convert a table of a fluent's beginnings and ends to changes of keyed rows. Return their count.
 
-    Rows without a key, and rows that neither begin nor end a tuple, are left out.
+    Rows without a key, and rows that are neither a beginning nor an end, are left out.
     """
     count = 0
     for i in range(table.shape[1]):
@@ -295,7 +297,7 @@ def edges_of(table, kind_row, slots, tuples, changes):  # type: ignore[no-untype
 
 @inside
 def _into_table(matched, pairs, i, times, sign, tuples, taken, table, place):  # type: ignore[no-untyped-def]
-    """Write a pair into a table, once per multiplicity of its occurrence. Return the next place."""
+    """Write a pair into a table of changes, as often as its occurrence exists. Return the next free place."""
     row, tuple_, width = pairs[i, 0], pairs[i, 1], matched.shape[1] - R_REST - 2
     for _ in range(matched[row, times]):
         table[END, place], table[START, place] = matched[row, R_END], matched[row, R_START]
@@ -310,7 +312,7 @@ def _into_table(matched, pairs, i, times, sign, tuples, taken, table, place):  #
 
 @bare
 def told(matched, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
-    """Write the old and the new pairs as a table of changes, each with the multiplicity of its occurrence.
+    """Write old pairs as removed rows and new pairs as added rows. A pair is written as often as its occurrence exists.
 
     `taken`: the columns of tuples that are output.
     """
@@ -323,7 +325,7 @@ def told(matched, was, now, tuples, taken, table):  # type: ignore[no-untyped-de
 
 @bare
 def told_rows(matched, was, now):  # type: ignore[no-untyped-def]
-    """Return the number of output rows."""
+    """Return the number of rows that `told` writes."""
     count, words = 0, matched.shape[1] - 2
     for i in range(was.shape[0]):
         count += matched[was[i, 0], words]
@@ -334,7 +336,10 @@ def told_rows(matched, was, now):  # type: ignore[no-untyped-def]
 
 @bare
 def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
-    """Update the number of tuples that hold after each row, from the first change of each key on."""
+    """Update the number of tuples that hold after each stored row.
+
+    For each key in `changes`, rows from the first change on are updated.
+    """
     c = 0
     while c < changes.shape[0]:
         start, last = spans[changes[c, KEY], AT], spans[changes[c, KEY], AT] + spans[changes[c, KEY], COUNT]
@@ -348,9 +353,9 @@ def count_held(edges, spans, changes):  # type: ignore[no-untyped-def]
 
 @bare
 def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped-def]
-    """Drop these keys' beginnings and ends at or before `floor`, except the beginning of a tuple that holds there.
+    """Drop the beginnings and ends of these keys that are not after `floor`.
 
-    `latest` has a cell for every tuple.
+    The beginning of a tuple that holds at `floor` remains. `latest`: a buffer with a cell for every tuple.
     """
     for key in keys:
         start, count = spans[key, AT], spans[key, COUNT]
@@ -370,9 +375,9 @@ def without_ended(edges, spans, keys, floor, latest):  # type: ignore[no-untyped
 
 
 class Edges(KeyedRows):
-    """Beginnings and ends of tuples by key, each with the number of tuples of the key that hold after it.
+    """The beginnings and ends of tuples, by key. Each is stored with the number of the key's tuples that hold after it.
 
-    When old rows are dropped, the beginnings of tuples that still hold are kept.
+    When old rows are dropped, the beginnings of tuples that still hold remain.
     """
 
     def __init__(self) -> None:
@@ -442,7 +447,7 @@ class HoldingReviser:
         return Revised(concat([changes, alone]) if rows(alone) else changes, int(keys))
 
     def _told(self, matched: Ints, was: Ints, now: Ints) -> Table:
-        """Return the changes between the old and the new pairs of occurrences and tuples, as output rows."""
+        """Return the output rows for old pairs (removed) and new pairs (added) of occurrences and tuples."""
         if self.wholly:
             met, times = matched[:, :-2], matched[:, -2:].T
             return apart(self._paired(met, times[0], was), self._paired(met, times[1], now))
@@ -467,7 +472,10 @@ class HoldingReviser:
         return self.own._paired(table, named)
 
     def _without_key(self, left: Table) -> Table:
-        """Return the occurrences without a key. They meet no tuple, so they only count under `not`."""
+        """Return the left occurrences whose key has a missing value.
+
+        They meet no tuple. So they are output under `not`; otherwise the result is empty.
+        """
         if not self.spec.negated or not rows(left):
             return left[:, :0]
         unmatched: Table = take(left, np.flatnonzero(self.keys_known.slots(left, self.own.left_key) < 0))
@@ -492,7 +500,7 @@ class HoldingReviser:
         self.edges.tuples = self.tuples.count
 
     def _put_right(self, goal: HoldingGoal, ended: Ints) -> None:
-        """Update the goal's state for tuples whose holding has changed."""
+        """Correct the goal's state for tuples that now hold and did not before, or the other way round."""
         if not len(ended):
             return
         right = np.zeros((FIRST + self.spec.right_width, len(ended)), np.int64)
@@ -538,5 +546,5 @@ class HoldingReviser:
 
 
 def holding_reviser(goal: HoldingGoal) -> Reviser | None:
-    """Return the reviser, or None if the goal records lineage."""
+    """Return the reviser of a goal, or None if the goal records lineage."""
     return HoldingReviser(goal) if goal.lineage is None else None

@@ -1,4 +1,4 @@
-"""The kernel of inertia: at each instant, the transitions and the deadline of a key decide what holds next."""
+"""The kernel of inertia. At each instant, the transitions and the deadline of a key decide which value holds next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CELLS = KEPT + 1
 # arrival, and the name of what ends the value.
 OF, STARTED, NEXT, NEXT_NAME, AGAIN, STOPS, CANCELLED, FIRST_ORDER, STOPPER = range(9)
 AHEAD = 16
-"""The number of rows to prefetch ahead."""
+"""The number of rows by which prefetching is ahead of processing."""
 
 NEVER = 2 * END_OF_TIME - 1
 
@@ -42,7 +42,7 @@ S_HEAP, S_TURN, S_GIVEN = range(3)
 
 @inside
 def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
-    """Return the deadline of a value, or -1."""
+    """Return the index of the deadline of a value, or -1 if it has none."""
     for d in range(deadlines.shape[0]):
         if deadlines[d, D_ONE] == 0 or deadlines[d, D_VALUE] == value:
             return d
@@ -51,10 +51,10 @@ def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
 
 @inside
 def touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
-    """Add a key to the current instant, unless it is already there. Return the number of keys in the instant.
+    """Add a key to the keys that change at the current instant. Return their number.
 
-    PLACE of a key may be left over from an earlier instant, so it is checked by `now[place, OF]` (Briggs, Torczon: An
-    efficient representation for sparse sets, 1993).
+    A key is added only once. Its cell PLACE may be left over from an earlier instant, so it is checked by `now[place,
+    OF]` (Briggs, Torczon: An efficient representation for sparse sets, 1993).
     """
     place = state[slot, PLACE]
     if place < count and now[place, OF] == slot:
@@ -73,7 +73,7 @@ def touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
 
 @inside
 def initiated(state, now, slot, value, name):  # type: ignore[no-untyped-def]
-    """Initiate a value at the current instant."""
+    """Initiate a value of a key at the current instant."""
     place = state[slot, PLACE]
     if now[place, STARTED] == 0:
         now[place, STARTED] = 1
@@ -104,7 +104,7 @@ def _give(told, count, start, end, order, name, other, slot, value, kind):  # ty
 
 @inside
 def pass_deadline(state, now, slot, deadlines):  # type: ignore[no-untyped-def]
-    """Apply the deadline of a key at the current instant."""
+    """Apply the deadline of a key, which passes at the current instant."""
     state[slot, DUE] = NEVER
     d = _deadline_of(deadlines, state[slot, VALUE])
     if deadlines[d, D_RENEWED] and now[state[slot, PLACE], AGAIN]:
@@ -117,7 +117,10 @@ def pass_deadline(state, now, slot, deadlines):  # type: ignore[no-untyped-def]
 
 @inside
 def terminated(state, now, slot, every, value, name):  # type: ignore[no-untyped-def]
-    """Terminate a value, or `every` value, at the current instant. All initiations must be known."""
+    """Terminate a value of a key, or all values if `every`, at the current instant.
+
+    All values that are initiated at this instant must be known.
+    """
     place = state[slot, PLACE]
     if state[slot, HOLDS] and (every or value == state[slot, VALUE]):
         now[place, STOPS] = 1
@@ -129,10 +132,14 @@ def terminated(state, now, slot, every, value, name):  # type: ignore[no-untyped
 
 @inside
 def decide(state, keys, t, now, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
-    """Process the instant `now` for the key at place `t`.
+    """Decide which value of a key holds after the current instant, and append the output rows to `told`.
 
-    Appends at most three rows to `told`, which must have room for them; they refer to the key by `number`. Returns the
-    new number of rows and the key's new deadline (NEVER: unchanged).
+    - `t`: the place of the key among the `keys` of the instant.
+    - `now`: the instant.
+    - `number`: the number by which output rows refer to the key.
+
+    At most three rows are appended, for which there must be room. Return the new number of rows, and the key's new
+    deadline (NEVER: unchanged).
     """
     slot = keys[t, OF]
     order = keys[t, FIRST_ORDER]
@@ -175,11 +182,14 @@ def decide(state, keys, t, now, deadlines, wanted, told, count, number):  # type
 def inertia(  # type: ignore[no-untyped-def]
     transitions, slots, value_row, kind_row, deadlines, wanted, watermark, latest, state, heap, counts, told
 ):
-    """Process all instants up to the watermark. `transitions` is sorted by end, with none later than the watermark.
+    """Process all instants up to the watermark. Return the output rows, in an array that may be larger than `told`.
 
-    Deadlines that follow each other for ever are processed up to `latest`. Returns the output rows (start, end, order,
-    two lineage handles, slot, value, kind), at most three per key and instant; their array grows as needed. `state`
-    must have room for all slots, `heap` for one further deadline per transition.
+    - `transitions`: sorted by end, none later than the watermark.
+    - `latest`: the time up to which deadlines are processed that follow each other for ever.
+    - `state`: must have room for all slots. `heap`: must have room for one further deadline per transition.
+
+    An output row is (start, end, order, two lineage handles, slot, value, kind). There are at most three rows per key
+    and instant.
     """
     n = transitions.shape[1]
     keys = np.empty((n + counts[S_HEAP] + 1, STOPPER + 1), np.int64)

@@ -1,7 +1,7 @@
-"""The reviser of inertia. It keeps each key's transitions in the window, each with the key's state after its instant.
+"""The reviser of inertia. It stores the recent transitions of each key, and the key's state after each instant.
 
-A late transition is inserted among the others of its key. From its instant on, the key is evaluated twice, with and
-without the change, until both states are equal. The differences between both outputs are the changes.
+A late transition is inserted among the other transitions of its key. From its instant on, the key is evaluated twice,
+with and without the change, until both states are equal. The output changes are the differences between both results.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ G_END, G_BOTH = 1, 4
 
 @inside
 def _instant(table, first, last, now, state, keys, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
-    """Process one instant of the key in `state`: rows `first` to `last` of a table, and its deadline.
+    """Process one instant of a key: its transitions, in the rows `first` to `last` of a table, and its deadline.
 
-    Returns the new number of output rows.
+    `state`: the state of the key. `now`: the instant. Return the new number of output rows.
     """
     among = 0
     for i in range(first, last):
@@ -92,8 +92,10 @@ def _instant(table, first, last, now, state, keys, deadlines, wanted, told, coun
 
 @njit()
 def _time_passes(table, until, state, keys, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
-    """Process the deadlines of a key up to `until`. The key must have no transition before that. `told` grows as
-    needed."""
+    """Process the deadlines of a key up to `until`, if it has no transition before.
+
+    Return the output rows, in an array that may be larger than `told`, and their number.
+    """
     while state[0, HOLDS] and state[0, DUE] <= until:
         told = grow(told, count + 3) if told.shape[0] < count + 3 else told
         count = _instant(table, 0, 0, state[0, DUE], state, keys, deadlines, wanted, told, count, number)
@@ -102,8 +104,7 @@ def _time_passes(table, until, state, keys, deadlines, wanted, told, count, numb
 
 @inside
 def _same(left, other):  # type: ignore[no-untyped-def]
-    """Return True if two states of a key are the same. If the fluent holds in neither, their other cells are not
-    compared."""
+    """Return True if two states of a key are the same. All states in which the fluent does not hold are."""
     if left[0, HOLDS] == 0 and other[0, HOLDS] == 0:
         return True
     for cell in range(KEPT):
@@ -114,10 +115,10 @@ def _same(left, other):  # type: ignore[no-untyped-def]
 
 @inside
 def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped-def]
-    """Remove the rows that are in both the old and the new output of a key. Return the number of rows left in each.
+    """Remove the rows that are in both the old and the new output of a key. Return the new numbers of old and new rows.
 
-    The rows of the key begin at `before` in `was` and at `first` in `now`, in order of time. The counts include the
-    rows before those of the key.
+    - `was`, `old`: the old output of all keys, and its number of rows. `now`, `new`: the same for the new output.
+    - `before`, `first`: the first row of the key in `was` and in `now`. Its rows are in order of time.
     """
     i, j = before, first
     while i < old and j < new:
@@ -158,9 +159,10 @@ def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped
 def _revise(  # type: ignore[no-untyped-def]
     table, spans, before, changes, deadlines, wanted, since, until, tells, was, now, ended
 ):
-    """Apply changes to the rows of their keys, which must have room, and update the states stored with the rows.
+    """Apply changes to the stored transitions of keys, and update the states that are stored with them.
 
-    Without `tells`, changes are only appended behind the existing rows. With `tells`, returns:
+    The store of each key must have room for its changes. Without `tells`, changes must follow all stored rows. With
+    `tells`, returns:
 
      - `was`, `old`, `now`, `new`: the old output up to `since` and the new output up to `until`, without common rows,
        with the number of rows of each
@@ -237,7 +239,7 @@ def _revise(  # type: ignore[no-untyped-def]
 
 @inside
 def _into(told, i, sign, known, valued, table, place):  # type: ignore[no-untyped-def]
-    """Write an output row into a table of changes."""
+    """Write an output row into a table of changes, as removed or added (`sign`)."""
     width = known.shape[1]
     table[START, place], table[END, place], table[ORDER, place] = told[i, 0], told[i, 1], told[i, 2]
     table[IDENTITY, place] = sign
@@ -250,7 +252,7 @@ def _into(told, i, sign, known, valued, table, place):  # type: ignore[no-untype
 
 @bare
 def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
-    """Write old and new output rows as a table of changes."""
+    """Write old output rows as removed rows and new output rows as added rows into a table of changes."""
     for i in range(was.shape[0]):
         _into(was, i, GOES, known, valued, table, i)
     for i in range(now.shape[0]):
@@ -259,7 +261,7 @@ def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
 
 @bare
 def _become(state, heap, counts, slots, ended):  # type: ignore[no-untyped-def]
-    """Replace the states of the keys at these slots. `heap` must have room for one deadline per key."""
+    """Replace the states of the keys at these slots of the goal. `heap` must have room for one deadline per key."""
     for i in range(len(slots)):
         due = ended[i, 1 + DUE]
         if ended[i, 1 + HOLDS] and due != NEVER and not (state[slots[i], HOLDS] and state[slots[i], DUE] == due):
@@ -314,9 +316,10 @@ class InertiaReviser(KeyedReviser):
         return changes_of(table, slots, self.words, self.known.count)
 
     def _revised(self, changes: Ints, since: int, until: int, tells: bool, count: int) -> tuple[Ints, Ints, Ints, int]:
-        """Apply changes. Return the old and the new output rows, the changed final states, and the number of keys.
+        """Apply changes to the stored transitions.
 
-        The final states are those that changed, one row per key. Only keys with changes up to `since` are counted.
+        Return the old output rows, the new output rows, the final states that have changed (one row per key), and the
+        number of keys that have changes up to `since`.
         """
         self.rows.make_room(changes)
         room = np.empty((4 * count + 6, 8), np.int64)
@@ -359,7 +362,7 @@ class InertiaReviser(KeyedReviser):
 
 @njit()
 def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
-    """Return the states of keys at a time after their last transitions."""
+    """Return the states of keys at a time after their last transitions. Their deadlines may have passed by then."""
     state, keys = np.zeros((1, CELLS), np.int64), np.zeros((1, STOPPER + 1), np.int64)
     nothing, told = np.zeros((0, T_AFTER), np.int64), np.zeros((3, 8), np.int64)
     for number in range(cells.shape[0]):
@@ -372,7 +375,10 @@ def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
 
 
 def inertia_reviser(goal: InertiaGoal) -> Reviser | None:
-    """Return the reviser. None: the goal records lineage, or has endless deadlines, whose results depend on the end of
-    the input."""
+    """Return the reviser of a goal, or None if the goal cannot revise.
+
+    This is so if it records lineage, or if deadlines follow each other for ever, because then results depend on the end
+    of the input.
+    """
     endless = len(goal.spec.deadlines) and bool(goal.spec.deadlines[:, D_ENDLESS].any())
     return None if goal.lineage is not None or endless else InertiaReviser(goal.spec)

@@ -1,6 +1,6 @@
-"""The goal of windows of tuples: each arriving atom replaces the one that arrived `atoms` atoms before it.
+"""The goal of windows of tuples. Each arriving atom takes the place of the one that arrived `atoms` atoms before it.
 
-goal(E, A):  among all arrivals A, returns the tuples of E, each while it is in the window, perhaps with its tick
+goal(E, A):  returns the tuples of E, each while it is among the last arrivals A, perhaps with its tick
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ if TYPE_CHECKING:
     from cep.operators.last_atoms import LastAtoms
 
 HEAD, TAIL, SIZE = range(3)
-"""Columns of a key: its oldest atom, its latest atom, and their number."""
+"""Columns of the array with one row per key: the key's oldest atom, its latest atom, and the number of its atoms."""
 NEXT, TUPLE = range(2)
-"""Columns of an atom: the next one of its key, and its tuple (-1: not among the left occurrences)."""
+"""Columns of the array with one row per atom: the next atom of its key, and its tuple (-1: not a left occurrence)."""
 C_USED, C_FREE = range(2)
 
 
 @njit()
 def _arrived(keys, slots, code, atoms, oldest, of_keys, pool, counts, opening, closing):  # type: ignore[no-untyped-def]
-    """Process arriving atoms in order: their keys, tuples (-1: none) and time codes.
+    """Process arriving atoms in order. Return the number of tuples that begin, and of tuples that end.
 
-    Returns the numbers of rows (code, tuple) written to `opening` and `closing`, at most one each per atom. The arrays
-    must have room for all atoms and keys.
+    - `keys`, `slots`, `code`: the key, the tuple (-1: none) and the time code of each atom.
+    - `opening`, `closing`: buffers for rows (code, tuple) that begin or end, at most one each per atom.
+
+    The arrays must have room for all atoms and keys.
     """
     begun = ended = 0
     for i in range(len(keys)):
@@ -84,7 +86,10 @@ def _arrived(keys, slots, code, atoms, oldest, of_keys, pool, counts, opening, c
 
 @njit()
 def _kept(of_keys, count, pool, kept):  # type: ignore[no-untyped-def]
-    """Write the atoms in the windows as rows (key, tuple), key by key, in order. Return their count."""
+    """Write the atoms that are in windows as rows (key, tuple). Return their count.
+
+    Rows are sorted by key. The atoms of a key are in order of arrival.
+    """
     written = 0
     for key in range(count):
         row = of_keys[key, HEAD]
@@ -96,8 +101,10 @@ def _kept(of_keys, count, pool, kept):  # type: ignore[no-untyped-def]
 
 
 class LastAtomsGoal(PassingGoal):
-    """The goal of one LastAtoms node. `by`: the columns of arrivals that form the key; `key_codes`: those with pool
-    codes."""
+    """The goal of one LastAtoms node.
+
+    `by`: the columns of arrivals that form the key. `key_codes`: those of them that contain pool codes.
+    """
 
     def __init__(
         self,
@@ -153,7 +160,7 @@ class LastAtomsGoal(PassingGoal):
     # --- state ---
 
     def _content(self) -> tuple[Ints, Ints]:
-        """Return the keys and tuples of the atoms in the windows."""
+        """Return the keys and the tuples of all atoms that are in windows."""
         kept = np.empty((int(self.of_keys[:, SIZE].sum()), 2), np.int64)
         _kept(self.of_keys, self.keys.count, self.pool, kept)
         return kept[:, 0], kept[:, 1]
@@ -166,8 +173,10 @@ class LastAtomsGoal(PassingGoal):
         return super()._state() | {"last": np.concatenate([self.keys.known[keys], present, tuples], axis=1)}
 
     def _tables(self) -> dict[str, StateTable]:
-        """Declare the tables. All rows belong to every key. `last`: the atoms in the windows; the tag is 1 for left
-        occurrences."""
+        """Declare the tables of the state. Each row belongs to every key.
+
+        The table `last` has the atoms that are in windows. Its tag is 1 for left occurrences.
+        """
         width, spec = len(self.by), self.spec
         own = tuple(width + 1 + column for column in spec.codes)
         last = StateTable(

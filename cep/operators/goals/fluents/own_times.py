@@ -1,6 +1,6 @@
-"""The goal of tuples that contain a tick. Each holds only at some evaluation ticks before and after that tick.
+"""The goal of tuples that contain a tick. A tuple holds only at evaluation ticks whose window contains this tick.
 
-goal(F):  returns the changes of F's tuples, restricted to each tuple's own period
+goal(F):  returns the changes of F's tuples, limited to the period of each tuple
 """
 
 from __future__ import annotations
@@ -48,17 +48,20 @@ if TYPE_CHECKING:
     from cep.operators.own_times import OwnTimes
 
 HOLDS, GIVEN, TIMED = 1, 2, 4
-"""Flags of a tuple: its input holds; it holds in the output; its own times are among the timers."""
+"""Flags of a tuple. HOLDS: the input holds. GIVEN: the tuple holds in the output. TIMED: its period is among the
+timers."""
 OPENS, CLOSES = range(2)
 
 
 @njit()
 def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key, instants, kind):  # type: ignore[no-untyped-def]
-    """Process changes from row `done` on, sorted by code, and the timers up to a code.
+    """Process changes, sorted by code, from row `done` on, and timers up to the code `until`.
 
-    Returns how many changes were processed, how many timers are left, and how many changes were output. It stops when
-    the output arrays are full. `bounds` and `flags` have a row per tuple; `heap` must have room for two timers per
-    change.
+    - `bounds`: the time codes at which the period of each tuple begins and ends. `flags`: the flags of each tuple.
+    - `heap`, `waiting`: the timers and their number. There must be room for two timers per change.
+    - `key`, `instants`, `kind`: buffers for the output changes. The kernel stops when they are full.
+
+    Return the number of changes processed, of timers left, and of output changes.
     """
     n, written, room = len(slots), 0, len(key)
     while written < room:
@@ -87,11 +90,13 @@ def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesSpec:
-    """Columns and window of the operator.
+    """Columns and window of an OwnTimesGoal.
 
-    The input has `columns` columns. Those in `take` form the tuple, and the last of them is the kind of change. Column
-    `tick_column` of the tuple holds the tick; the tuple holds at the evaluation ticks of `window` around it. `codes`:
-    the columns of pool codes. `late`: the delay of the input in microseconds.
+    - `columns`: the number of input columns.
+    - `take`: the input columns that form the tuple, then the column with the kind of change.
+    - `tick_column`: the position of the tick in the tuple.
+    - `window`: the evaluation ticks at which a tuple holds, relative to its tick.
+    - `codes`: the columns of pool codes. `late`: the delay of the input in microseconds.
     """
 
     columns: int
@@ -177,7 +182,7 @@ class OwnTimesGoal(NumberedState, InRounds):
         return slots
 
     def _holding(self, flag: int) -> Bools:
-        """Return a mask of the tuples that have a flag."""
+        """Return a mask of the tuples that have the flag `flag`."""
         holding: Bools = self.flags[: self.known, 0] & flag != 0
         return holding
 
@@ -189,7 +194,7 @@ class OwnTimesGoal(NumberedState, InRounds):
         self.lost, self.stopped = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the tuples that may not continue, because their own time ends or because the input loses them."""
+        """Return the tuples that may end in the stretch, because their period ends or because the input loses them."""
         count, (first, last) = len(self.lost), self.stretch
         slots = self._slots(self._read_in(inputs[0]), False)
         slots = slots[(slots >= 0) & (slots < count)]
@@ -215,9 +220,9 @@ class OwnTimesGoal(NumberedState, InRounds):
         return table_of(Intervals(slots[some], start[some], end[some]), self.tuples.known)
 
     def _news(self, slots: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the intervals, except those of tuples that continue anyway.
+        """Drop the intervals of tuples that continue through the stretch anyway.
 
-        In the first round, also return intervals of tuples whose input continues although they themselves do not.
+        In the first round, add intervals for tuples that do not continue although their input does.
         """
         count, (first, last) = len(self.lost), self.stretch
         goes_on = self._holding(GIVEN)[:count] & ~self.stopped

@@ -1,8 +1,8 @@
-"""The kernel for records that have an end. It keeps the one current interval of each tuple, and outputs rows for those
-that begin or end.
+"""The kernel for records that have an end. It stores one interval per tuple, and outputs rows when an interval begins
+or ends.
 
-Records are processed at their starts, so the pieces of a tuple that have not ended all hold at the watermark. They form
-one interval.
+Records are processed at their starts. So all pieces of a tuple that have not ended hold at the watermark, and form one
+interval.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ NEVER = 2 * END_OF_TIME
 
 
 class Pieces(NamedTuple):
-    """Columns of pieces, all of equal length.
+    """Pieces, which are intervals from records, as columns of equal length.
 
-    `slot`: the tuple. `start`, `end`: time codes (INFINITE: no end yet). `order`, `name`: arrival order and lineage
-    handle of the record.
+    - `slot`: the number of the tuple.
+    - `start`, `end`: time codes (INFINITE: no end yet).
+    - `order`, `name`: the arrival order and the lineage handle of the record.
     """
 
     slot: Ints
@@ -48,12 +49,12 @@ NO_PIECES = Pieces(*(np.empty(0, np.int64) for _ in range(5)))
 
 
 def time_by(end: Ints) -> Ints:
-    """Return the times of end codes; NEVER for pieces without an end."""
+    """Return the times of end codes; NEVER for the code INFINITE."""
     return np.where(end == INFINITE, NEVER, (end + 1) >> 1)
 
 
 def time_of(code: int) -> int:
-    """Return the time of one end code; NEVER if it is INFINITE."""
+    """Return the time of one end code; NEVER for the code INFINITE."""
     return NEVER if code == INFINITE else (code + 1) >> 1
 
 
@@ -63,7 +64,7 @@ def over(end: Ints, watermark: int) -> Bools:
 
 
 def _numbered(*columns: Ints) -> Ints:
-    """Return a number for each row that sorts like its values; equal rows have equal numbers."""
+    """Return a number for each row of these columns. The numbers sort like the rows; equal rows have equal numbers."""
     order = np.lexsort(columns[::-1])
     changes = np.zeros(len(order), np.bool_)
     for column in columns:
@@ -74,10 +75,10 @@ def _numbered(*columns: Ints) -> Ints:
 
 
 def closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
-    """End open pieces by the records that close them, and return all pieces.
+    """Give an end to pieces that have none, according to the records that close them. Return all pieces.
 
-    A closing record applies to the pieces with its tuple and start. If `new` contains a piece that has this tuple and
-    start, and an end, the open piece is dropped. Otherwise it ends at the earliest end among its closing records.
+    A closing record applies to the pieces that have its tuple and start. If `new` has such a piece with an end, the
+    piece without an end is dropped. Otherwise the piece ends at the earliest end among its closing records.
     """
     every = held.with_(new)
     is_open = every.end == INFINITE
@@ -95,7 +96,7 @@ def closed(held: Pieces, new: Pieces, closers: Pieces) -> Pieces:
 
 
 def maximal(pieces: Pieces) -> Pieces:
-    """Return the maximal intervals, each with the order and handle of its first piece."""
+    """Join pieces to maximal intervals. Each has the order and the handle of its first piece."""
     merged = coalesce(pieces.slot, pieces.start, pieces.end)
     order = np.lexsort((pieces.order, pieces.start, pieces.slot))
     ordered = pieces.at(order)
@@ -107,7 +108,7 @@ def maximal(pieces: Pieces) -> Pieces:
 
 
 def within(pieces: Pieces, whole: Pieces) -> Ints:
-    """Return the index of each piece's maximal interval."""
+    """Return, for each piece, the index of the maximal interval in `whole` that contains it."""
     n = len(pieces.slot)
     if len(whole.slot) == n:  # each piece is one interval
         place = np.empty(n, np.int64)
@@ -118,13 +119,14 @@ def within(pieces: Pieces, whole: Pieces) -> Ints:
 
 
 C_START, C_END, C_ORDER, C_NAME, CELLS = range(5)
-"""Columns of a tuple: the time codes of its interval (end NOTHING: no interval), order and handle of its first
-record."""
+"""Columns of the stored interval of a tuple: its start and end codes (an end of NOTHING: no interval), and the order
+and handle of its first record."""
 T_TIMER, T_TOUCHED, T_WIDTH = range(3)
-"""Further columns of a tuple: the code of its only timer (INFINITE: none), and 1 if this step has a record of it."""
+"""Columns of a tuple's timer: its code (INFINITE: no timer), and 1 if the current step has a record of the tuple."""
 NOTHING = -NOWHERE
 N_TIMERS, N_HELD, N_BEGUN, N_ENDED, N_NEXT, N_WIDTH = range(6)
-"""Counts: timers, tuples that hold, intervals that began and that ended in this step, and the earliest end code.
+"""Counts: timers, tuples that hold, intervals that began in this step, intervals that ended in it, and the earliest end
+code.
 
 If the number of timers is UNTIMED, timers must be set anew, and N_NEXT is valid.
 """
@@ -132,9 +134,9 @@ UNTIMED = -1
 I_SLOT, I_START, I_END, I_ORDER, I_NAME, I_WIDTH = range(6)
 """Columns of an interval that begins or ends."""
 AHEAD = 16
-"""The number of records to prefetch ahead."""
+"""The number of records by which prefetching is ahead of processing."""
 SHORT = 32
-"""The greatest number of rows of one instant that are sorted by insertion."""
+"""The maximum number of rows of one instant that are sorted by insertion."""
 
 
 @inside
@@ -145,7 +147,7 @@ def _put(intervals, count, slot, start, end, order, name):  # type: ignore[no-un
 
 @inside
 def _over(cells, slot, ended, counts):  # type: ignore[no-untyped-def]
-    """End the interval of a tuple."""
+    """End the stored interval of a tuple, and append it to `ended`."""
     _put(
         ended, counts[N_ENDED], slot, cells[slot, C_START], cells[slot, C_END], cells[slot, C_ORDER],
         cells[slot, C_NAME],
@@ -157,10 +159,10 @@ def _over(cells, slot, ended, counts):  # type: ignore[no-untyped-def]
 
 @bare
 def ends_of(records, width, codes):  # type: ignore[no-untyped-def]
-    """Write the time codes of records into `codes`, a row of starts and a row of ends.
+    """Write the time codes of records into `codes`: a row of starts and a row of ends.
 
-    Returns the latest end, the number of records that close others, the number without an end, and True if the starts
-    ascend.
+    Return the latest end, the number of records that close others, the number of records that have no end, and True if
+    the starts ascend.
     """
     latest, closing, lasting, rising = -INFINITE, 0, 0, True
     before = -NOWHERE
@@ -185,7 +187,7 @@ def ends_of(records, width, codes):  # type: ignore[no-untyped-def]
 
 @bare
 def joined_all(slots, start, end, order, name, done, watermark, cells, known, counts, begun, ended):  # type: ignore[no-untyped-def]
-    """Do the same as `joined` by scanning the first `known` cells instead of using timers.
+    """Process pieces like `joined`, but scan the first `known` cells instead of using timers.
 
     This is faster if many tuples have pieces. Intervals that end by time alone are output in the order of tuples.
     """
@@ -220,7 +222,7 @@ def joined_all(slots, start, end, order, name, done, watermark, cells, known, co
 
 @bare
 def set_timers(cells, timers, known, heap, counts):  # type: ignore[no-untyped-def]
-    """Set a timer for each of the first `known` tuples whose interval has an end, replacing all timers."""
+    """Replace all timers: set one for each of the first `known` tuples whose interval has an end."""
     count = 0
     for slot in range(known):
         until = cells[slot, C_END]
@@ -235,10 +237,10 @@ def set_timers(cells, timers, known, heap, counts):  # type: ignore[no-untyped-d
 
 @bare
 def joined(slots, start, end, order, name, done, watermark, cells, timers, heap, counts, begun, ended):  # type: ignore[no-untyped-def]
-    """Process pieces, sorted by start. Output intervals that begin after `done`, and those that end by the watermark.
+    """Process pieces, sorted by start. Write the intervals that begin after `done` and those that end by the watermark.
 
-    At most one interval begins per piece. Each interval that ends was held before this step, or began in it. `heap`
-    must have room for one further timer per piece, `cells` and `timers` for all slots.
+    At most one interval begins per piece. `heap` must have room for one further timer per piece, `cells` and `timers`
+    for all slots. `ended` must have room for all stored intervals and one per piece.
     """
     n = len(slots)
     counts[N_BEGUN] = counts[N_ENDED] = 0
@@ -282,7 +284,7 @@ def joined(slots, start, end, order, name, done, watermark, cells, timers, heap,
 
 @inside
 def _gone(cells, timers, slot, watermark, ended, counts):  # type: ignore[no-untyped-def]
-    """Process the expired timer of a tuple. Return the code at which it is checked next, or INFINITE."""
+    """Process an expired timer of a tuple. Return the code of the tuple's next timer, or INFINITE."""
     until = cells[slot, C_END]
     if until == NOTHING:
         until = INFINITE
@@ -295,9 +297,9 @@ def _gone(cells, timers, slot, watermark, ended, counts):  # type: ignore[no-unt
 
 @bare
 def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-untyped-def]
-    """Drop intervals that end because time passes. Each has one timer.
+    """End the intervals whose end has passed. Each has one timer.
 
-    Timers are taken off the heap one by one. If many of them are due, the kernel scans all timers instead.
+    Timers are taken off the heap one by one. If many of them have expired, the kernel scans all timers instead.
     """
     fewest = counts[N_TIMERS] - (counts[N_TIMERS] >> 4) - 16
     while counts[N_TIMERS] > max(fewest, 0) and (heap[0, 0] + 1) >> 1 <= watermark:
@@ -322,7 +324,7 @@ def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-unt
 
 @bare
 def next_end(cells, timers, heap, counts):  # type: ignore[no-untyped-def]
-    """Return the code of the earliest end, or INFINITE."""
+    """Return the earliest end code of a stored interval, or INFINITE."""
     if counts[N_TIMERS] == UNTIMED:
         return counts[N_NEXT]
     while counts[N_TIMERS] > 0:
@@ -341,8 +343,10 @@ def next_end(cells, timers, heap, counts):  # type: ignore[no-untyped-def]
 
 @bare
 def keep(slots, start, end, order, name, cells, timers, heap, counts):  # type: ignore[no-untyped-def]
-    """Store one interval for each tuple, none of which may have one yet. The arrays must have room for all slots and
-    their timers."""
+    """Store one interval for each tuple. None of the tuples may have an interval yet.
+
+    The arrays must have room for all slots and their timers.
+    """
     for i in range(len(slots)):
         slot = slots[i]
         cells[slot, C_START], cells[slot, C_END] = start[i], end[i]
@@ -367,7 +371,7 @@ def _row(table, place, start, end, order, interval, index, known, kind):  # type
 
 @inside
 def _later(table, i, j, turn):  # type: ignore[no-untyped-def]
-    """Return True if row i arrives after row j. Both end at the same time."""
+    """Return True if row `i` arrives after row `j`. Both rows end at the same time."""
     last = table.shape[0] - 1
     if table[START, i] != table[START, j]:
         return table[START, i] > table[START, j]
@@ -378,9 +382,9 @@ def _later(table, i, j, turn):  # type: ignore[no-untyped-def]
 
 @bare
 def _settled(table, since, until, turn):  # type: ignore[no-untyped-def]
-    """Sort the rows `since` to `until`, all of one instant, by start, order and the `turn` of their kind.
+    """Sort the rows `since` to `until`, which have the same end, by start, order and kind.
 
-    Returns False if there are too many rows to sort by insertion.
+    `turn`: the place of each kind in this order. Return False if there are too many rows to sort by insertion.
     """
     for i in range(since + 1, until):
         if not _later(table, i - 1, i, turn):
@@ -397,10 +401,13 @@ def _settled(table, since, until, turn):  # type: ignore[no-untyped-def]
 
 @bare
 def put_rows(begun, ended, by_end, wanted, known, turn, table):  # type: ignore[no-untyped-def]
-    """Write one row per interval that begins or ends, and per kind in `wanted`, in order of arrival.
+    """Write the output rows of intervals that begin or end, in order of arrival.
 
-    `by_end`: the order in which intervals end. `turn`: the order of kinds for the same interval. Returns False if some
-    instant has so many rows that the table must still be sorted.
+    - `by_end`: the order in which the intervals in `ended` end.
+    - `wanted`: for each kind of row, True if it is output.
+    - `turn`: the order of kinds for the same interval.
+
+    Return False if an instant has so many rows that the caller must sort the table.
     """
     i = j = place = since = 0
     settled, instant = True, -INFINITE

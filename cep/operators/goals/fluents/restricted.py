@@ -1,7 +1,7 @@
 """The goal of `p WHERE conditions` in formulas, if the conditions query knowledge that changes.
 
- goal(P):  joins each tuple of p with the answers of the conditions. When a tuple begins or ends, its answers do the
-           same. When the knowledge changes, answers of the tuples that hold end and begin.
+ goal(P):  joins each tuple of p with the answers of the conditions. When a tuple begins or ends, so do its answers.
+           When the knowledge changes, the goal ends old answers and begins new ones, for all tuples that hold.
 
 A version of the knowledge applies from its time on, inclusive.
 """

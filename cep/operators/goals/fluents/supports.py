@@ -1,4 +1,4 @@
-"""The goal that counts the supports of tuples. A tuple holds while its count is positive.
+"""The goal that counts the supports of tuples. A tuple holds while it has at least one support.
 
 goal(F):  projects F's tuples to some columns; for a fluent that formulas define, also returns other kinds of rows
 """
@@ -66,10 +66,10 @@ COUNT, SINCE = range(2)
 
 @njit()
 def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
-    """Count changes of support in order; at one code, beginnings must come first.
+    """Count beginnings and ends of supports, which are in order. At one code, beginnings must come first.
 
-    Returns the changes with which a tuple begins to hold or stops holding, and the code at which it began. `state` must
-    have room for all slots.
+    Return the changes with which a tuple begins or stops to hold, and for each the code at which the tuple began.
+    `state` must have room for all slots.
     """
     turns, since = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     count = 0
@@ -94,14 +94,15 @@ def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class SupportsSpec:
-    """Columns and options of an operator that counts supports.
+    """Columns and options of a goal that counts supports.
 
-    The input has `width` columns. Those in `take` form the tuple; `codes` of them hold pool codes. `kind` is the column
-    with the kind of change. If it is None, rows are occurrences, and those longer than `within` are ignored. `late`:
-    the delay of the input in microseconds. `wanted`: the kinds of rows of a fluent that are read; None for projections.
-    `delay`: how much later the output rows are known. `closed`: a pair of kinds of change; the first is replaced by the
-    second, so that a bound belongs to the interval. A beginning just after an instant becomes one at it, and an end
-    just before an instant becomes one just after it.
+    - `width`: the number of input columns. `take`: those that form the tuple. `codes`: those of pool codes.
+    - `kind`: the column with the kind of change. None: input rows are occurrences.
+    - `within`: the maximum length of occurrences; longer ones are ignored.
+    - `late`: the delay of the input in microseconds. `delay`: how much later the output rows are known.
+    - `wanted`: the kinds of a fluent's rows that someone reads; None for projections.
+    - `closed`: a pair of kinds of change, or None. The first kind is replaced by the second: a beginning just after an
+      instant becomes one at the instant, or an end just before an instant becomes one just after it.
     """
 
     width: int
@@ -116,7 +117,10 @@ class SupportsSpec:
 
 
 class SupportsStretches(InRounds):
-    """Evaluation of counted tuples over a stretch, in rounds. `state` has a row for each of `tuples`."""
+    """Methods that evaluate a goal that counts supports over a stretch, in rounds.
+
+    `state` has a row for each of `tuples`.
+    """
 
     spec: SupportsSpec
     columns: Ints
@@ -127,7 +131,7 @@ class SupportsStretches(InRounds):
 
     @abstractmethod
     def _read_in(self, table: Table) -> Table:
-        """Return the input as changes of the tuples."""
+        """Convert the input to changes of the tuples."""
 
     def bound(self, first: int) -> None:
         """See `InRounds`."""
@@ -135,8 +139,8 @@ class SupportsStretches(InRounds):
             self.holds_from, self._early = first, None
 
     def _from_first(self, slots: Ints, code: Ints, begins: Ints, known: int) -> tuple[Ints, Ints, Ints]:
-        """Let nothing hold before `holds_from`: tuples that are supported then begin there. Return the adapted
-        changes."""
+        """Adapt changes so that no tuple holds before `holds_from`. Tuples that have supports then begin at this
+        code."""
         before = code < self.holds_from
         if before.any():
             counted(slots[before], code[before], begins[before], self.state)
@@ -155,7 +159,7 @@ class SupportsStretches(InRounds):
         )
 
     def _held_early(self) -> Ints:
-        """Return the tuples that were supported before the first time at which anything holds."""
+        """Return the tuples that have had a support since before `holds_from`."""
         if self._early is None:
             state = self.state[: self.tuples.count]
             self._early = np.flatnonzero((state[:, COUNT] > 0) & (state[:, SINCE] < self.holds_from))
@@ -168,8 +172,10 @@ class SupportsStretches(InRounds):
         self.grown, self.numbers = GrowingIntervals(), Keys(len(self.spec.take))
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the tuples that lose a support, even if they have others, because these may depend on the tuple
-        itself."""
+        """Return the tuples that lose a support.
+
+        They are returned even if they have other supports, because these may depend on the tuple itself.
+        """
         assert self.lost is not None, "what holds goes on"
         slots = self.tuples.slots(inputs[0], self._taken, insert=False, groups=True)
         slots = slots[slots >= 0]
@@ -180,7 +186,7 @@ class SupportsStretches(InRounds):
         return self._through(fresh)
 
     def remaining(self) -> Table:
-        """Return the tuples that other supports keep alive."""
+        """Return the tuples from `shrink` that have other supports."""
         assert self.lost is not None, "what holds goes on"
         slots = np.concatenate([*self.shrunk, np.empty(0, np.int64)])
         table = self._through(slots[self.state[slots, COUNT] > self.lost[slots]])
@@ -190,12 +196,12 @@ class SupportsStretches(InRounds):
         return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
 
     def _through(self, slots: Ints) -> Table:
-        """Return tuples as rows that hold throughout the stretch."""
+        """Return tuples as rows that cover the whole stretch."""
         start, end = (np.full(len(slots), code) for code in self.stretch)
         return table_of(Intervals(slots, start, end), self.tuples.known)
 
     def _new(self, table: Table) -> Table:
-        """Drop the rows of tuples that continue anyway."""
+        """Drop the rows of tuples that continue through the stretch anyway."""
         if self.lost is None or not len(self.lost):
             return table
         slots = self.tuples.slots(table, self.columns, insert=False, groups=True)
@@ -213,7 +219,7 @@ class SupportsStretches(InRounds):
         return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
 
     def settled(self) -> Table:
-        """Return all growth of this stretch as changes of a fluent."""
+        """Return what the rounds of this stretch have added, as changes of a fluent."""
         if self.lost is None:
             held = self._held()
         else:
@@ -238,7 +244,7 @@ class SupportsStretches(InRounds):
 
 _OPENING, _CLOSING = [BEGINS, BEGINS_AT, BEFORE], [ENDS, ENDS_AT]
 AHEAD = 16
-"""The number of changes to prefetch ahead."""
+"""The number of changes by which prefetching is ahead of processing."""
 
 
 @inside
@@ -252,10 +258,10 @@ def _row(table, place, start, end, order, kind, known, slot):  # type: ignore[no
 
 @bare
 def _become(slots, code, begins, state, wanted, known, delay, table):  # type: ignore[no-untyped-def]
-    """Turn changes of support into rows of a fluent, and return their count. The rows go into `table`.
+    """Convert changes of supports to rows of a fluent in `table`, and return their count.
 
-    The changes are in order of codes; at one code, beginnings come first. Only kinds of rows in `wanted` are written.
-    `table` must have room for every row that the changes can make. `state` has a row for each slot.
+    Changes are in order of codes. At one code, beginnings come first. `wanted`: for each kind of row, True if it is
+    written. `table` must have room for all rows, and `state` must have a row for each slot.
     """
     place = 0
     for i in range(len(slots)):
@@ -338,7 +344,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return self._changes(slots[turns], code[turns], begins[turns])
 
     def _read_in(self, table: Table) -> Table:
-        """Return the input as changes of the tuples."""
+        """Convert the input to changes of the tuples."""
         if self._as_given:
             return table
         spec, width = self.spec, len(self.spec.take)
@@ -365,7 +371,8 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return table
 
     def _given(self, slots: Ints, code: Ints, begins: Ints, wanted: Ints) -> Table:
-        """Return the rows of a fluent that follow from changes of its supports."""
+        """Return the fluent's output rows for changes of its supports. `wanted`: for each kind of row, True if it is
+        output."""
         room = self._closing * len(begins)
         if self._opening != self._closing:
             room += (self._opening - self._closing) * int(np.count_nonzero(begins))
@@ -378,7 +385,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return table
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended, with an end later than every time."""
+        """Return the intervals that have not ended. In the result, their end is later than every time."""
         slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
         since = self.state[slots, SINCE]
         table = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)
@@ -433,7 +440,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
 
 
 def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node that projects a formula to some columns."""
+    """Return the goal of a Projection node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     if node.late >= FOREVER and builder.knowledge is not None:
@@ -444,7 +451,7 @@ def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
 
 
 def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node of an event in a formula."""
+    """Return the goal of a FormulaEvent node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     late = node.within or 0
@@ -452,7 +459,7 @@ def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:
 
 
 def extent_of(node: Extent, builder: GoalBuilder, kinds: Sequence[int]) -> Goal:
-    """Return the goal of a fluent that formulas define. `kinds`: the kinds of rows that are read."""
+    """Return the goal of an Extent node. `kinds`: the kinds of output rows that someone reads."""
     types = builder.types(node.child)
     wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1

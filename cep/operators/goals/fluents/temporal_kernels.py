@@ -1,10 +1,10 @@
 """Kernels of the temporal operators.
 
-Each key keeps a list of result intervals that are not complete yet. Each operator turns an interval of its input (with
-two inputs: of their intersection) into one interval of its result, in order. Intervals that touch are joined. The last
-one has no end as long as its input has none.
+Each key has a list of result intervals that are not complete yet. An operator turns each interval of its input into one
+interval of its result, in order. If there are two inputs, these are the intervals of their intersection. Intervals that
+touch are joined. The last interval has no end as long as its input has none.
 
-Intervals that have been output in full are dropped. So a key only keeps the intervals within the operator's reach into
+Intervals that have been output in full are dropped. So a key only has the intervals within the operator's reach into
 the past, however many changes it had.
 """
 
@@ -34,26 +34,32 @@ from cep.operators.goals.fluents.timers import drop_timer, order_timers, put_tim
 from cep.operators.goals.intrinsics import bare, inside
 
 R_KIND, R_LOW, R_HIGH, R_LEAST, R_WIDTH = range(5)
-"""Fields of the rule: the operator, the least and greatest displacement (negative: ahead), and the least length."""
+"""Fields of the array `rule`: the operator, its least and greatest displacement (negative: ahead), and the least
+length."""
 
 FLAGS, HEAD, TAIL, WAITING, TIMER, OPENED, _, CELLS = range(8)
-"""Columns of a key: flags; its first and last interval, and their number; the code at which it is next checked
-(INFINITE: never); the code since which the left operand holds, including its bound."""
+"""Columns of a key's state.
+
+- FLAGS: see below.
+- HEAD, TAIL, WAITING: the first and the last interval, and the number of intervals.
+- TIMER: the time code at which the key is next checked (INFINITE: never).
+- OPENED: the code since which the left operand holds, including its bound.
+"""
 LEFT, RIGHT, OPEN, BEGUN, TOUCHED = 1, 2, 4, 8, 16
-"""Flags: the left operand holds; the right operand holds; the last interval has no end yet; the beginning of the first
-interval was output; the key is in the current step."""
+"""Flags of a key. LEFT, RIGHT: this operand holds. OPEN: the last interval has no end yet. BEGUN: the beginning of the
+first interval was output. TOUCHED: the key is in the current step."""
 AHEAD = 16
-"""The number of changes to prefetch ahead."""
+"""The number of changes by which prefetching is ahead of processing."""
 
 P_START, P_END, P_NEXT, P_BEFORE, P_WIDTH = range(5)
-"""Columns of an interval in the pool."""
+"""Columns of the pool of intervals, with one row per interval."""
 C_USED, C_FREE, C_TIMERS, C_GIVEN, C_WIDTH = range(5)
-"""Counts: pool rows ever used, the first free one, timers, and changes that were output."""
+"""Counts: pool rows that were ever used, the first free pool row, timers, and changes that were output."""
 
 
 @inside
 def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
-    """Append an interval without an end to a key, or extend the last interval if they touch."""
+    """Append an interval without an end to a key. If it touches the key's last interval, extend that one instead."""
     state[key, FLAGS] |= OPEN
     tail = state[key, TAIL]
     if tail >= 0 and start <= pool[tail, P_END] + 1:
@@ -79,7 +85,7 @@ def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
 
 @inside
 def _remove(state, pool, counts, key, row):  # type: ignore[no-untyped-def]
-    """Remove an interval of a key."""
+    """Remove the interval in pool row `row` from its key."""
     following, before = pool[row, P_NEXT], pool[row, P_BEFORE]
     if before >= 0:
         pool[before, P_NEXT] = following
@@ -109,7 +115,7 @@ def _end(state, pool, counts, key, end, least):  # type: ignore[no-untyped-def]
 
 @inside
 def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
-    """Process a change of the only input."""
+    """Process a change of the input of an operator that has one input."""
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     if begins:
         if kind == DILATE:
@@ -131,8 +137,10 @@ def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
 
 @inside
 def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
-    """Process a change of the right operand of SINCE or UNTIL. If the reach includes 0, the result holds wherever the
-    right operand does."""
+    """Process a change of the right operand of SINCE or UNTIL.
+
+    If the reach includes 0, the result holds wherever the right operand does.
+    """
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     held = state[key, FLAGS] & LEFT
     if begins:
@@ -153,7 +161,7 @@ def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
 def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
     """Process a change of the left operand of SINCE or UNTIL.
 
-    It only has to hold strictly between the time of the right operand and the time of the result.
+    This operand only has to hold between the time of the right operand and the time of the result, both excluded.
     """
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     here = (low == 0 and kind == SINCE) or (high == 0 and kind == UNTIL)
@@ -179,7 +187,7 @@ def _left(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unty
 
 @inside
 def _next(state, pool, key):  # type: ignore[no-untyped-def]
-    """Return the code at which the key's result changes next, as far as known, or INFINITE."""
+    """Return the time code at which the key's result changes next, as far as it is known, or INFINITE."""
     head = state[key, HEAD]
     if head < 0:
         return INFINITE
@@ -190,7 +198,7 @@ def _next(state, pool, key):  # type: ignore[no-untyped-def]
 
 @inside
 def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore[no-untyped-def]
-    """Output the changes of a key's result up to a code. Return the code of the next change."""
+    """Output the changes of a key's result up to the code `until`. Return the code of the next change."""
     place = counts[C_GIVEN]
     while True:
         code = _next(state, pool, key)
@@ -208,11 +216,10 @@ def _give(state, pool, counts, key, until, keys, codes, begins):  # type: ignore
 
 @bare
 def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-def]
-    """Write the keys whose result changes up to a code into `due`, in no order, and drop their timers. Return their
-    count.
+    """Find the keys whose result changes up to the code `until`. Write them into `due`, and return their number.
 
-    `due` must have room for one key per timer. Timers are taken off the heap one by one. If many are due, the kernel
-    scans all timers instead.
+    Their timers are removed. `due` must have room for one key per timer, and is not sorted. Timers are taken off the
+    heap one by one. If many have expired, the kernel scans all timers instead.
     """
     count = left = 0
     fewest = counts[C_TIMERS] - (counts[C_TIMERS] >> 4) - 16
@@ -244,10 +251,10 @@ def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-
 
 @inside
 def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
-    """Return the code at which the key of an expired timer next changes, or INFINITE.
+    """Return the code at which the key of an expired timer next changes.
 
-    INFINITE means that the timer was out of date, or that the result does not change again. If the change is after
-    `until`, the key keeps a timer for it.
+    The result is INFINITE if the timer was out of date, or if the key's result does not change again. If the change is
+    after `until`, the key keeps a timer for it.
     """
     if state[key, TIMER] != code:
         return INFINITE
@@ -277,7 +284,7 @@ def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
 
 @bare
 def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
-    """Write the intervals of some keys into `out`, key by key, in order."""
+    """Write the intervals of these keys into `out`, sorted by key, then by time."""
     count = 0
     for i in range(len(keys)):
         row = state[keys[i], HEAD]
@@ -289,9 +296,10 @@ def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
 
 @bare
 def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-untyped-def]
-    """Load the intervals of keys, as `intervals_kept` writes them, and set a timer for each key.
+    """Load intervals of keys, in the form that `intervals_kept` writes, and set a timer for each key.
 
-    The keys must have no intervals; WAITING of each says how many it gets. The pool and the heap must have room.
+    The keys must have no intervals. `state[key, WAITING]` says how many each key gets. The pool and the heap must have
+    room.
     """
     row = 0
     for i in range(len(keys)):
@@ -321,9 +329,9 @@ def _known(rule, code):  # type: ignore[no-untyped-def]
 
 @bare
 def touch(state, keys, touched, count, room):  # type: ignore[no-untyped-def]
-    """Append the keys to `touched` that are not among its first `count`. Return the new count.
+    """Append the keys to `touched`, except those that it already contains. Return the new count of keys.
 
-    Also returns `room`, increased by two changes per waiting interval of the new keys.
+    Also return `room`, increased by two output changes per stored interval of the new keys.
     """
     for i in range(len(keys)):
         if i + AHEAD < len(keys):
@@ -342,17 +350,19 @@ def advance(  # type: ignore[no-untyped-def]
     rule, left_key, left_code, left_begins, right_key, right_code, right_begins, touched, until, state,
     pool, counts, heap, keys, codes, begins,
 ):  # fmt: skip
-    """Process changes, sorted by code, and output changes of the result up to `until`, in no order. Return their count.
+    """Process input changes, and output changes of the result up to the code `until`, unsorted. Return their count.
 
-    `touched`: all keys with changes or due timers, marked, each once. Changes of the result that an input change cannot
-    affect any more are output before that change is processed.
+    - `left_key`, `left_code`, `left_begins` and the same for `right`: the changes of both inputs, sorted by code.
+    - `touched`: all keys that have changes or expired timers, each once.
+    - `pool`: must have room for one interval per change. `heap`: must have room for one timer per key of `touched`.
+    - `keys`, `codes`, `begins`: the output. They need room for two changes per interval that was stored (`touch`) or
+      begins.
+
+    A change of the result is output as soon as no further input change can affect it.
 
     Among changes with the same code, those of the right operand are processed first if the code is an instant, and
     those of the left operand first if it is a gap. So a left operand that holds between two instants includes both
-    instants, where the right one may hold.
-
-    `pool` must have room for one interval per change, `heap` for one timer per key of `touched`. The output arrays need
-    room for two changes per interval that waited (`touch`) or begins.
+    instants, at which the right operand may hold.
     """
     n, m = len(left_key), len(right_key)
     two = rule[R_KIND] >= SINCE
@@ -397,17 +407,18 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 BEFORE_ALL = -INFINITE - 1
-"""A code before all others. If inputs are decided up to it, nothing is decided yet."""
+"""A code before all times. If the inputs are decided up to it, nothing is decided yet."""
 
 Arrays = dict[str, Ints]
 
 
 class TemporalEvaluation:
-    """The evaluation of one operator.
+    """The evaluation of one temporal operator.
 
-    `operator`: a name of TEMPORAL. `by`: the interval in its brackets as a reach (`interval_sets.reach`), even if it
-    looks ahead. `least`: the microseconds of LASTING; for `> d`, d + 1. SINCE and UNTIL have two inputs in written
-    order, all others one. `decided`, `given`: the codes up to which the inputs and the result are decided.
+    - `operator`: its name in TEMPORAL. SINCE and UNTIL have two inputs, in the order in which they are written.
+    - `by`: the interval in its brackets, as a reach (`interval_sets.reach`), even if the operator looks ahead.
+    - `least`: the microseconds of LASTING `>= d`; for `> d`, d + 1.
+    - `decided`, `given`: the codes up to which the inputs and the result are decided.
     """
 
     __slots__ = ("_by", "_counts", "_heap", "_pool", "_rule", "_state", "_watched", "decided", "given", "inputs")
@@ -434,9 +445,10 @@ class TemporalEvaluation:
     def step(self, inputs: Sequence[Changes], decided: int, until: int | None = None) -> tuple[Changes, int]:
         """Return the changes of the result that are newly decided, and the code up to which they are decided.
 
-        `inputs`: their changes with codes after the last step and up to `decided`. INFINITE means that the inputs never
-        change again. The result is returned up to `decided` at most, or up to `until`, which may be later: `ONCE[1 s, 1
-        s]` is known a second ahead.
+        - `inputs`: for each input, its changes after the last step and up to the code `decided`.
+        - `decided`: INFINITE if the inputs never change again.
+        - `until`: the code up to which to return the result, by default `decided`. It may be later: `ONCE[1 s, 1 s]` is
+          known a second ahead.
         """
         assert len(inputs) == self.inputs and decided >= self.decided, "inputs go on"
         self.decided = decided
@@ -463,14 +475,14 @@ class TemporalEvaluation:
         return by_code(*changes[:, :changed]), self.given
 
     def close(self, end: int = INFINITE) -> tuple[Changes, int]:
-        """Return the final changes of the result up to `end`, if the inputs never change again."""
+        """Return the changes of the result up to the code `end`, if the inputs never change again."""
         return self.step([no_changes()] * self.inputs, INFINITE, end)
 
     def due(self) -> int | None:
         """Return the code up to which the inputs must be decided so that the next change of the result is known.
 
-        The inputs are assumed not to change. None if the result does not change either, or only at the end of the
-        input.
+        It is computed as if the inputs did not change. None if the result does not change either, or only at the end of
+        the input.
         """
         code = int(next_due(self._state, self._pool, self._heap, self._counts))
         if code == INFINITE or self._known(INFINITE - 1) < code:
@@ -479,9 +491,10 @@ class TemporalEvaluation:
         return next(d for d in range(max(code, code + back - 2), code + back + 3) if self._known(d) >= code)
 
     def to_come(self) -> tuple[Ints, Ints, Ints]:
-        """Return results that begin later if the inputs do not change, for operators that look back.
+        """Return the results that begin later if the inputs do not change, for operators that look back.
 
-        They are three arrays: keys, the times since which the cause of each exists, and the times at which each begins.
+        Three arrays: the keys, the times since which the cause of each result exists, and the times at which each
+        begins.
         """
         kept = self.snapshot()
         count = kept["cells"][:, 2]
@@ -499,16 +512,18 @@ class TemporalEvaluation:
         return key, since >> 1, later >> 1
 
     def begun(self) -> Ints:
-        """Return the keys whose result holds according to what has been output."""
+        """Return the keys whose result holds, according to the changes that were output."""
         return np.flatnonzero(self._state[:, FLAGS] & BEGUN)
 
     def changing(self, until: int) -> Ints:
-        """Return the keys, ascending, whose result changes up to a code if the inputs do not."""
+        """Return the keys whose result changes up to the code `until` if the inputs do not, in ascending order."""
         return np.flatnonzero(self._state[:, TIMER] <= until)
 
     def holding(self, keys: Ints, side: int | None = None) -> Bools:
-        """Return a mask of the keys for which the result, or the input `side`, holds according to what has been
-        output."""
+        """Return a mask of the keys for which the result holds, according to the changes that were output.
+
+        `side`: test the input with this number instead of the result.
+        """
         held = np.zeros(len(keys), np.bool_)
         known = keys < len(self._state)
         flag = BEGUN if side is None else (LEFT, RIGHT)[side] if self.inputs == 2 else OPEN
@@ -516,14 +531,15 @@ class TemporalEvaluation:
         return held
 
     def next_change(self) -> int:
-        """Return the code at which the result next changes if the inputs do not, or INFINITE."""
+        """Return the code at which the result next changes if the inputs do not change, or INFINITE."""
         return int(next_due(self._state, self._pool, self._heap, self._counts))
 
     def ahead(self, keys: Ints, inputs: Sequence[Intervals], first: int, last: int) -> Intervals:
-        """Return the result from `first` to `last` for these keys (ascending), without changing the state.
+        """Return the result of these keys in a stretch of time, without changing the state.
 
-        `inputs`: the intervals of each input from `first` to `last`, sorted by key. For earlier times, the state
-        contains the inputs. The keys of the result are indexes into `keys`.
+        - `keys`: the keys, in ascending order. The result refers to them by their index.
+        - `inputs`: the intervals of each input in the stretch, sorted by key. Earlier input is in the state.
+        - `first`, `last`: the first and the last code of the stretch.
         """
         known = keys[keys < len(self._state)]
         flags = np.zeros(len(keys), np.int64)
@@ -541,14 +557,14 @@ class TemporalEvaluation:
 
     @classmethod
     def of(cls, other: TemporalEvaluation) -> TemporalEvaluation:
-        """Return a new evaluation of the same operator."""
+        """Return an evaluation of the same operator with an empty state."""
         evaluation = cls.__new__(cls)
         evaluation._by, evaluation._rule, evaluation.inputs = other._by, other._rule, other.inputs
         evaluation._clear()
         return evaluation
 
     def _known(self, decided: int) -> int:
-        """Return the code up to which the result is decided, if the inputs are decided up to a code."""
+        """Return the code up to which the result is decided, if the inputs are decided up to `decided`."""
         if decided >= INFINITE:
             return INFINITE
         if self._rule[R_KIND] == LAST:
@@ -560,24 +576,26 @@ class TemporalEvaluation:
 
     @property
     def rows(self) -> int:
-        """Return the number of kept intervals plus the number of their keys."""
+        """Return the number of stored intervals plus the number of keys that have state."""
         kept = self.kept()
         return int(self._state[kept, WAITING].sum()) + len(kept)
 
     @property
     def nbytes(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the state in bytes."""
         return self._state.nbytes + self._pool.nbytes + self._heap.nbytes
 
     def kept(self) -> Ints:
-        """Return the keys with kept state, ascending. All other keys are free."""
+        """Return the keys that have state, in ascending order."""
         return np.flatnonzero((self._state[:, FLAGS] != 0) | (self._state[:, HEAD] >= 0))
 
     def snapshot(self, keys: Ints | None = None) -> Arrays:
-        """Return the kept state of all keys, or of `keys`.
+        """Return the state of `keys`, or of all keys.
 
-        `key`: the keys; `cells`: a row for each; `intervals`: their intervals, sorted by key. The last cell of a key is
-        the number of its intervals. `decided`: the codes of the inputs and of the result.
+        - `key`: the keys.
+        - `cells`: a row for each key; its last cell is the number of the key's intervals.
+        - `intervals`: the intervals of all keys, sorted by key.
+        - `decided`: the codes up to which the inputs and the result are decided.
         """
         chosen = self.kept() if keys is None else keys
         intervals = np.empty((int(self._state[chosen, WAITING].sum()), 2), np.int64)
@@ -590,13 +608,13 @@ class TemporalEvaluation:
         }
 
     def restore(self, state: Mapping[str, Ints]) -> None:
-        """Replace the state by a snapshot, whose keys may have new numbers."""
+        """Replace the state by the result of `snapshot`. Its keys may have been renumbered."""
         self._clear()
         self.decided, self.given = state["decided"].tolist()
         self.add(state)
 
     def add(self, state: Mapping[str, Ints]) -> None:
-        """Add the state of a snapshot. None of its keys may have state."""
+        """Add the keys in a result of `snapshot`. None of them may have state already."""
         key, cells = state["key"], state["cells"]
         if not len(key):
             return
@@ -611,7 +629,7 @@ class TemporalEvaluation:
         self.restore(self.snapshot(left))
 
     def _reserve(self, keys: int, intervals: int) -> None:
-        """Make room for keys below `keys`, and for `intervals` further intervals."""
+        """Make room for keys with numbers below `keys`, and for `intervals` further intervals."""
         if keys > len(self._state):
             fresh: Ints = np.zeros((roomy(keys, 2 * len(self._state)), CELLS), np.int64)
             fresh[:, [HEAD, TAIL]], fresh[:, TIMER] = -1, INFINITE
@@ -620,7 +638,7 @@ class TemporalEvaluation:
         self._pool = _grown(self._pool, int(self._counts[C_USED]), intervals)
 
     def _sweep(self) -> None:
-        """Drop outdated timers."""
+        """Drop timers that are out of date."""
         heap = np.unique(self._heap[: self._counts[C_TIMERS]], axis=0)  # a sorted array is a heap
         heap = heap[self._state[heap[:, 1], TIMER] == heap[:, 0]]
         self._heap[: len(heap)] = heap
@@ -629,7 +647,7 @@ class TemporalEvaluation:
 
 
 def _grown(rows: Ints, used: int, more: int) -> Ints:
-    """Return the array, or a larger copy with room for `more` rows after the first `used`."""
+    """Return `rows` if `more` rows fit after the first `used`. Otherwise return a larger copy."""
     if used + more <= len(rows):
         return rows
     grown: Ints = np.empty((roomy(used + more, 2 * len(rows)), rows.shape[1]), np.int64)

@@ -1,8 +1,8 @@
 """Timers: a queue of the time codes at which keys must be checked again, the earliest first.
 
-It is a heap in which each row has four children, which are adjacent in memory. Rows are (code, key), or (code, turn,
-key) if rows of equal code are ordered. A key may have several rows; the owner decides which of them is valid, and skips
-the others.
+The queue is a heap in which each row has four children, which are adjacent in memory. A row is (code, key) or, if rows
+of equal code have an order, (code, turn, key). A key may have several rows; the owner of the heap decides which of them
+is valid, and skips the others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ def _set(heap, i, code, second, third):  # type: ignore[no-untyped-def]
 
 @bare
 def put_timer(heap, count, code, second, third=None):  # type: ignore[no-untyped-def]
-    """Add a row to a heap of `count` rows, which must have room. `third`: the key, if rows of equal code are
-    ordered."""
+    """Add a row to a heap of `count` rows, which must have room.
+
+    `second`: the key. If rows of equal code have an order, it is the turn, and `third` is the key.
+    """
     i = count
     while i > 0:
         above = (i - 1) >> 2
@@ -38,7 +40,7 @@ def put_timer(heap, count, code, second, third=None):  # type: ignore[no-untyped
 
 @bare
 def _sift(heap, count, i, code, second, third):  # type: ignore[no-untyped-def]
-    """Put a row at place `i`, or move it down to where it belongs."""
+    """Put a row at place `i` of the heap, or below if it is later than the children of this place."""
     while True:
         least, lowest = -1, code
         turn = second
@@ -61,7 +63,10 @@ def _sift(heap, count, i, code, second, third):  # type: ignore[no-untyped-def]
 
 @bare
 def drop_timer(heap, count, ordered=None):  # type: ignore[no-untyped-def]
-    """Remove the first row of the heap, and return the new count. `ordered`: True if rows of equal code are ordered."""
+    """Remove the first row of the heap, and return the new number of rows.
+
+    `ordered`: True if rows of equal code have an order; otherwise None.
+    """
     count -= 1
     if count:
         if ordered is None:
@@ -73,7 +78,7 @@ def drop_timer(heap, count, ordered=None):  # type: ignore[no-untyped-def]
 
 @bare
 def order_timers(heap, count):  # type: ignore[no-untyped-def]
-    """Turn rows (code, key) in any order into a heap."""
+    """Turn rows (code, key) in any order into a heap, in place."""
     for i in range((count + 2) >> 2, -1, -1):
         if i < count:
             _sift(heap, count, i, heap[i, 0], heap[i, 1], None)

@@ -1,6 +1,6 @@
-"""The goal of events in a time window: each event holds for a number of evaluation ticks from its own tick on.
+"""The goal of events in a window of ticks. An event holds for a number of evaluation ticks from its own tick on.
 
-goal(E):  returns tuples of E's columns, perhaps with the tick, each while any of its events is in the window
+goal(E):  returns the tuples of E, perhaps with their tick, each while one of its events is in the window
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ if TYPE_CHECKING:
     from cep.operators.windowed_event import WindowedEvent
 
 COUNT, BEFORE = range(2)
-"""Columns of a tuple: the number of its supports, and the number before the current code (-1: unchanged)."""
+"""Columns of a tuple: the number of its supports, and their number before the current code (-1: unchanged)."""
 
 
 @njit()
 def _passed(opening, closing, until, state, touched, key, code, begins):  # type: ignore[no-untyped-def]
-    """Process the rows (code, tuple) of both queues, sorted by code, up to a code. Merge changes of a tuple at one
-    code.
+    """Process the beginnings and ends of supports up to the code `until`, and output the changes of tuples.
 
-    Returns the number of rows processed in each queue, and the number of output changes. `state` has a row per tuple;
-    the other arrays must have room for as many rows as both queues have.
+    - `opening`, `closing`: the queues of beginnings and ends, as rows (code, tuple) sorted by code.
+    - `state`: a row for each tuple.
+    - `touched`, `key`, `code`, `begins`: buffers that must have room for as many rows as both queues have.
+
+    Return the number of rows processed in each queue, and the number of output changes. A tuple changes at most once
+    per code.
     """
     n, m = len(opening), len(closing)
     i = j = written = 0
@@ -79,7 +82,7 @@ def _passed(opening, closing, until, state, touched, key, code, begins):  # type
 
 
 class PassingSupports:
-    """Supports of numbered tuples, each with a known beginning and end.
+    """Supports of numbered tuples. Both the beginning and the end of a support are known in advance.
 
     `opening`, `closing`: the queues of beginnings and ends, as rows (code, tuple) sorted by code. A support is in both
     queues until it begins.
@@ -90,11 +93,14 @@ class PassingSupports:
         self._queues = [_Queue(), _Queue()]
 
     def put(self, code: Ints, slots: Ints, begins: bool) -> None:
-        """Add supports of tuples that begin (or end) at these codes. Codes must not decrease from call to call."""
+        """Add the beginnings of supports or, if `begins` is False, their ends.
+
+        Codes must not decrease from call to call.
+        """
         self._queues[0 if begins else 1].put(code, slots)
 
     def pass_on(self, until: int, tuples: int) -> Changes:
-        """Return the changes up to a code. `tuples`: the number of tuples."""
+        """Return the changes of tuples up to the code `until`. `tuples`: the number of known tuples."""
         if until < self.next_change() or self.next_change() >= INFINITE:
             return _NO_CHANGES
         opening, closing = (queue.rows for queue in self._queues)
@@ -115,21 +121,23 @@ class PassingSupports:
 
     @property
     def count(self) -> int:
-        """Return the number of waiting rows."""
+        """Return the number of beginnings and ends that have not been processed."""
         return sum(len(queue.rows) for queue in self._queues)
 
     @property
     def nbytes(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the state in bytes."""
         return int(self.state.nbytes + sum(queue.nbytes for queue in self._queues))
 
     def held(self) -> Ints:
-        """Return the tuples that have support."""
+        """Return the numbers of the tuples that have a support."""
         return np.flatnonzero(self.state[:, COUNT])
 
     def named(self, known: Ints) -> Arrays:
-        """Return the state with tuples in place of their numbers: supported tuples with their counts, and the two
-        queues."""
+        """Return the state, with the values of tuples (`known`) instead of their numbers.
+
+        The arrays are the tuples that have supports, with the number of supports, and the two queues.
+        """
         held = self.held()
         arrays = {"held": np.concatenate([self.state[held, :1], known[held]], axis=1)}
         for name, queue in zip(QUEUES, self._queues):
@@ -137,8 +145,11 @@ class PassingSupports:
         return arrays
 
     def become(self, held: Ints, counts: Ints, queues: list[tuple[Ints, Ints]]) -> None:
-        """Load a state. `held`, `counts`: the numbers of supported tuples, and of their supports. `queues`: the codes
-        and tuples of each queue."""
+        """Load a state.
+
+        - `held`: the numbers of tuples that have supports. `counts`: how many supports each has.
+        - `queues`: for beginnings and for ends, the codes and the tuples.
+        """
         self.__init__()  # type: ignore[misc]
         tuples = max(
             (int(numbers.max()) + 1 for numbers in (held, *(slots for _, slots in queues)) if len(numbers)), default=0
@@ -196,10 +207,11 @@ class _Queue:
 
 @dataclass(frozen=True, slots=True)
 class PassingSpec:
-    """Columns and options of the operator.
+    """Columns and options of a goal of tuples that hold while their events are in a window.
 
-    The input has `width` columns. Those in `take` form a tuple, with the tick appended if `numbered`. `codes`: the
-    columns of pool codes. `late`: the delay of the input in microseconds. `delay`: how much later the output is known.
+    - `width`: the number of input columns. `take`: those that form a tuple. `codes`: those of pool codes.
+    - `numbered`: True if the tick is appended to the tuple.
+    - `late`: the delay of the input in microseconds. `delay`: how much later the output is known.
     """
 
     width: int
@@ -211,12 +223,13 @@ class PassingSpec:
 
     @property
     def columns(self) -> int:
-        """Return the number of columns of a tuple."""
+        """Return the number of columns of a tuple, including the tick if there is one."""
         return len(self.take) + self.numbered
 
 
 class PassingGoal(NumberedState):
-    """The base class of goals of tuples whose supports have known ends."""
+    """The base class of goals whose tuples hold while they have supports, and the end of each support is known in
+    advance."""
 
     def __init__(self, spec: PassingSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
@@ -228,7 +241,7 @@ class PassingGoal(NumberedState):
         self.passing = PassingSupports()
 
     def _slots(self, table: Table, ticks: Ints) -> Ints:
-        """Return the number of each row's tuple. `ticks`: the ticks of the rows."""
+        """Return the number of each row's tuple, and number new tuples. `ticks`: the tick of each row."""
         atoms = np.empty((FIRST + self.spec.columns, rows(table)), np.int64)
         atoms[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
         if self.spec.numbered:
@@ -236,7 +249,7 @@ class PassingGoal(NumberedState):
         return self.tuples.slots(atoms, self.columns, groups=True)
 
     def _pass_on(self, frontier: Frontier) -> Table:
-        """Return the changes that are decided by now, as output rows."""
+        """Return the changes of tuples that are decided by now, as output rows."""
         changes = self.passing.pass_on(decided(frontier, self.spec.late), self.tuples.count)
         if not len(changes.key):
             return empty(self.spec.columns + 1)
@@ -281,7 +294,7 @@ class PassingGoal(NumberedState):
         self.passing.become(held, state["held"][:, 0], queues)
 
     def _named(self, tuples: Ints) -> Ints:
-        """Return the number of each row of `tuples`."""
+        """Return the number of each tuple in `tuples`, and number new ones."""
         table = np.zeros((FIRST + self.spec.columns, len(tuples)), np.int64)
         table[FIRST:] = tuples.T
         return self.tuples.slots(table, self.columns, groups=True)

@@ -1,7 +1,8 @@
-"""Bytecode for conditions and head arithmetic: kernels interpret it, so that no rule needs its own compilation.
+"""Bytecode for conditions and for the arithmetic of heads. Kernels interpret it, so that no rule needs its own
+compilation.
 
-Programs are int64 rows (operation, argument) for a stack machine. The stack holds the bits of int64 and float64 in the
-same cells. A missing value is MISSING or NaN. A result computed from a missing value is missing, and a test of it
+A program is an array of int64 rows (operation, argument) for a stack machine. A stack cell holds the bits of an int64
+or a float64. A missing value is MISSING or NaN. If an operand is missing, the result is missing too, and a test of it
 fails.
 """
 
@@ -32,8 +33,8 @@ FLOAT_WITH_INT = {"=": 90, "!=": 91, "<": 92, "<=": 93, ">": 94, ">=": 95}
 TO_FLOAT = 70
 LOGIC = {"or": 100, "and": 101}
 UNARY = (TO_FLOAT, 17, 18, 38, 39, 40)
-"""Operations that replace the top cell. All others push one cell, or pop two and push one. TEST pops the cell that it
-tests."""
+"""Operations that replace the top stack cell. All others push one cell, or pop two cells and push one. TEST pops the
+cell that it tests."""
 INTEGERS = ("int", "time", "duration")
 CODES = ("bool", "string", "iri")
 
@@ -43,10 +44,13 @@ Code = NDArray[np.int64]
 def compile_stack(
     typed: Sequence[Typed], places: Mapping[str, tuple[int, int]], pool_code: Callable[[Value], int], tests: bool
 ) -> tuple[Code, Code] | None:
-    """Compile a conjunction (`tests`) or one value. Returns the program and its literals, or None.
+    """Compile conditions or a value. Return the program and its literals, or None if the machine lacks an operation.
 
-    None means that the machine lacks an operation (strings, powers, values of unknown type); such conditions are tested
-    outside the kernel. `places`: variable -> (LEFT | RIGHT, argument). `start()` and `end()` are those of the pair.
+    - `typed`: conditions that must all hold, if `tests`; otherwise a single expression.
+    - `places`: the side (LEFT or RIGHT) and the argument of each variable. `start()` and `end()` are those of the pair.
+    - `pool_code`: a function that returns the pool code of a value.
+
+    The machine has no operations on strings, no powers, and no values of unknown type.
     """
     operations: list[tuple[int, int]] = []
     literals: list[int] = []
@@ -95,7 +99,10 @@ def compile_stack(
 
 
 def _apart(node: TypedCall) -> tuple[Typed, ...]:
-    """Return the arguments of a call. An int compared with a float is not converted, so that it is not rounded."""
+    """Return the arguments of a call.
+
+    In a comparison of an int with a float, the int is not converted, so that it is not rounded.
+    """
     if node.function not in INT_COMPARISONS:
         return node.arguments
     ints = [isinstance(argument, TypedCall) and argument.function == "to_float" for argument in node.arguments]
@@ -140,7 +147,7 @@ def _literal(node: TypedConstant, pool_code: Callable[[Value], int]) -> int:
 
 
 def stack_cells(code: Code) -> int:
-    """Return the number of stack cells that a program needs."""
+    """Return the maximum number of stack cells that a program uses."""
     operations = code[:, 0]
     pushes = np.isin(operations, (LEFT, RIGHT, BEGIN, FINISH, LITERAL))
     changes = np.where(pushes, 1, np.where(np.isin(operations, UNARY), 0, -1))
@@ -149,10 +156,14 @@ def stack_cells(code: Code) -> int:
 
 @bare
 def run(code, first, last, literals, stack, partner, p, offset, current, partner_is_left, start, end):  # type: ignore[no-untyped-def]
-    """Run operations `first` to `last` on a pair: row `p` of the store `partner`, and the arriving row `current`.
+    """Run the operations `first` to `last` of a program on a pair of rows.
 
-    The arguments of the partner begin at column `offset`. With tests in the code, returns 1 if all hold, else 0.
-    Otherwise returns 1, with the value's bits in stack[0].
+    - `partner`, `p`: the store and the row number of the partner. `offset`: the column of the partner's first argument.
+    - `current`: the arguments of the arriving row.
+    - `start`, `end`: the interval of the pair.
+
+    If the program has tests, return 1 if all of them hold, and 0 otherwise. If it has none, return 1, and leave the
+    bits of the value in `stack[0]`.
     """
     top = 0
     for k in range(first, last):
@@ -228,7 +239,7 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
 
 @njit(inline="always")
 def _side(a, y):  # type: ignore[no-untyped-def]
-    """Compare an int with a float exactly. Returns -1, 0 or 1."""
+    """Compare an int with a float exactly. Return -1, 0 or 1."""
     x = np.float64(a)
     if x != y:
         return -1 if x < y else 1

@@ -1,4 +1,4 @@
-"""Choose among candidate pairs by the policy `chronological`, and assemble pairs into tables."""
+"""Kernels that choose among candidate pairs by the policy `chronological`, or write pairs into tables."""
 
 from __future__ import annotations
 
@@ -45,10 +45,12 @@ CLOSE = 32
 
 @njit()
 def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_right, chains):  # type: ignore[no-untyped-def]
-    """Choose pairs by the policy `chronological`. `pairs` must be all candidates, in order of arrival.
+    """Choose pairs by the policy `chronological`. Return a mask of the chosen pairs.
 
-    `allowed`: a mask of the pairs whose conditions hold. Returns a mask of the chosen pairs, and removes their rows
-    from the chains. Pairs consist of row numbers of the store.
+    - `pairs`: all candidate pairs, as row numbers of the store, in order of arrival.
+    - `allowed`: a mask of the pairs whose conditions hold.
+
+    The rows of chosen pairs are removed from the chains.
     """
     taken = np.zeros(pairs.shape[0], np.bool_)
     used = np.zeros(hot.shape[0], np.bool_)  # rows may also have left their chain by expiring
@@ -88,7 +90,7 @@ def consume(pairs, allowed, tie, by_left, by_right, by_float, hot, cold, keep_ri
 
 @njit(inline="always")
 def follows(table, position, start, end, order):  # type: ignore[no-untyped-def]
-    """Return True if row `position` of the table arrives after an occurrence."""
+    """Return True if row `position` of the table arrives after the occurrence with this start, end and order."""
     if table[T_END, position] != end:
         return table[T_END, position] > end
     return table[START, position] > start or (table[START, position] == start and table[ORDER, position] > order)
@@ -98,10 +100,14 @@ def follows(table, position, start, end, order):  # type: ignore[no-untyped-def]
 def assemble(  # type: ignore[no-untyped-def]
     pairs, hot, cold, right, right_stored, take_left, take_right, sorts, places, table, names
 ):
-    """Write pairs into `table`: the interval, the order of the completing side, then the arguments from each side.
+    """Write pairs into `table`: the interval, the order of the side that completes the pair, then the arguments of each
+    side.
 
-    `sorts`: sort by arrival; returns False if an instant has too many pairs for that. `places` must have one number per
-    pair; `names` has one column per pair if names are needed.
+    - `sorts`: True to sort the pairs by arrival.
+    - `places`: a buffer with one number per pair.
+    - `names`: a buffer with one column per pair for the lineage handles, if they are needed.
+
+    Return False if the pairs must still be sorted, because an instant has too many of them.
     """
     n = pairs.shape[0]
     lefts = take_left.shape[0]
@@ -165,18 +171,18 @@ def assemble(  # type: ignore[no-untyped-def]
 
 
 CACHED = 8192
-"""The number of keys up to which all state fits the processor's cache, so that prefetching is useless."""
+"""The number of keys up to which all state fits in the processor's cache, so that prefetching is useless."""
 LATEST = 2**63 - 1
-"""A time later than all others."""
+"""A time after all others."""
 BLOCK = 32
-"""The greatest number of left sides that are processed before the right sides that arrive among them."""
+"""The maximum number of left rows that are processed before the right rows that arrive among them."""
 
 
 @inside
 def make_place(table, names, last, start, now, order):  # type: ignore[no-untyped-def]
-    """Make room for an occurrence in the sorted rows before `last`, and return its place.
+    """Make room for an occurrence among the sorted rows before row `last` of a table. Return its place.
 
-    Rows that arrive after it move on by one. Returns -1 if too many would have to move.
+    Rows that arrive after the occurrence move on by one place. Return -1 if too many rows would have to move.
     """
     position = last
     while position > 0 and follows(table, position - 1, start, now, order):
@@ -196,14 +202,15 @@ def make_place(table, names, last, start, now, order):  # type: ignore[no-untype
 def latest(  # type: ignore[no-untyped-def]
     spec, left, right, left_slots, right_slots, chains, hot, cold, take_left, take_right, table, names, state
 ):
-    """Process arrivals of both sides in order, for the policy `recent`. `spec` and `state` are those of `pair`.
+    """Process arrivals of both sides in order, under the policy `recent`.
 
-    Pairs are written to `table` and `names` as by `assemble`. `state` gets their number, and a flag: 1 if they are in
-    order. `hot` and `cold` must have room for every row of `left`. `table` and, if needed, `names` must have room for
-    one pair per row of `right`.
+    - `spec`, `state`: see `pair`. `state` also gets the number of pairs, and a flag: 1 if they are in order.
+    - `hot`, `cold`: the store, which must have room for every row of `left`.
+    - `table`, `names`: the output, in the form that `assemble` writes. There must be room for one pair per row of
+      `right`; `names` may be empty if handles are not needed.
 
-    Chains hold rows of the store, or -1, which is tested before it is used as an index. Indexes are unsigned, because
-    numba tests signed ones for negative values each time.
+    Chains contain row numbers of the store, or -1, which is tested before it is used as an index. Indexes are unsigned,
+    because numba tests signed indexes for negative values each time.
     """
     tie = spec[S_TIE]
     by = spec[S_BY_LEFT] if tie == 2 else -1

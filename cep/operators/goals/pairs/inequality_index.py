@@ -1,9 +1,9 @@
-"""An index of waiting rows for inequalities, so that a search skips most rows that cannot match.
+"""An index of stored rows for inequalities. With it, a search skips most rows that cannot match.
 
-Each chain of the store has a tree over its rows in the order of the chain. A node holds, for each of its children, the
-greatest end and the greatest value of each compared column below it. So a search skips children without matches, and
-finds matches in the order of the chain. With one inequality, a search costs the number of matches times the height of
-the tree.
+Each chain of the store has a tree over its rows, in the order of the chain. A tree node stores, for each of its
+children, the greatest end and the greatest value of each compared column below it. So a search skips children without
+matches, and finds matches in the order of the chain. With one inequality, a search costs the number of matches times
+the height of the tree.
 
 The tree of a chain is built once a search has passed many rows that do not match. Afterwards each new row is appended.
 Rows that have left their chain are dropped when searches meet them. Trees are derived from the store: they are never
@@ -27,17 +27,18 @@ Ints = NDArray[np.int64]
 
 FANOUT = 2 if CHECKED else 32
 PASSED, FITTING, SEARCHES = (1, 0, 0) if CHECKED else (64, 3, 8)
-"""Thresholds for building a tree. A search without a tree wastes rows: those that do not match, less FITTING per match.
+"""Thresholds that decide when the tree of a chain is built.
 
-The chain itself is faster if many rows match. The tree is built once a search has wasted more than PASSED, and all
-searches together more than SEARCHES times as much.
+A search without a tree counts wasted rows: rows that do not match, minus FITTING for each match. The tree is built once
+a search has wasted more than PASSED rows, and all searches together more than SEARCHES times as many. If many rows
+match, a search of the chain itself is faster.
 """
 MOST = 2**63 - 1
 
 # Columns of `roots`: for each side of a slot, the root and the number of levels below it.
 ROOTS = 4
 MOST_WASTED = 1 << 20
-"""The greatest number of wasted rows that is remembered."""
+"""The maximum of the count of wasted rows over all searches."""
 # Places in `cursor`: 1 if the search uses a tree, the rows wasted by this search and by all without one, its level and
 # that of the root; then for each key the least value that matches, then for each level the node and the next child.
 BY_TREE, WASTED, ALL_WASTED, LEVEL, TOP, LEAST = range(6)
@@ -45,10 +46,12 @@ MOST_LEVELS = 64 if CHECKED else 16
 
 
 class InequalityIndex(NamedTuple):
-    """The trees of a store. `roots`: a row for each slot, as ROOTS says. `cursor`: the position of the current search.
+    """The trees of a store.
 
-    A row of `nodes` has FANOUT values for each key (the end, then each compared column), FANOUT children, and their
-    number. The children of a leaf are rows of the store.
+    - `roots`: a row for each slot, in the form that ROOTS says.
+    - `nodes`: the nodes of all trees. A node has FANOUT values for each key (the end, then each compared column),
+      FANOUT children, and the number of children. The children of a leaf are row numbers of the store.
+    - `cursor`: the position of the current search.
     """
 
     nodes: Ints
@@ -57,7 +60,7 @@ class InequalityIndex(NamedTuple):
 
 
 def no_index(orders: int) -> InequalityIndex:
-    """Return an index without trees, for this number of inequalities."""
+    """Return an index without trees. `orders`: the number of inequalities."""
     width = (orders + 2) * FANOUT + 1 if orders else 0
     cursor = np.zeros(LEAST + 1 + orders + 2 * MOST_LEVELS, np.int64)
     return InequalityIndex(np.empty((0, width), np.int64), np.empty((0, ROOTS), np.int64), cursor)
@@ -65,7 +68,7 @@ def no_index(orders: int) -> InequalityIndex:
 
 @inside
 def key_of(orders, offset, k, side, cold, p):  # type: ignore[no-untyped-def]
-    """Return the value of row `p` of a side under the `k`th inequality. Greater values match more rows."""
+    """Return the value of row `p` that inequality number `k` compares. The greater it is, the more rows match."""
     place = offset + 1 + 4 * k
     value = sortable(cold[p, HEADER + orders[place + 1 + side]], orders[place + 3])
     return ~value if value != MISSING and (orders[place] < 2) == (side == 0) else value
@@ -73,10 +76,9 @@ def key_of(orders, offset, k, side, cold, p):  # type: ignore[no-untyped-def]
 
 @bare
 def append(index, used, orders, offset, slot, side, hot, cold, p):  # type: ignore[no-untyped-def]
-    """Append row `p` to the tree of a chain. Returns the number of nodes in use afterwards, or -1 if there is no room
-    for more.
+    """Append row `p` to the tree of its chain. Return the new number of used nodes, or -1 if there is no room.
 
-    The inequalities, as numbers, begin at `orders[offset]`.
+    `orders`: an array that contains the inequalities, from `offset` on.
     """
     nodes = index.nodes
     keys = orders[offset] + 1
@@ -132,7 +134,7 @@ def append(index, used, orders, offset, slot, side, hot, cold, p):  # type: igno
 
 @inside
 def greatest(nodes, node, k, last):  # type: ignore[no-untyped-def]
-    """Return the greatest value of a key below a node."""
+    """Return the greatest value below a node for the key `k`."""
     most = np.int64(MISSING)
     for child in range(nodes[node, last]):
         most = max(most, nodes[node, k * FANOUT + child])
@@ -141,7 +143,7 @@ def greatest(nodes, node, k, last):  # type: ignore[no-untyped-def]
 
 @bare
 def build(index, used, orders, offset, chains, slot, side, hot, cold):  # type: ignore[no-untyped-def]
-    """Build the tree of a chain. Returns the number of nodes in use afterwards, or -1 if there is no room."""
+    """Build the tree of a chain. Return the new number of used nodes, or -1 if there is no room."""
     index.roots[slot, 2 * side] = -1
     p = chains[slot, 2 * side]
     while p >= 0 and used >= 0:
@@ -154,9 +156,9 @@ def build(index, used, orders, offset, chains, slot, side, hot, cold):  # type: 
 
 @bare
 def open_search(index, orders, offset, slot, side, floor, table, row):  # type: ignore[no-untyped-def]
-    """Begin a search for rows of `side` that end at `floor` or later and match a row of the other side's table.
+    """Begin a search of the rows of `side` that match a row of the other side, and do not end before `floor`.
 
-    Returns False if none can match.
+    `table`, `row`: the row of the other side. Return False if no row can match.
     """
     cursor = index.cursor
     keys = orders[offset] + 1
@@ -181,7 +183,10 @@ def open_search(index, orders, offset, slot, side, floor, table, row):  # type: 
 
 @bare
 def next_found(index, keys, hot):  # type: ignore[no-untyped-def]
-    """Return the next row in the order of the chain that may match, or -1. `keys`: the number of keys of a node."""
+    """Return the next row of the search that may match, in the order of the chain, or -1.
+
+    `keys`: the number of keys of a node.
+    """
     nodes = index.nodes
     cursor = index.cursor
     own = keys * FANOUT

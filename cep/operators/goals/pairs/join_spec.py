@@ -114,7 +114,7 @@ class JoinSpec:
     def numbers(self, external: bool, keep_right: bool, supersedes: bool, reach_left: int, reach_right: int) -> Ints:
         """Return the numbers that describe the join to the kernels (`pair_input`).
 
-        - `external`: True if the policy's choice is not made by the kernel.
+        - `external`: True if the caller chooses the partner, not the kernel.
         - `keep_right`: True if right rows are stored too.
         - `supersedes`: True if a newer left row replaces older ones of its key.
         - `reach_left`, `reach_right`: how long after its end a stored row can find partners, in microseconds.

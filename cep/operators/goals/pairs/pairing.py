@@ -1,4 +1,4 @@
-"""The kernel of joins: find waiting rows that match an arrival, choose among them, and test the negated side."""
+"""The kernel of joins. It finds stored rows that match an arrival, chooses among them, and tests the negated side."""
 
 from __future__ import annotations
 
@@ -60,12 +60,13 @@ from cep.plan.join_conditions import MOST_ORDERS
 
 DIFFERENCES = ((B, C), (A, C), (B, D), (A, D), (A, B), (C, D))
 MOST_BOUNDS = 4
-"""The greatest number of bounds of a relation. Each is three numbers: the index of its difference in DIFFERENCES, the
-least and the greatest value."""
+"""The maximum number of bounds of a relation. Each bound is three numbers: the index of its difference in DIFFERENCES,
+the least value and the greatest value."""
 
 
 def bounds_of(relation: IntervalRelation) -> Sequence[int]:
-    """Return the numbers that `relates` reads: the number of bounds, then those of each bound."""
+    """Return a relation as the numbers that `relates` reads: the number of bounds, then three numbers for each
+    bound."""
     assert len(relation.bounds) <= MOST_BOUNDS, "there is room for four"
     numbers = [len(relation.bounds)]
     for bound in relation.bounds:
@@ -128,9 +129,10 @@ NO_ABSENCE, ABSENT_COMMON, ABSENT_RIGHT, ABSENT_LEFT, ABSENT_BOTH = range(5)
 
 
 class SideRows(NamedTuple):
-    """The arrivals of a side, and the slot of each one's key.
+    """The arrivals of one side of a join.
 
-    `absent`: the slot of the negated event's key for each arrival, if the side knows this key; -1: no key.
+    `slots`: the slot of each arrival's key. `absent`: the slot of the negated event's key for each arrival, or -1 if
+    this side does not determine it.
     """
 
     table: Table
@@ -139,8 +141,10 @@ class SideRows(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A store (`cep.operators.goals.store`): the parts of its rows that the search reads (`hot`), the other parts
-    (`cold`), and the chains."""
+    """The arrays of a store (`cep.operators.goals.store`).
+
+    `hot`: the parts of rows that every search reads. `cold`: the other parts. `chains`: the rows of each key.
+    """
 
     hot: Ints
     cold: Ints
@@ -148,10 +152,11 @@ class Waiting(NamedTuple):
 
 
 class AbsentKey(NamedTuple):
-    """The key of the negated event, if its parts come from both sides.
+    """The key of the negated event, if both sides contribute columns to it.
 
-    `columns`: for each part, the side (0: left, 1: right) and the column. `places`, `keys`: the arrays of `Keys`.
-    `key`: a buffer for one key.
+    - `columns`: for each part of the key, the side (0: left, 1: right) and the column.
+    - `places`, `keys`: the arrays of `Keys`.
+    - `key`: a buffer for one key.
     """
 
     columns: Ints
@@ -161,7 +166,11 @@ class AbsentKey(NamedTuple):
 
 
 class DecidingCode(NamedTuple):
-    """A compiled condition: program and literals, and buffers for its stack and for the arrival's arguments."""
+    """A compiled condition.
+
+    - `code`, `literals`: the program and its literals.
+    - `stack`, `current`: buffers for the stack and for the arguments of the arrival.
+    """
 
     code: Ints
     literals: Ints
@@ -172,8 +181,9 @@ class DecidingCode(NamedTuple):
 class HeadCode(NamedTuple):
     """The compiled head of a recursive rule.
 
-    `code`: the programs of its arguments. `literals`: their literals. `ends`: where the program of each argument ends.
-    `arguments`: a buffer for the arguments.
+    - `code`: the programs of all arguments. `ends`: where the program of each argument ends.
+    - `literals`: the literals of the programs.
+    - `arguments`: a buffer for the computed arguments.
     """
 
     code: Ints
@@ -183,8 +193,12 @@ class HeadCode(NamedTuple):
 
 
 class TurnRow(NamedTuple):
-    """The occurrence to process: its side (0: left, 1: right), its row in that side's table, its slot, and its
-    interval."""
+    """The arrival that is being processed.
+
+    - `side`: its side (0: left, 1: right). `row`: its row in the table of this side.
+    - `slot`: the slot of its key.
+    - `begin`, `now`: its start and end.
+    """
 
     side: int
     row: int
@@ -194,13 +208,16 @@ class TurnRow(NamedTuple):
 
 
 class PairSpec(NamedTuple):
-    """The parameters of a goal, read from `spec`. Most are flags:
+    """The parameters of a join, read from the array `spec`. Most of them are flags:
 
-    `only_gap`: the relation only limits the time between the end of the left side and the start of the right one, so
-    that the right one completes. `orders`: values of both sides are compared. `indexed`: searches may use the index of
-    inequalities. `tested`: the kernel tests a condition. `computes`: the arrival's arguments are read. `backward`:
-    partners are tried from the latest end on, following the link `onward`. `longest`: of two partners that end
-    together, the longer one is preferred.
+    - `only_gap`: the relation only limits the time from the end of the left side to the start of the right side. So the
+      right side completes the pair.
+    - `orders`: values of both sides are compared.
+    - `indexed`: searches may use the index of inequalities.
+    - `tested`: the kernel tests a condition.
+    - `computes`: the kernel reads the arguments of arrivals.
+    - `backward`: partners are tried from the latest end on. `onward`: the link that leads to the next partner.
+    - `longest`: of two partners that end together, the longer one is preferred.
     """
 
     policy: int
@@ -231,7 +248,7 @@ class PairSpec(NamedTuple):
 
 @inside
 def read_spec(spec, code):  # type: ignore[no-untyped-def]
-    """Return the parameters of a goal. `code`: its condition."""
+    """Return the parameters of a join. `code`: the program of its condition."""
     policy = spec[S_POLICY]
     tie = spec[S_TIE]
     feedback = spec[S_FEEDBACK] != 0
@@ -267,9 +284,10 @@ def read_spec(spec, code):  # type: ignore[no-untyped-def]
 
 @inside
 def note_until(absent, absences, x, count, now, point):  # type: ignore[no-untyped-def]
-    """Store the rows of `absent` from `x` on that end before `now`, as rows of the store from `count` on.
+    """Store the negated rows that end before `now`.
 
-    Return the next row of `absent`, and the next free row of the store, which must have room for all rows.
+    `x`: the first row of `absent` to store. `count`: the number of rows in the store, which must have room. Return the
+    next row of `absent`, and the new number of stored rows.
     """
     while x < absent.table.shape[1] and absent.table[T_END, x] < now:
         ask_ahead(absences.hot, absences.chains, absent.slots, x, True, point, 0, False, 0, PREVIOUS)
@@ -283,8 +301,10 @@ def note_until(absent, absences, x, count, now, point):  # type: ignore[no-untyp
 
 @inside
 def latest_start(absences, slot, begin):  # type: ignore[no-untyped-def]
-    """Return the latest start among a key's negated rows that ended before `begin`, or MISSING. A slot of -1 is no
-    key."""
+    """Return the latest start among the negated rows of a key that ended before `begin`, or MISSING.
+
+    `slot`: the slot of the key; -1 if there are no negated rows.
+    """
     if slot < 0:
         return MISSING
     t = absences.chains[slot, 1]
@@ -295,9 +315,9 @@ def latest_start(absences, slot, begin):  # type: ignore[no-untyped-def]
 
 @inside
 def free_from(absence, absences, absent_key, cold, p, right, row, begin):  # type: ignore[no-untyped-def]
-    """Return the latest start of a negated event that ended before `begin`, or MISSING.
+    """Return the latest start among the negated rows for a pair that ended before `begin`, or MISSING.
 
-    Its key is stored with row `p`, or is combined from row `p` and `row` of the right side.
+    The negated key is stored with row `p`, or is combined from row `p` of the store and row `row` of the right table.
     """
     slot = cold[p, OTHER]
     if absence == ABSENT_BOTH:
@@ -307,8 +327,10 @@ def free_from(absence, absences, absent_key, cold, p, right, row, begin):  # typ
 
 @bare
 def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignore[no-untyped-def]
-    """Return the slot of the negated event's key for a pair. `columns`: for each part, a side (0: left, 1: right) and a
-    column."""
+    """Return the slot of the negated event's key for a pair.
+
+    `columns`: for each part of the key, a side (0: left, 1: right) and a column.
+    """
     for k in range(columns.shape[0]):
         if columns[k, 0] == 0:
             key[k] = cold[p, HEADER + columns[k, 1]]
@@ -320,10 +342,10 @@ def slot_of_both(columns, cold, p, right, row, key, index, keys):  # type: ignor
 def still_absent(
     hot: Ints, cold: Ints, count: int, known: Keys, waiting: Ints, within: int, watermark: int
 ) -> tuple[Ints, Ints, int, Keys, Ints]:
-    """Drop the rows of a negated side that are unnecessary after a watermark.
+    """Drop the negated rows that are not needed after the watermark.
 
-    Returns the store, its row count, the keys, and the chains, all renumbered. `waiting`: the rows of the goal's own
-    store, which get the new key numbers.
+    `waiting`: the stored rows of the other sides, in which the slots of negated keys are renumbered. Return the store,
+    its number of rows, the keys and the chains.
     """
     hot, cold, count = kept(hot, cold, live(hot, cold, count, within, FOREVER, FOREVER, watermark))
     watching = np.flatnonzero(waiting[:, OTHER] >= 0)
@@ -340,8 +362,11 @@ def still_absent(
 
 @inside
 def left_is_next(left, right, i, j):  # type: ignore[no-untyped-def]
-    """Return True if row `i` of the left table arrives no later than row `j` of the right one. At least one of them
-    exists."""
+    """Return True if row `i` of the left table is processed before row `j` of the right one. At least one of them
+    exists.
+
+    At equal arrival, the left row comes first.
+    """
     if i >= left.shape[1]:
         return False
     if j >= right.shape[1]:
@@ -355,8 +380,10 @@ def left_is_next(left, right, i, j):  # type: ignore[no-untyped-def]
 
 @inside
 def better(longest, by, by_float, hot, cold, p, best):  # type: ignore[no-untyped-def]
-    """Return True if partner `p` is preferred to `best`, which has the same end. `by`: the column that decides, or
-    -1."""
+    """Return True if partner `p` is preferred to `best`, which has the same end.
+
+    `by`: the column that decides, or -1.
+    """
     if by >= 0:
         return sortable(cold[p, HEADER + by], by_float) > sortable(cold[best, HEADER + by], by_float)
     if longest:
@@ -366,7 +393,7 @@ def better(longest, by, by_float, hot, cold, p, best):  # type: ignore[no-untype
 
 @inside
 def expire(hot, chains, slot, chain, limit):  # type: ignore[no-untyped-def]
-    """Remove the rows that ended before `limit` from a chain, which is in order of ends."""
+    """Remove the rows that ended before `limit` from a chain. The chain must be in order of ends."""
     p = chains[np.uint64(slot), chain]
     while p >= 0 and hot[np.uint64(p), END] < limit:
         after = hot[np.uint64(p), NEXT]
@@ -376,8 +403,10 @@ def expire(hot, chains, slot, chain, limit):  # type: ignore[no-untyped-def]
 
 @inside
 def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no-untyped-def]
-    """Return where the search begins: at the latest end (`backward`), or at the first row that did not end before
-    `floor`."""
+    """Return the row at which a search begins, or -1.
+
+    It is the row that ends last if `backward`, and otherwise the first row that does not end before `floor`.
+    """
     if backward:
         return chains[slot, chain + 1]
     if floor == MISSING:
@@ -392,9 +421,9 @@ def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no
 
 @inside
 def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  # type: ignore[no-untyped-def]
-    """Add the occurrence that the pair derives as a new left side at row `count`. Returns False if it already exists.
+    """Add the occurrence that a pair derives as a left row, at row `count` of the store.
 
-    Each program of `head` leaves an argument's value on the stack of `condition`.
+    Return False if an equal occurrence exists already. The programs of `head` use the stack of `condition`.
     """
     begun = np.int64(0)  # with a literal 0, numba would compile `run` once more
     for h in range(head.ends.shape[0]):
@@ -419,11 +448,11 @@ def reach(rule, arrival):  # type: ignore[no-untyped-def]
 
 @inside
 def begin_search(spec, rule, waiting, absences, index, arrival, absent_slot, table):  # type: ignore[no-untyped-def]
-    """Return the first row to try (-1: none), and a floor, the earliest end of a left side that can match.
+    """Begin the search for partners of an arrival. Return the first row to try (-1: none), and a floor.
 
-    The floor follows from the longest gap of the relation; under NOT with a key that the arrival knows (`absent_slot`),
-    it also follows from the latest negated row. Rows that can never match again are removed from the chain. `table`
-    contains the arrival.
+    The floor is the earliest end of a left row that can match. It follows from the longest gap of the relation. Under
+    NOT with a key that the arrival knows (`absent_slot`), it also follows from the latest negated row. Rows that can
+    never match again are removed from the chain. `table`: the table that contains the arrival.
     """
     hot, chains, slot, chain = waiting.hot, waiting.chains, arrival.slot, 2 - 2 * arrival.side
     expire(hot, chains, slot, chain, reach(rule, arrival))
@@ -461,9 +490,9 @@ def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
 
 @inside
 def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
-    """Return True if row `p` of the store and the arrival satisfy all inequalities in `spec`, from S_ORDERS on.
+    """Return True if row `p` of the store and the arrival satisfy all inequalities of the join.
 
-    `table` contains the arrival. A missing value satisfies none.
+    `table`: the table that contains the arrival. A missing value satisfies no inequality.
     """
     for place in range(S_ORDERS + 1, S_ORDERS + 1 + 4 * spec[S_ORDERS], 4):
         left = spec[place + 1]
@@ -501,7 +530,10 @@ def following(spec, rule, index, hot, p):  # type: ignore[no-untyped-def]
 def next_partner(  # type: ignore[no-untyped-def]
     spec, rule, waiting, absences, absent_key, index, left, right, condition, arrival, p, best, limit, floor
 ):
-    """Return the next row from `p` on that matches and is not worse than `best` (-1: none yet), or -1."""
+    """Return the next partner of an arrival, starting with row `p`, or -1.
+
+    `best`: the best partner so far, or -1. Partners that end farther away than `best` are not returned.
+    """
     hot = waiting.hot
     cold = waiting.cold
     begin = arrival.begin
@@ -541,10 +573,10 @@ def next_partner(  # type: ignore[no-untyped-def]
 
 @inside
 def note_in_index(spec, rule, waiting, index, used, arrival, mine):  # type: ignore[no-untyped-def]
-    """Update the index after an arrival: append it to the tree of its chain, and build a tree that its search lacked.
+    """Update the index after an arrival. Append the arrival to its tree, and build a tree that its search lacked.
 
-    `mine`: the row of the arrival if it waits, else -1. Returns the number of nodes used, and True if there was too
-    little room.
+    `mine`: the stored row of the arrival, or -1. Return the number of used nodes, and True if there was too little
+    room.
     """
     hot, cold, side = waiting.hot, waiting.cold, np.int64(arrival.side)
     lacking = False
@@ -572,18 +604,17 @@ def note_in_index(spec, rule, waiting, index, used, arrival, mine):  # type: ign
 def pair(  # type: ignore[no-untyped-def]
     spec, left, right, absent, waiting, absences, absent_key, index, condition, head, pairs, state
 ):
-    """Process arrivals of both sides in order, and pair them with waiting rows and with each other.
+    """Process arrivals of both sides in order, and pair them with stored rows and with each other.
 
-    `left`, `right`, `absent`: as SideRows; `waiting`, `absences`: as Waiting; the others as in `pair_input`. All are
-    plain tuples, which numba passes in half the time of named ones. With feedback, `left.absent` instead contains the
-    numbers that distinguish equal left sides, or is empty.
+    - `left`, `right`, `absent`: the fields of SideRows. `waiting`, `absences`: the fields of Waiting. The other
+      arguments are as in `pair_input`. All are plain tuples, which numba passes in half the time of named tuples.
+    - `left.absent`: with feedback, it contains numbers that distinguish equal left rows, or is empty.
+    - `pairs`: the output. A row is (left row, right row, side that completes, derived row), as row numbers of the
+      store. If right rows are not stored, the right row number is that of the table.
 
-    A row of `pairs` is (left row, right row, side that completes, row derived). These are row numbers of the store. If
-    right sides do not wait, the right row number is one of the batch.
-
-    Returns True if all arrivals are processed. Otherwise `pairs` or the store is full; `state` has the position (A_I
-    and so on), and the caller makes room and calls again. Each step writes at most one pair and one row before it
-    checks the room again. The store of the negated side must have room for all its arrivals.
+    Return True if all arrivals are processed. Otherwise `pairs` or the store is full; the caller must enlarge it and
+    call again. `state` has the position at which the kernel continues (A_I and so on). Each step writes at most one
+    pair and one row before it checks the room again. The store of the negated side must have room for all its arrivals.
     """
     left, right, absent = SideRows(*left), SideRows(*right), SideRows(*absent)
     waiting, absences, absent_key = Waiting(*waiting), Waiting(*absences), AbsentKey(*absent_key)
@@ -755,7 +786,7 @@ def ask_for_next(rule, waiting, absences, left, right, i, j, side):  # type: ign
 
 @inside
 def read_arguments(rule, left, right, arrival, current):  # type: ignore[no-untyped-def]
-    """Copy the arguments of the arrival into `current`, which must have room for those of either side."""
+    """Copy the arguments of the arrival into `current`, which must have room for the arguments of either side."""
     if arrival.side == 0:
         for k in range(rule.width_left):
             current[k] = left[FIRST + k, arrival.row]

@@ -1,7 +1,7 @@
-"""The right sides of joins grouped by key: if few left sides wait, each looks up its partners there.
+"""The right rows of joins, grouped by key. If few left rows are stored, each looks up its partners in these groups.
 
-The groups are shared by all goals that read the same rows by the same key. So the cost of a goal depends on its waiting
-rows, not on the number of arriving rows. If a hundred rules read one event, each only visits its own rows.
+All goals that read the same rows by the same key share the groups. So the cost of a goal depends on its stored rows,
+not on the number of arriving rows. If a hundred rules read one event, each only visits its own rows.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from cep.operators.goals.store import END, GONE, NEXT, SLOT
 Ints = NDArray[np.int64]
 
 MANY = 0 if CHECKED else 1024
-"""The least number of rows for which grouping is faster than the search."""
+"""The minimum number of rows for which grouping is faster than the search."""
 FEW = 0 if CHECKED else 4
-"""The least ratio of arriving rows to waiting rows for which groups are used."""
+"""The minimum ratio of arriving right rows to left rows for which groups are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfKeys:
-    """The rows of a table by key. The rows of the key `id` are `grouped[starts[id] : starts[id + 1]]`.
+    """The rows of a table, grouped by key. The rows of the key `id` are `grouped[starts[id] : starts[id + 1]]`.
 
-    They are in their original order. Each is (end, row number), so `grouped` has the shape (rows, 2).
+    Each row is (end, row number), so `grouped` has the shape (rows, 2). Rows of a key are in their original order.
     """
 
     keys: Keys
@@ -40,7 +40,7 @@ class RowsOfKeys:
 
     @classmethod
     def of(cls, table: Table, columns: Ints) -> RowsOfKeys:
-        """Group the rows of a table by these argument columns. A row with a missing key value has no group."""
+        """Group the rows of a table by these argument columns. Rows with a missing key value are left out."""
         keys = Keys(len(columns))
         ids = keys.slots(table, columns)
         starts = np.zeros(keys.count + 1, np.int64)
@@ -50,7 +50,7 @@ class RowsOfKeys:
 
 
 class SharedRows:
-    """A cache of the table that was used last, as a contiguous array, and of its rows by key."""
+    """A cache for the last table: its contiguous copy, and its rows grouped by key."""
 
     __slots__ = ("_by_key", "_given", "_whole")
 
@@ -74,10 +74,9 @@ class SharedRows:
 
 
 def are_few(waiting: int, table: Table) -> bool:
-    """Return True if the left sides are few compared with the rows of the right table, so that look-ups by key are
-    faster.
+    """Return True if there are so few left rows that looking up right rows by key is faster.
 
-    `waiting`: the number of left sides that wait or arrive.
+    `waiting`: the number of left rows that are stored or arrive. `table`: the right rows.
     """
     return rows(table) >= max(MANY, FEW * waiting)
 
@@ -86,10 +85,14 @@ def near(
     shared: SharedRows, right: Table, columns: Ints, keys: Keys, waiting: tuple[Ints, Ints, int],
     left: Table, left_slots: Ints, reach: int,
 ) -> Table:  # fmt: skip
-    """Return the right rows that share a key with a left side and end at most `reach` after it, in order of arrival.
+    """Return the right rows that a left row may be paired with, in order of arrival.
 
-    Returns all rows if most would be returned anyway. `waiting`: a store and its number of rows. `left_slots`: the
-    numbers that the arriving left sides have in `keys`. `columns`: the key columns of the right table.
+    Such a right row has the key of a left row, and ends at most `reach` after it. If most rows qualify anyway, all rows
+    are returned.
+
+    - `columns`: the key columns of the right table.
+    - `waiting`: the store of left rows, and its number of rows.
+    - `left`, `left_slots`: the arriving left rows, and their slots in `keys`.
     """
     whole, keyed = shared.whole(right), shared.by_key(right, columns)
     hot, cold, count = waiting
@@ -105,9 +108,10 @@ def near(
 
 @bare
 def _group(ids, table, starts, following, grouped):  # type: ignore[no-untyped-def]
-    """Group the rows by id, and compute where each group begins.
+    """Group the rows of a table by the id of their key, and compute where each group begins.
 
-    `starts` must have one zero more than there are ids; `following` one number per id, `grouped` room for all rows.
+    `starts`: a buffer with one zero more than there are ids. `following`: a buffer with one number per id. `grouped`:
+    must have room for all rows.
     """
     for i in range(ids.shape[0]):
         if ids[i] >= 0:
@@ -129,7 +133,7 @@ def _mark(  # type: ignore[no-untyped-def]
     """Mark the rows that `near` returns.
 
     `runs`: for each slot, the id of its key among the right rows (-1: none, -2: not looked up yet), and the range of
-    rows that was marked last. Left sides are in order, so rows in that range need not be visited again.
+    rows that was marked last. Left rows are in order, so the rows in this range need not be visited again.
     """
     for row in range(count + left.shape[1]):  # a separate loop, so that the look-ups are independent
         if row >= count:

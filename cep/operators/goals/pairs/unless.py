@@ -1,6 +1,6 @@
-"""The goal of UNLESS: occurrences that are not followed by another one, known when the deadline passes.
+"""The goal of UNLESS: occurrences that no other occurrence follows. They are known when their deadline passes.
 
-goal(L, X):  L = [a, b] waits until b + q; an X that ends strictly in between cancels it; else [a, b + q] is output
+goal(L, X):  stores L = [a, b] until b + q; an X that ends strictly in between cancels it; else outputs [a, b + q]
 """
 
 from __future__ import annotations
@@ -68,9 +68,11 @@ SAFE = -2
 def _unless(  # type: ignore[no-untyped-def]
     left, absent, left_slots, absent_slots, duration, store, cold, count, first, chains, watermark
 ):
-    """Process arrivals by end; at one instant, X before L, because X cancels what ended strictly before it.
+    """Process arrivals in order of their ends. At one instant, the rows of X come before those of L, because an X
+    cancels only rows of L that ended before it.
 
-    Returns (count, first, output rows). The store must have room for all rows of `left`, `chains` for all slots.
+    Return the new `count` and `first`, and the output rows. The store must have room for all rows of `left`, and
+    `chains` for all slots.
     """
     i = 0
     x = 0
@@ -130,8 +132,10 @@ def _unless(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class DeadlineSpec:
-    """The specification of `left UNLESS absent WITHIN duration` (microseconds). Key columns of both sides have the same
-    representation."""
+    """The specification of `left UNLESS absent WITHIN duration`, with the duration in microseconds.
+
+    Key columns of both sides have the same representation.
+    """
 
     duration: int
     width: int
@@ -141,8 +145,10 @@ class DeadlineSpec:
 
 
 class AbsenceDeadline(StoredState):
-    """The goal of one UNLESS node. Inputs: left, absent. `once`: inputs of which only the first of equal occurrences is
-    needed."""
+    """The goal of one UNLESS node. Inputs: left, absent.
+
+    `once`: for each input, True if the goal needs only the first of equal occurrences.
+    """
 
     def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None, once: Sequence[bool] = ()) -> None:
         self.spec = spec
@@ -176,7 +182,7 @@ class AbsenceDeadline(StoredState):
         return table
 
     def due(self) -> int | None:
-        """Return the earliest open deadline."""
+        """Return the earliest deadline of a stored row that was not cancelled."""
         while self.first < self.count:
             some = self.store[self.first : min(self.count, self.first + 64), NEXT] != GONE
             if some.any():
@@ -190,7 +196,7 @@ class AbsenceDeadline(StoredState):
         return self.count - self.first
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. A row is output at its deadline unless it is cancelled before."""
+        """See `cep.operators.goals.contract`. A stored row is output at its deadline, unless it is cancelled before."""
         hot, cold = self.store[self.first : self.count], self.cold[self.first : self.count]
         return waiting_rows(hot, cold, side, width, FOREVER, self.spec.duration, watermark)[0]
 

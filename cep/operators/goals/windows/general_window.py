@@ -1,12 +1,13 @@
-"""Windows of every form: rows enter the windows of their groups, and results are due at arrivals or at certain times.
+"""Kernels for windows of every form. Rows enter the window of their group, and windows have results at arrivals or by
+time.
 
 If windows slide and values are sorted, the rows of a step are first sorted by group. Then each group processes all its
 rows while its trees are in the processor's cache. Otherwise rows are processed in order of arrival. Results are sorted
 afterwards. Windows that slide at arrivals, without lineage and trees, use a simpler loop, `slide_on`.
 
-Windows that slide have a front and a back of partial results, as in `sliding_rings`, without subtraction.
+Windows that slide divide their rows into a front and a back, as in `sliding_rings`, but never subtract values.
 
-EACH and SESSION keep one running result per group. They keep rows only for sorted values and for lineage. Their groups
+EACH and SESSION have one running result per group. They store rows only for sorted values and for lineage. Their groups
 are in a list, ordered by the time at which their window ends.
 """
 
@@ -70,10 +71,11 @@ STATE = ordered_multiset.SHARED + 5
 
 
 class EnteringRows(NamedTuple):
-    """Arriving occurrences. `table`: their times, order and identity. `slots`: the group of each.
+    """Arriving occurrences.
 
-    `values`: the bits of the arguments, one row per result; `ranks`: their sort ranks. `opens` and `dues`: for EACH and
-    SESSION, when the window of each begins and ends.
+    - `table`: their times, order and identity. `slots`: the group of each.
+    - `values`: the bits of the functions' arguments, one row per result. `ranks`: integers that sort like the values.
+    - `opens`, `dues`: for EACH and SESSION, when the window of each occurrence begins and ends.
     """
 
     table: Table
@@ -85,9 +87,12 @@ class EnteringRows(NamedTuple):
 
 
 class WindowNumbers(NamedTuple):
-    """The form of the windows, their length in events or microseconds, and the step of EVERY.
+    """Numbers that describe the windows.
 
-    `keeps`: rows are kept. `sorts`: the number of results that need sorted values.
+    - `form`: the form of the windows. `length`: their length in events or microseconds.
+    - `step`: the step of EVERY in microseconds.
+    - `keeps`: True if rows are stored.
+    - `sorts`: the number of results that need sorted values.
     """
 
     form: int
@@ -98,8 +103,12 @@ class WindowNumbers(NamedTuple):
 
 
 class ResultKinds(NamedTuple):
-    """The functions (`partial_aggregates`, `wide_partial_aggregates`), their parameters (or 0), and room for a partial
-    result."""
+    """The aggregate functions of a goal, as all kernels of this module read them.
+
+    - `kinds`: the number of each function (`partial_aggregates`, `wide_partial_aggregates`).
+    - `parameters`: the parameter of each function, 0 if it has none.
+    - `scratch`: a buffer for one partial result.
+    """
 
     kinds: Ints
     parameters: NDArray[np.float64]
@@ -107,7 +116,12 @@ class ResultKinds(NamedTuple):
 
 
 class WindowArrays(NamedTuple):
-    """Rows in windows, groups, trees, the state between steps (ROWS to TICK), and the groups' keys."""
+    """The state of the windows.
+
+    - `store`: the rows in windows. `groups`: a row for each group. `nodes`: the nodes of all trees.
+    - `state`: the numbers ROWS to TICK.
+    - `keys`: the key of each group.
+    """
 
     store: Ints
     groups: Ints
@@ -118,8 +132,8 @@ class WindowArrays(NamedTuple):
 
 @inside
 def chain_row(store, groups, p, slot):  # type: ignore[no-untyped-def]
-    """Append row `p` of the store, whose NEXT must be -1, to its group's chain. Return True if the back part was
-    empty."""
+    """Append row `p` of the store to its group's chain. Return True if the back of the group was empty. The row's NEXT
+    must be -1."""
     tail = groups[slot, G_TAIL]
     store[p, PREVIOUS] = tail
     if tail >= 0:
@@ -150,7 +164,7 @@ def drop_oldest(store, groups, slot):  # type: ignore[no-untyped-def]
 
 @bare
 def enter_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """Add a row's value to its group's tree, which must have room for SPLITS nodes."""
+    """Add the value of row `p` to the tree of its group. There must be room for SPLITS further nodes."""
     offset, cell = GROUP + WORDS * k, HEADER + CELLS * k
     if lift(kind, store[p, cell + VALUE]) == 0:
         return
@@ -169,7 +183,7 @@ def enter_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore
 
 @bare
 def leave_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """Remove a row's value from its group's tree."""
+    """Remove the value of row `p` from the tree of its group."""
     offset, cell = GROUP + WORDS * k, HEADER + CELLS * k
     if lift(kind, store[p, cell + VALUE]) == 0:
         return
@@ -186,7 +200,7 @@ def leave_sorted(store, p, k, kind, slot, groups, nodes, state):  # type: ignore
 
 @bare
 def of_sorted(kind, parameter, slot, offset, groups, nodes):  # type: ignore[no-untyped-def]
-    """Return the bits of a result computed from a group's tree; for MODE, its rank."""
+    """Return the bits of a result that is computed from a group's tree. For MODE, return the rank of the value."""
     root = groups[slot, offset] - 1
     if kind == DISTINCT:
         return groups[slot, offset + AMONG]
@@ -204,7 +218,8 @@ def of_sorted(kind, parameter, slot, offset, groups, nodes):  # type: ignore[no-
 
 @bare
 def fold(store, slot, groups, kinds, parameters):  # type: ignore[no-untyped-def]
-    """Turn the back part into the front part: each row gets the aggregate of itself and all younger rows."""
+    """Move all rows of a group to its front, and empty its back. Each row gets the aggregate of itself and all younger
+    rows."""
     younger = -1
     p = groups[slot, G_TAIL]
     while p >= 0:
@@ -229,7 +244,7 @@ def fold(store, slot, groups, kinds, parameters):  # type: ignore[no-untyped-def
 
 @bare
 def leave(store, slot, groups, kinds, parameters, nodes, state):  # type: ignore[no-untyped-def]
-    """Remove a group's oldest row from its window."""
+    """Remove the oldest row of a group from its window."""
     head = groups[slot, G_HEAD]
     if head == groups[slot, G_BACK]:
         fold(store, slot, groups, kinds, parameters)
@@ -242,7 +257,7 @@ def leave(store, slot, groups, kinds, parameters, nodes, state):  # type: ignore
 
 @inside
 def unlink(groups, slot, state):  # type: ignore[no-untyped-def]
-    """Remove a group from the list."""
+    """Remove a group from the list of groups."""
     before, after = groups[slot, G_BEFORE], groups[slot, G_AFTER]
     if before >= 0:
         groups[before, G_AFTER] = after
@@ -256,7 +271,7 @@ def unlink(groups, slot, state):  # type: ignore[no-untyped-def]
 
 @inside
 def link(groups, slot, state):  # type: ignore[no-untyped-def]
-    """Append a group to the list."""
+    """Append a group to the list of groups."""
     last = state[TAIL]
     groups[slot, G_BEFORE] = last
     groups[slot, G_AFTER] = -1
@@ -269,7 +284,7 @@ def link(groups, slot, state):  # type: ignore[no-untyped-def]
 
 @bare
 def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
-    """Empty a group's window."""
+    """Remove all rows from a group's window."""
     p = groups[slot, G_HEAD]
     while p >= 0:
         store[p, SLOT] = -1
@@ -289,8 +304,8 @@ def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-
 
 @bare
 def give(outputs, out, slot, end, kinds, parameters, store, groups, nodes, keys, scratch):  # type: ignore[no-untyped-def]
-    """Write a group's result with this end as row `out`, which must exist. Its identity is the number of the latest
-    row."""
+    """Write the results of a group into row `out` of `outputs`, which must exist. `end`: the end of the output row. Its
+    identity is the number of the group's latest row."""
     width = keys.shape[1]
     head, back = groups[slot, G_HEAD], groups[slot, G_BACK]
     start = groups[slot, G_START]
@@ -317,7 +332,8 @@ def give(outputs, out, slot, end, kinds, parameters, store, groups, nodes, keys,
 
 @bare
 def name(edges, count, out, store, head):  # type: ignore[no-untyped-def]
-    """Write edges from result `out` to the rows of a window, beginning with `head`. Return the new number of edges."""
+    """Append a lineage edge from output row `out` to each row of a window. Return the new number of edges. `head`: the
+    oldest row of the window."""
     while head >= 0:
         edges[count, 0] = out
         edges[count, 1] = store[head, NAME]
@@ -328,7 +344,7 @@ def name(edges, count, out, store, head):  # type: ignore[no-untyped-def]
 
 @njit()
 def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
-    """Rebuild all trees from the rows in windows. Return the array of their nodes, enlarged if needed."""
+    """Rebuild all trees from the stored rows. Return the array of tree nodes, which may be a larger copy."""
     state[ordered_multiset.USED] = 0
     state[ordered_multiset.FREE] = -1
     for k in range(kinds.shape[0]):
@@ -347,10 +363,12 @@ def rebuild(store, groups, kinds, nodes, state):  # type: ignore[no-untyped-def]
 
 @njit()
 def gathered(store, groups, numbers, total, capacity):  # type: ignore[no-untyped-def]
-    """Return the selected groups and the rows in their windows: (store, groups, number of rows).
+    """Copy selected groups and the rows in their windows. Return the store, the groups, and the number of rows.
 
-    `numbers`: the new number of each group, or -1. The rows of a group are adjacent, in their order. The store has room
-    for `capacity` times as many rows.
+    - `numbers`: the new number of each group, or -1 to leave it out. `total`: the number of selected groups.
+    - `capacity`: how many times as many rows the new store can hold.
+
+    Rows of a group are adjacent, in order of arrival.
     """
     places = np.zeros(total + 1, np.int64)
     for p in range(store.shape[0]):
@@ -391,10 +409,8 @@ AHEAD, LINE = 24, 8
 
 @njit()
 def deal(rows, results, store, first, number):  # type: ignore[no-untyped-def]
-    """Copy all rows to the store, from `first` on, sorted by group, stably. LEAST gets the original row number.
-
-    `number`: the number of groups. The store must have room.
-    """
+    """Copy all arriving rows to the store, from row `first` on, sorted by group, stably. `number`: the number of
+    groups. The store must have room. The cell LEAST of a stored row contains the number of the arriving row."""
     n = rows.slots.shape[0]
     if number > 4 * n:
         order = np.argsort(rows.slots, kind="mergesort")
@@ -414,7 +430,7 @@ def deal(rows, results, store, first, number):  # type: ignore[no-untyped-def]
 
 @inside
 def put(rows, i, kinds, store, p):  # type: ignore[no-untyped-def]
-    """Copy row `i` to row `p` of the store, which must have room."""
+    """Copy arriving row `i` to row `p` of the store, which must have room."""
     store[p, BEGIN] = rows.table[START, i]
     store[p, END] = rows.table[T_END, i]
     store[p, NEXT] = -1
@@ -432,7 +448,7 @@ def put(rows, i, kinds, store, p):  # type: ignore[no-untyped-def]
 
 @inside
 def ask_ahead(before, slot, groups, cells):  # type: ignore[no-untyped-def]
-    """Prefetch the group of an arriving row, unless the row before has the same group."""
+    """Prefetch the group of an arriving row, unless it is `before`, the group of the row before."""
     if slot != before:
         for word in range(0, groups.shape[1], LINE):
             prefetch(cells, slot * groups.shape[1] + word)
@@ -440,7 +456,7 @@ def ask_ahead(before, slot, groups, cells):  # type: ignore[no-untyped-def]
 
 @inside
 def ask_chain(before, slot, groups, store):  # type: ignore[no-untyped-def]
-    """Prefetch the first and last row of a group's chain."""
+    """Prefetch the first and the last stored row of a group, unless it is `before`, the group of the row before."""
     if slot >= 0 and slot != before and groups[slot, G_HEAD] >= 0:
         prefetch(store, groups[slot, G_HEAD])
         prefetch(store, groups[slot, G_TAIL])
@@ -448,10 +464,8 @@ def ask_chain(before, slot, groups, store):  # type: ignore[no-untyped-def]
 
 @inside
 def enter(p, slot, now, i, rows, numbers, results, store, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """Let row `i` enter its group's window. It is row `p` of the store, if rows are kept.
-
-    There must be room for SPLITS nodes for each sorted result.
-    """
+    """Let arriving row `i` enter the window of its group. `p`: its row in the store, if rows are stored. There must be
+    room for SPLITS tree nodes per sorted result."""
     form, keeps, kinds, scratch = numbers.form, numbers.keeps, results.kinds, results.scratch
     begin = store[p, BEGIN] if keeps else rows.table[START, i]
     empty = groups[slot, G_COUNT] == 0
@@ -499,12 +513,14 @@ PROGRESS = 7
 
 @njit()
 def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignore[no-untyped-def]
-    """Let rows enter their groups' windows, and let time advance to the watermark.
+    """Let rows enter the windows of their groups, and let time advance to the watermark.
 
-    Returns the results in order of arrival, edges (result, handle of a row in its window) for lineage, and the array of
-    tree nodes, which may be a larger copy. All other changes are in `state` and the arrays. `rows`: EnteringRows;
-    `numbers`: WindowNumbers; `results`: ResultKinds; `windows`: WindowArrays. `store` must have room for all rows, if
-    they are kept, and `groups` for all slots. A sliding window has at most one result per row. The loops are in kernels
+    - `rows`: EnteringRows. `numbers`: WindowNumbers. `results`: ResultKinds. `windows`: WindowArrays.
+    - `lineage`: True to return lineage edges.
+
+    Return the output rows in order of arrival, edges (output row, handle of a row in its window), and the array of tree
+    nodes, which may be a larger copy. All other state changes in place. The store must have room for all rows, if they
+    are stored, and `groups` for all slots. A sliding window has at most one result per row. The loops are in kernels
     that allocate nothing: they stop when an array is full, and continue once it is larger.
     """
     form, nodes, state, keys = numbers.form, windows.nodes, windows.state, windows.keys
@@ -547,7 +563,7 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
 
 @njit()
 def more_room(array, needed):  # type: ignore[no-untyped-def]
-    """Return the array, or a larger copy with room for `needed` rows."""
+    """Return the array, or a larger copy if it has fewer than `needed` rows."""
     return grow(array, needed) if array.shape[0] < needed else array
 
 
@@ -555,11 +571,14 @@ def more_room(array, needed):  # type: ignore[no-untyped-def]
 def take_rows(  # type: ignore[no-untyped-def]
     first, dealing, rows, numbers, results, windows, cells, nodes, outputs, edges, marked, progress, lineage
 ):  # fmt: skip
-    """Let the rows from `progress[PLACE]` on enter. Return False if `nodes`, `outputs` or `edges` are full.
+    """Let the rows from `progress[PLACE]` on enter their windows. Return False if `nodes`, `outputs` or `edges` are
+    full.
 
-    `progress` then says how much room is needed. `dealing`: the rows are in the store, from `first` on. `marked` marks
-    the rows that have a result. The list of groups is ordered for EACH and SESSION; for EVERY it has all groups with a
-    row.
+    - `progress`: counts. If an array is full, they say how much room is needed.
+    - `dealing`: True if the rows are already in the store, from row `first` on.
+    - `marked`: receives a mark for each row that has a result.
+
+    The list of groups is ordered for EACH and SESSION. For EVERY, it has all groups that have a row.
     """
     form, length = numbers.form, numbers.length
     kinds, parameters, scratch = results.kinds, results.parameters, results.scratch
@@ -627,8 +646,8 @@ def take_rows(  # type: ignore[no-untyped-def]
 
 @bare
 def pass_all(until, numbers, results, windows, nodes, outputs, edges, progress, lineage):  # type: ignore[no-untyped-def]
-    """Output EVERY's results that are due by `until`, from the group `progress[GOING]` on. Return False if an array is
-    full."""
+    """Output the results of EVERY that are due by `until`, from the group `progress[GOING]` on. Return False if an
+    array is full."""
     groups, state = windows.groups, windows.state
     while progress[GOING] >= 0:
         slot = progress[GOING]
@@ -649,7 +668,8 @@ def pass_all(until, numbers, results, windows, nodes, outputs, edges, progress, 
 
 @inside
 def ask_room(slot, until, numbers, groups, progress, lineage):  # type: ignore[no-untyped-def]
-    """Compute the room for EVERY's results of a group up to `until`, and for their edges."""
+    """Compute how much room the results of EVERY for a group up to `until` need, and their edges. Write it into
+    `progress`."""
     due = groups[slot, G_DUE]
     more = (min(until, groups[slot, G_END] + numbers.length) - due) // numbers.step + 1 if due <= until else 0
     progress[MADE] = progress[RESULTS] + more
@@ -659,7 +679,7 @@ def ask_room(slot, until, numbers, groups, progress, lineage):  # type: ignore[n
 
 @inside
 def lacks(nodes, outputs, edges, progress):  # type: ignore[no-untyped-def]
-    """Return True if an array is too small."""
+    """Return True if an array has less room than `progress` demands."""
     return (
         nodes.shape[0] < progress[NODES] or outputs.shape[0] < progress[MADE] or edges.shape[0] < progress[NAMED]
     )  # fmt: skip
@@ -667,10 +687,8 @@ def lacks(nodes, outputs, edges, progress):  # type: ignore[no-untyped-def]
 
 @bare
 def pass_time(slot, until, numbers, results, windows, nodes, outputs, edges, progress, lineage):  # type: ignore[no-untyped-def]
-    """Output the results of a group that are due by `until`: of windows that have ended, or of EVERY.
-
-    `progress` counts results and edges; there must be room for them (`ask_room`).
-    """
+    """Output the results of a group that are due by `until`: those of its window, if it has ended, or those of EVERY.
+    `progress` counts output rows and edges. There must be room for them (`ask_room`)."""
     store, groups, state = windows.store, windows.groups, windows.state
     kinds, parameters = results.kinds, results.parameters
     while groups[slot, G_COUNT] > 0 and groups[slot, G_DUE] <= until:
@@ -691,8 +709,8 @@ def pass_time(slot, until, numbers, results, windows, nodes, outputs, edges, pro
 
 @bare
 def end_windows(until, numbers, results, windows, nodes, outputs, edges, progress, lineage):  # type: ignore[no-untyped-def]
-    """Close the windows of EACH and SESSION that end by `until`: emit their results, and remove their groups from
-    the list."""
+    """Output the results of EACH and SESSION windows that end by `until`, and remove their groups from the list of
+    groups."""
     groups, state = windows.groups, windows.state
     while state[HEAD] >= 0 and groups[state[HEAD], G_DUE] <= until:
         slot = state[HEAD]
@@ -702,7 +720,7 @@ def end_windows(until, numbers, results, windows, nodes, outputs, edges, progres
 
 @inside
 def slid(slot, over, kinds, parameters, store, groups, nodes, state):  # type: ignore[no-untyped-def]
-    """Drop the occurrences that have left a window. Returns True if any remain."""
+    """Remove the rows of a group that do not end after `over` from its window. Return True if any rows remain."""
     if groups[slot, G_END] <= over:
         clear(store, slot, groups, kinds, nodes, state)
         return False
@@ -713,11 +731,9 @@ def slid(slot, over, kinds, parameters, store, groups, nodes, state):  # type: i
 
 @njit()
 def slide_on(rows, numbers, results, windows):  # type: ignore[no-untyped-def]
-    """Let rows enter their groups' windows, and remove rows that are too old. Return the results, sorted by end.
-
-    Results of an instant are in the order of their last rows. The arguments are those of `advance`. `store` must have
-    room for all rows, `groups` for all slots. There is at most one result per row.
-    """
+    """Let rows enter the windows of their groups, and remove old rows. Return the output rows, sorted by end. The
+    arguments are those of `advance`. The store must have room for all rows, and `groups` for all slots. There is at
+    most one result per row. Results of an instant are in the order of their latest rows."""
     n = rows.slots.shape[0]
     outputs = np.empty((FIRST + windows.keys.shape[1] + results.kinds.shape[0], n), np.int64)
     cells = windows.groups.reshape((windows.groups.size, 1))
@@ -730,7 +746,7 @@ def slide_on(rows, numbers, results, windows):  # type: ignore[no-untyped-def]
 
 @bare
 def slide_rows(rows, numbers, results, windows, cells, outputs):  # type: ignore[no-untyped-def]
-    """Run the loop of `slide_on`, which allocates nothing. Return the number of results in `outputs`."""
+    """Run the loop of `slide_on`, which allocates nothing. Return the number of output rows."""
     form, length, kinds, parameters = numbers.form, numbers.length, results.kinds, results.parameters
     store, groups, nodes, state = windows.store, windows.groups, windows.nodes, windows.state
     n, first = rows.slots.shape[0], state[ROWS]
@@ -758,7 +774,7 @@ def slide_rows(rows, numbers, results, windows, cells, outputs):  # type: ignore
 
 
 def chained(store: Ints, groups: Ints) -> bool:
-    """Return True if the chain of each group contains its rows in order, as it must in a snapshot."""
+    """Return True if the chain of each group contains the group's rows in order, as it must in a snapshot."""
     count, number, slots = len(store), len(groups), store[:, SLOT]
     if count and (int(slots.min()) < 0 or int(slots.max()) >= number):
         return False

@@ -1,11 +1,12 @@
-"""Ordered multisets in one array: add, remove, find by rank, and find the most frequent value, in logarithmic time.
+"""Ordered multisets that share one array. In logarithmic time, they add and remove values, find a value by its rank,
+and find the most frequent value.
 
-Each is a B+ tree (Bayer, McCreight: Organization and Maintenance of Large Ordered Indices, Acta Informatica 1, 1972). A
-node is eight cache lines. A small multiset is one leaf, which is searched linearly; a larger one costs one node per
-level. An inner node stores the least key and the weight of each child. The weight is the number of values below it or,
-in a tree by frequency, the count of the most frequent value. A node is removed when it is empty, and a leaf with few
-keys is joined with its neighbour (Johnson, Shasha: B-Trees with Inserts and Deletes: Why Free-at-Empty Is Better Than
-Merge-at-Half, J. Computer and System Sciences 47, 1993).
+Each multiset is a B+ tree (Bayer, McCreight: Organization and Maintenance of Large Ordered Indices, Acta Informatica 1,
+1972). A node is eight cache lines. A small multiset is one leaf, which is searched linearly; a larger one costs one
+node per level. An inner node stores the least key and the weight of each child. The weight is the number of values
+below the child or, in a tree by frequency, the count of the most frequent value. A node is removed when it is empty,
+and a leaf with few keys is joined with its neighbour (Johnson, Shasha: B-Trees with Inserts and Deletes: Why
+Free-at-Empty Is Better Than Merge-at-Half, J. Computer and System Sciences 47, 1993).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SHARED = PATH + 2 * LEVELS
 
 @inside
 def give_up(nodes, shared, root):  # type: ignore[no-untyped-def]
-    """Free a whole tree."""
+    """Free all nodes of a tree."""
     if root >= 0:
         nodes[root, KEYS] = shared[FREE]
         shared[FREE] = root
@@ -41,7 +42,7 @@ def give_up(nodes, shared, root):  # type: ignore[no-untyped-def]
 
 @bare
 def taken(nodes, shared, level):  # type: ignore[no-untyped-def]
-    """Return a free node, set to this level and without entries. There must be room for one more."""
+    """Return a new node for this level of a tree, without entries. The array must have room for one more node."""
     node = shared[FREE]
     if node < 0:
         node = shared[USED]
@@ -58,14 +59,14 @@ def taken(nodes, shared, level):  # type: ignore[no-untyped-def]
 
 @inside
 def free(nodes, shared, node):  # type: ignore[no-untyped-def]
-    """Free a single node, without its children."""
+    """Free one node, but not its children."""
     nodes[node, NUMBER] = 0
     give_up(nodes, shared, node)
 
 
 @inside
 def place_of(nodes, node, key):  # type: ignore[no-untyped-def]
-    """Return the place of a node's last key that is at most `key`, or -1."""
+    """Return the place of the last key in a node that is not greater than `key`, or -1."""
     place = -1
     for j in range(nodes[node, NUMBER]):
         place += nodes[node, KEYS + j] <= key
@@ -74,7 +75,7 @@ def place_of(nodes, node, key):  # type: ignore[no-untyped-def]
 
 @bare
 def weight(nodes, node, frequency):  # type: ignore[no-untyped-def]
-    """Return the weight that a node has in its parent."""
+    """Return the weight of a node, which its parent stores."""
     first = WEIGHTS if nodes[node, LEVEL] > 0 else TIMES
     total = 0
     for j in range(nodes[node, NUMBER]):
@@ -85,7 +86,7 @@ def weight(nodes, node, frequency):  # type: ignore[no-untyped-def]
 
 @bare
 def insert(nodes, node, place, key, amount, child):  # type: ignore[no-untyped-def]
-    """Insert an entry into a node that is not full."""
+    """Insert an entry at a place of a node that is not full."""
     inner = nodes[node, LEVEL] > 0
     amounts = WEIGHTS if inner else TIMES
     for j in range(nodes[node, NUMBER], place, -1):
@@ -102,7 +103,7 @@ def insert(nodes, node, place, key, amount, child):  # type: ignore[no-untyped-d
 
 @bare
 def take_out(nodes, node, place):  # type: ignore[no-untyped-def]
-    """Remove an entry from its node."""
+    """Remove the entry at a place of a node."""
     inner = nodes[node, LEVEL] > 0
     amounts = WEIGHTS if inner else TIMES
     last = nodes[node, NUMBER] - 1
@@ -116,7 +117,10 @@ def take_out(nodes, node, place):  # type: ignore[no-untyped-def]
 
 @bare
 def entered(nodes, shared, node, place, key, amount, child):  # type: ignore[no-untyped-def]
-    """Insert an entry into a node. If the node was full, return the new node with its upper half, else -1."""
+    """Insert an entry into a node. If the node is full, split it.
+
+    Return the new node that has the upper half of the entries, or -1.
+    """
     level = nodes[node, LEVEL]
     number = nodes[node, NUMBER]
     if number < (FAN if level > 0 else LEAF):
@@ -141,7 +145,7 @@ def entered(nodes, shared, node, place, key, amount, child):  # type: ignore[no-
 
 @bare
 def add(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
-    """Add a key. Return the root and the new count of the key. There must be room for SPLITS nodes."""
+    """Add a value. Return the new root, and the new count of the value. There must be room for SPLITS nodes."""
     if root < 0:
         root = taken(nodes, shared, 0)
         insert(nodes, root, 0, key, 1, -1)
@@ -186,7 +190,7 @@ def add(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
 
 @bare
 def remove(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
-    """Remove one occurrence of a key, which must exist. Return the root (-1: empty) and the new count of the key."""
+    """Remove one copy of a value, which must exist. Return the new root (-1: empty), and the new count of the value."""
     node, depth = root, 0
     while nodes[node, LEVEL] > 0:
         place = place_of(nodes, node, key)
@@ -238,7 +242,7 @@ def remove(nodes, shared, root, key, frequency):  # type: ignore[no-untyped-def]
 
 @bare
 def join_leaves(nodes, shared, parent, place, frequency):  # type: ignore[no-untyped-def]
-    """Join a leaf with a neighbour, if the result is at most half full."""
+    """Join a leaf with a neighbour if the joined leaf is at most half full."""
     if place + 1 == nodes[parent, NUMBER]:
         place -= 1
     if place < 0:
@@ -258,9 +262,9 @@ def join_leaves(nodes, shared, parent, place, frequency):  # type: ignore[no-unt
 
 @bare
 def of_rank(nodes, root, rank):  # type: ignore[no-untyped-def]
-    """Return the keys of the values with this rank, counted from 0, and with the next rank.
+    """Return the value with this rank, counted from 0, and the value with the next rank.
 
-    There must be a value with this rank. If there is no next one, its key is returned twice.
+    There must be a value with this rank. If it is the last one, it is returned twice.
     """
     node, after, last = root, 0, True
     while True:
@@ -280,7 +284,10 @@ def of_rank(nodes, root, rank):  # type: ignore[no-untyped-def]
 
 @bare
 def most_frequent(nodes, root):  # type: ignore[no-untyped-def]
-    """Return the most frequent key and its count. The tree is by frequency and not empty; the least key wins a tie."""
+    """Return the most frequent value and its count. Of equally frequent values, return the least.
+
+    The tree must be by frequency, and not empty.
+    """
     most = weight(nodes, root, True)
     node = root
     while True:

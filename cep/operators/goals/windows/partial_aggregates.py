@@ -1,4 +1,4 @@
-"""Partial results of aggregate functions, to which values are added one by one or in groups, oldest first.
+"""Partial results of aggregate functions. Values or other partial results are added to them, the oldest first.
 
 A partial result is three words (n, x, y): the number of its values, and two words that depend on the function. Floats
 are summed with their rounding errors (two-sum), variances are combined as in Chan, Golub and LeVeque (1983).
@@ -32,21 +32,21 @@ from cep.operators.goals.store import sortable
 DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 EXACT_ROWS = 2**20
-"""From this many values on, sums of floats may be inexact."""
+"""The number of values from which on sums of floats may be inexact."""
 
 
 @njit(inline="always")
 def lift(kind, value):  # type: ignore[no-untyped-def]
-    """Return the number of values that one value counts as: 0 if it is missing, else 1."""
+    """Return 0 if the value is missing, and 1 otherwise, which is the count of a partial result of this value."""
     return 0 if kind != COUNT and (value == MISSING or value == NAN) else 1
 
 
 @njit(inline="always")
 def exact(number):  # type: ignore[no-untyped-def]
-    """Return True for 0 and floats from 2**-10 to below 2**22.
+    """Return True for numbers of which fewer than EXACT_ROWS can be summed exactly.
 
-    They are multiples of 2**-62. A sum of fewer than EXACT_ROWS of them, together with its rounding error, has 106
-    bits. It is exact in any order, also after subtractions.
+    These are 0 and the floats from 2**-10 to below 2**22. They are multiples of 2**-62. So their sum, together with its
+    rounding error, needs 106 bits. The sum is exact in any order, also after subtractions.
     """
     size = abs(number)
     return size == 0.0 or 0.0009765625 <= size < 4194304.0
@@ -54,14 +54,16 @@ def exact(number):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def around(x, u):  # type: ignore[no-untyped-def]
-    """Return the sum modulo 2**64. It is computed unsigned, because the compiler assumes that signed sums do not
-    overflow."""
+    """Return the sum of two integers modulo 2**64.
+
+    It is computed with unsigned integers, because the compiler assumes that signed sums do not overflow.
+    """
     return np.int64(np.uint64(x) + np.uint64(u))
 
 
 @njit()
 def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
-    """Combine an older partial result, (n, x, y), and a younger one, (m, u, v)."""
+    """Combine two partial results: the older one (n, x, y) and the younger one (m, u, v)."""
     if m == 0:
         return n, x, y
     if n == 0:
@@ -101,7 +103,7 @@ def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
 
 @njit()
 def outcome(kind, n, x, y):  # type: ignore[no-untyped-def]
-    """Return the bits of a partial result's value."""
+    """Return the bits of the value that a partial result stands for."""
     if kind == COUNT or kind == COUNT_VALUES or kind == DISTINCT:
         return n
     summed = kind == SUM_FLOAT or kind == AVG or kind == STDDEV

@@ -1,4 +1,4 @@
-"""Sort the results of windows by arrival; they were computed group by group."""
+"""Functions that sort the results of windows by arrival, after they were computed group by group."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from cep.operators.goals.intrinsics import bare, prefetch
 
 FEW = 32
 BITS, FEWEST = 12, 8
-"""The greatest number of bits per round of radix sort, and the least, which is used for few results."""
+"""The maximum number of bits per round of radix sort, and the minimum, which is used for few results."""
 RADIX = 1 << BITS
 AHEAD = 8
-"""The number of results to prefetch ahead."""
+"""The number of results by which prefetching is ahead of processing."""
 
 
 @njit()
 def in_order(outputs, chosen, edges, step):  # type: ignore[no-untyped-def]
     """Return the rows `chosen` of `outputs` as a table sorted by (end, start, order of arrival, identity).
 
-    The identities are not in the table. Edges are updated to the new numbers of their results. `step`: if it is
-    positive, all ends are multiples of it, and many results share an end. If it is 0, ends are those of arrivals, and
-    results with the same end are mostly sorted.
+    The table does not contain the identities. Edges are updated to the new row numbers. `step`: if it is positive, all
+    ends are multiples of it, and many results have the same end. If it is 0, ends are those of arrivals, and results
+    with the same end are mostly sorted already.
     """
     n = chosen.shape[0]
     for column in (IDENTITY, END):
@@ -67,9 +67,9 @@ def in_order(outputs, chosen, edges, step):  # type: ignore[no-untyped-def]
 
 @njit()
 def sort_by(outputs, chosen, first, last, column, step):  # type: ignore[no-untyped-def]
-    """Sort the entries from `first` to before `last` by a column, stably, by radix.
+    """Sort the entries of `chosen` from `first` to before `last` by a column of `outputs`, with a stable radix sort.
 
-    All values are the least one plus a multiple of `step` (1 if unknown).
+    `step`: all values differ from the least one by a multiple of it; 1 if no step is known.
     """
     n = last - first
     least = outputs[chosen[first], column]
@@ -116,7 +116,7 @@ def sort_by(outputs, chosen, first, last, column, step):  # type: ignore[no-unty
 
 @bare
 def end_of_run(outputs, chosen, first, last, column):  # type: ignore[no-untyped-def]
-    """Return the end of the run of entries that share the first one's value in a column."""
+    """Return the first entry after `first` that has another value in a column, at most `last`."""
     value = outputs[chosen[first], column]
     end = first + 1
     while end < last and outputs[chosen[end], column] == value:
@@ -126,7 +126,7 @@ def end_of_run(outputs, chosen, first, last, column):  # type: ignore[no-untyped
 
 @bare
 def ordered(outputs, chosen, first, last):  # type: ignore[no-untyped-def]
-    """Return True if the entries are sorted."""
+    """Return True if the entries of `chosen` from `first` to before `last` are sorted."""
     for j in range(first + 1, last):
         if precedes(outputs, chosen[j], chosen[j - 1]):
             return False
@@ -135,7 +135,7 @@ def ordered(outputs, chosen, first, last):  # type: ignore[no-untyped-def]
 
 @bare
 def insert_all(outputs, chosen, first, last):  # type: ignore[no-untyped-def]
-    """Sort a few entries by insertion."""
+    """Sort the entries of `chosen` from `first` to before `last` by insertion."""
     for j in range(first + 1, last):
         row = chosen[j]
         k = j - 1
@@ -147,7 +147,7 @@ def insert_all(outputs, chosen, first, last):  # type: ignore[no-untyped-def]
 
 @bare
 def precedes(outputs, left, other):  # type: ignore[no-untyped-def]
-    """Return True if one result comes before another with the same end."""
+    """Return True if the result `left` comes before the result `other`. Both have the same end."""
     if outputs[left, START] != outputs[other, START]:
         return outputs[left, START] < outputs[other, START]
     if outputs[left, ORDER] != outputs[other, ORDER]:

@@ -1,14 +1,15 @@
-"""Sliding windows in constant time per row: each group has its rows in a ring, and two stacks of partial results.
+"""Kernels for sliding windows, in constant time per row. Each group has a ring of rows, divided into a front and a
+back.
 
-The rows of a group are in two parts. Each row of the older part, the front, has the aggregate of itself and all younger
-rows of the front. The younger part, the back, has one running aggregate. The result of a window combines the front's
-first row with the back. When the front is empty, the oldest value is subtracted from the back if that is exact.
-Otherwise the back is folded into a new front, from the youngest row on. (This is the two-stack queue of functional
-programming; cf. Tangwongsan, Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
+The front has the older rows. Each of its rows has the aggregate of itself and all younger rows of the front. The back
+has the younger rows, with one running aggregate. The result of a window combines the front's first row with the back.
+When the front is empty, the oldest value is subtracted from the back if that is exact. Otherwise the back becomes a new
+front, computed from the youngest row on. (This is the two-stack queue of functional programming; cf. Tangwongsan,
+Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
 
-A partial result is three words (n, x, y): the number of its values, and two that depend on the function. Rows leave
-before a row enters, and a group whose rows have all left is like a new one. So the results do not depend on when groups
-without rows are dropped.
+A partial result is three words (n, x, y): the number of its values, and two words that depend on the function. Old rows
+leave a window before a row enters it. A group without rows is equal to a new one, so results do not depend on when
+groups without rows are dropped.
 """
 
 from __future__ import annotations
@@ -60,18 +61,22 @@ ROWS, TALLIES, EDGES, MORE_ROWS, MORE_EDGES, FOLDS, UNUSED = range(7)
 COUNTS = UNUSED + 62
 
 LEAST_SIZE, SHORT = 4, 16
-"""The size of a group's first ring, and the number of events up to which it has room for the whole window."""
+"""The size of a group's first ring, and the number of events up to which this ring has room for the whole window."""
 UNLIMITED = 2**62
 FAR, NEAR = 24, 12
-"""How many rows ahead to prefetch a group, and its ring."""
+"""The number of rows by which prefetching of a group, and of its ring, is ahead of processing."""
 CACHED = 8192
-"""The number of groups up to which most of them are in the processor's cache, so less is prefetched."""
+"""The number of groups up to which most of them are in the processor's cache, so that less is prefetched."""
 
 
 class Windows(NamedTuple):
-    """The state of windows. `names`: the handles of the rows in rings, for lineage. `counts`: ROWS to FOLDS.
+    """The state of sliding windows.
 
-    `partials` has as many rows as `rings`. `tallies`: group and result, value, how often it is there.
+    - `rings`: the rows of all groups. `partials`: the aggregates of these rows. `names`: their handles, for lineage.
+    - `groups`: a row for each group.
+    - `tallies`: for each group and DISTINCT result, how often the window has each value: rows (group and result, value,
+      count). `tally_index`: their hash table.
+    - `counts`: the numbers ROWS to FOLDS.
     """
 
     rings: Ints
@@ -84,7 +89,10 @@ class Windows(NamedTuple):
 
 
 class Entering(NamedTuple):
-    """Arriving occurrences. `values`: the bits of the arguments, one row per result. `slots`: the group of each."""
+    """Arriving occurrences.
+
+    `values`: the bits of the functions' arguments, one row per result. `slots`: the group of each occurrence.
+    """
 
     table: Table
     values: Ints
@@ -92,9 +100,12 @@ class Entering(NamedTuple):
 
 
 class SlidingResults(NamedTuple):
-    """Room for a result per arriving occurrence. `edges`: (result, handle of a row in its window), for lineage.
+    """Buffers for the results of a step.
 
-    `later`: a word per group, and `superseded`: a cell per occurrence, both with any contents. `nameless`: no names.
+    - `outputs`: room for one row per arriving occurrence.
+    - `edges`: rows (output row, handle of a row in its window), for lineage.
+    - `later`, `superseded`: one word per group, and one cell per occurrence, with any contents.
+    - `nameless`: an array without handles, for calls that need none.
     """
 
     outputs: Table
@@ -106,7 +117,7 @@ class SlidingResults(NamedTuple):
 
 @inside
 def subtractable(kind, value):  # type: ignore[no-untyped-def]
-    """Return True if subtracting the value from a result of this kind is exact."""
+    """Return True if this value can be subtracted exactly from a partial result of this kind."""
     if kind == SUM_FLOAT or kind == AVG:
         return lift(kind, value) == 0 or exact(as_float(value))
     return kind <= SUM_INT or kind == DISTINCT
@@ -114,7 +125,7 @@ def subtractable(kind, value):  # type: ignore[no-untyped-def]
 
 @inside
 def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
-    """Add the youngest value to a result. Counts and sums of integers do not need `combine`."""
+    """Add a value to a partial result, as its youngest. Counts and sums of integers do not need `combine`."""
     more = lift(kind, value)
     if kind <= COUNT_VALUES:
         return n + more, x, y
@@ -130,7 +141,7 @@ def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
 
 @inside
 def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
-    """Subtract the oldest value, which must be `subtractable`, from a result."""
+    """Subtract the oldest value from a partial result. It must be `subtractable`."""
     if lift(kind, value) == 0:
         return n, x, y
     if kind <= COUNT_VALUES:
@@ -146,7 +157,10 @@ def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
 
 @inside
 def tally(windows, group, value, change):  # type: ignore[no-untyped-def]
-    """Add `change` to how often a window has a value, for which there must be room. Return how often it has it then."""
+    """Add `change` to the count of a value in a window, and return the new count.
+
+    `group`: the number of the group and result. There must be room for one more value.
+    """
     tallies, count = windows.tallies, windows.counts[TALLIES]
     where = id_of_two(group, value, windows.tally_index, tallies, count)
     if where == count:
@@ -158,14 +172,16 @@ def tally(windows, group, value, change):  # type: ignore[no-untyped-def]
 
 @inside
 def around_ring(ring, size, place):  # type: ignore[no-untyped-def]
-    """Return the row of a place in a ring. Places from `size` on begin anew."""
+    """Return the row of a place in a ring. The places from `size` on start again at the first row."""
     return ring + (place if place < size else place - size)
 
 
 @inside
 def entered(windows, slot, count, group, cell, value, limit):  # type: ignore[no-untyped-def]
-    """Return 1 if none of the `count` rows of a group has this value, which enters, else 0. Short windows are searched,
-    others have tallies."""
+    """Return 1 if none of the stored rows of a group has the entering value, else 0.
+
+    `count`: the number of stored rows. Short windows are searched; long ones have tallies, which are updated.
+    """
     if limit > SHORT:
         return 1 if tally(windows, group, value, 1) == 1 else 0
     groups = windows.groups
@@ -175,7 +191,7 @@ def entered(windows, slot, count, group, cell, value, limit):  # type: ignore[no
 
 @inside
 def absent(rings, ring, size, place, count, cell, value):  # type: ignore[no-untyped-def]
-    """Return 1 if none of `count` rows of a ring, from a place on, has this value, else 0."""
+    """Return 1 if none of `count` rows of a ring, starting at a place, has this value, else 0."""
     for later in range(place, place + count):
         if rings[around_ring(ring, size, later), cell] == value:
             return 0
@@ -184,7 +200,7 @@ def absent(rings, ring, size, place, count, cell, value):  # type: ignore[no-unt
 
 @bare
 def fold(windows, slot, kinds):  # type: ignore[no-untyped-def]
-    """Make all rows of a group its front, and empty the back."""
+    """Move all rows of a group to its front, and empty its back."""
     rings, partials, groups = windows.rings, windows.partials, windows.groups
     count, younger = groups[slot, G_COUNT], -1
     for place in range(groups[slot, G_OLDEST] + count - 1, groups[slot, G_OLDEST] - 1, -1):
@@ -210,13 +226,13 @@ def fold(windows, slot, kinds):  # type: ignore[no-untyped-def]
 
 @inside
 def least_size(limit):  # type: ignore[no-untyped-def]
-    """Return the size of a group's first ring, in a window of at most `limit` rows."""
+    """Return the size of a group's first ring, if its window has at most `limit` rows."""
     return limit if limit <= SHORT else LEAST_SIZE
 
 
 @inside
 def unused(size):  # type: ignore[no-untyped-def]
-    """Return the cell of the unused rings of a size."""
+    """Return the index in `counts` of the list of unused rings that have this size."""
     cell = UNUSED
     while LEAST_SIZE << (cell - UNUSED) < size:
         cell += 1
@@ -225,7 +241,7 @@ def unused(size):  # type: ignore[no-untyped-def]
 
 @bare
 def new_ring(windows, size):  # type: ignore[no-untyped-def]
-    """Return the first row of a ring of this size, or -1 if there is no room."""
+    """Return the first row of an unused ring of this size, or -1 if there is no room."""
     counts, cell = windows.counts, unused(size)
     ring = counts[cell] - 1
     if ring >= 0:
@@ -240,7 +256,7 @@ def new_ring(windows, size):  # type: ignore[no-untyped-def]
 
 @bare
 def move(windows, slot, ring, size):  # type: ignore[no-untyped-def]
-    """Move a group's rows to another ring."""
+    """Move the rows of a group to another ring."""
     rings, partials, names, groups = windows.rings, windows.partials, windows.names, windows.groups
     old, old_size = groups[slot, G_RING], groups[slot, G_SIZE]
     for place in range(groups[slot, G_COUNT]):
@@ -260,7 +276,7 @@ def move(windows, slot, ring, size):  # type: ignore[no-untyped-def]
 
 @bare
 def mark_superseded(table, slots, later, superseded):  # type: ignore[no-untyped-def]
-    """Mark occurrences that another one of their group follows at the same time."""
+    """Mark the occurrences that are followed by another one of their group at the same time."""
     n = slots.shape[0]
     for i in range(n - 1, -1, -1):
         slot = slots[i]
@@ -273,8 +289,10 @@ def mark_superseded(table, slots, later, superseded):  # type: ignore[no-untyped
 
 @inside
 def least(windows, ring, size, place, parts, back, begin):  # type: ignore[no-untyped-def]
-    """Return the least start of a group's back, which has `back` rows before `place` and gets one that begins at
-    `begin`, and the group's parts."""
+    """Return the least start of the rows in a group's back, including a new row, and the group's flags (`parts`).
+
+    `back`: the number of rows in the back, which are before `place`. `begin`: the start of the new row.
+    """
     if back == 0:
         return begin, parts
     before = np.uint64(around_ring(ring, size, place - 1))
@@ -287,9 +305,10 @@ def least(windows, ring, size, place, parts, back, begin):  # type: ignore[no-un
 
 @inside
 def append(windows, kinds, results, slot, row, count, parts, back, start, limit):  # type: ignore[no-untyped-def]
-    """Add a row to the back of its group, which had `count` rows, `back` of them there. Return the group's parts.
+    """Add a row to the back of its group. Return the group's flags (`parts`).
 
-    `start`: the least start of the back, with the row's. It is stored unless starts ascend.
+    - `count`: the number of rows that the group had. `back`: the number of those in the back.
+    - `start`: the least start in the back, including the new row. It is only stored if starts do not ascend.
     """
     rings, groups = windows.rings, windows.groups
     if not parts & ASCENDS:
@@ -431,13 +450,13 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
 
 @bare
 def slide(entering, events, duration, kinds, windows, keys, sliding, done, out):  # type: ignore[no-untyped-def]
-    """Let occurrences from the one of number `done` on enter the windows of their groups, and compute one result per
-    group and instant. `out`: the number of results so far.
+    """Let occurrences enter the windows of their groups. Compute one result per group and instant.
 
-    Returns both numbers. If there is no room for another row in the rings, or for its edges, it stops early, and
-    `counts` have what it needs. `groups` must have room for all slots, `outputs` for a result per occurrence. `tallies`
-    must have room for a value per occurrence and DISTINCT aggregate, and their index for twice as many, unless windows
-    are short.
+    `done`: the number of the first occurrence. `out`: the number of output rows so far. Return both after the step.
+
+    The kernel stops early if there is no room for another row in the rings, or for its edges; `counts` then say how
+    much room it needs. `groups` must have room for all slots, `outputs` for a result per occurrence. Unless windows are
+    short, `tallies` must have room for one value per occurrence and DISTINCT result, and their index for twice as many.
     """
     if kinds.shape[0] == 1:  # compiled by itself, without loops over results
         return process(entering, events, duration, kinds, 1, windows, keys, sliding, done, out)
@@ -446,9 +465,10 @@ def slide(entering, events, duration, kinds, windows, keys, sliding, done, out):
 
 @bare
 def rebuild(windows, fronts, kinds, limit):  # type: ignore[no-untyped-def]
-    """Compute the parts and the aggregates of groups from their rows, of which `fronts` are in the front.
+    """Compute the aggregates of all groups from their rows.
 
-    Rings begin at their first place, and windows have at most `limit` rows. `tallies` have no values, but room for all.
+    `fronts`: the number of rows in the front of each group. `limit`: the maximum number of rows in a window. Rings must
+    begin at their first place. `tallies` must be empty, and have room for all values.
     """
     rings, groups, results = windows.rings, windows.groups, kinds.shape[0]
     for slot in range(fronts.shape[0]):

@@ -1,4 +1,5 @@
-"""Partial results of six words, for slopes, rates and exponentially weighted means, which depend on times of values.
+"""Partial results of six words for aggregates that depend on the times of values: slopes, rates and exponentially
+weighted means.
 
 They also include the functions of `partial_aggregates`, which need three words. The sums of a slope are combined as
 Chan, Golub and LeVeque (1983) combine those of a variance, with times relative to a time in the window. Weighted means
@@ -26,13 +27,13 @@ SECOND = 1e6
 
 @inside
 def sorts(kind):  # type: ignore[no-untyped-def]
-    """Return True if the result needs sorted values, which are kept in a tree."""
+    """Return True if a function needs sorted values, which are stored in a tree."""
     return kind >= PERCENTILE or kind == partial_aggregates.DISTINCT
 
 
 @inside
 def single(kind, value, end, into, row, offset):  # type: ignore[no-untyped-def]
-    """Write the partial result of one value: its count, then words that depend on the function."""
+    """Write the partial result of a single value: its count, then words that depend on the function."""
     into[row, offset] = partial_aggregates.lift(kind, value)
     into[row, offset + 1] = value
     for word in range(2, WORDS):
@@ -52,7 +53,7 @@ def single(kind, value, end, into, row, offset):  # type: ignore[no-untyped-def]
 
 @inside
 def join(kind, parameter, older, i, x, younger, j, y, into, row, offset):  # type: ignore[no-untyped-def]
-    """Combine two partial results, older and younger. The result may replace either."""
+    """Combine an older and a younger partial result. The result may overwrite either of them."""
     n, m = older[i, x], younger[j, y]
     if m == 0:
         for word in range(WORDS):
@@ -101,13 +102,13 @@ def join(kind, parameter, older, i, x, younger, j, y, into, row, offset):  # typ
 
 @inside
 def finite(value):  # type: ignore[no-untyped-def]
-    """Return the bits of a number, or NAN if it is not finite."""
+    """Return the bits of a number, or NAN if the number is not finite."""
     return as_bits(value + 0.0) if math.isfinite(value) else NAN
 
 
 @bare
 def worth(kind, parameter, cells, row, offset):  # type: ignore[no-untyped-def]
-    """Return the bits of the value of a partial result."""
+    """Return the bits of the value that a partial result stands for."""
     n = cells[row, offset]
     if kind < RATE:
         return outcome(kind, n, cells[row, offset + 1], cells[row, offset + 2])
@@ -128,7 +129,7 @@ def worth(kind, parameter, cells, row, offset):  # type: ignore[no-untyped-def]
 
 @inside
 def between(low, high, share):  # type: ignore[no-untyped-def]
-    """Interpolate linearly between two numbers, in the same way as numpy."""
+    """Interpolate linearly between two numbers, exactly as numpy does."""
     way = high - low
     if not math.isfinite(way):
         return low * (1.0 - share) + high * share
@@ -137,7 +138,7 @@ def between(low, high, share):  # type: ignore[no-untyped-def]
 
 @bare
 def of_order(kind, parameter, nodes, root, count):  # type: ignore[no-untyped-def]
-    """Return the bits of a percentile of a tree with `count` values."""
+    """Return the bits of a percentile of the values in a tree. `count`: the number of values."""
     if root < 0:
         return NAN
     last = count - 1
