@@ -1,1 +1,2 @@
-"""Columns and their contents: occurrences, values, keys and names. Nothing here depends on rules."""
+"""The foundations of the engine: tables of occurrences, values, keys, names and files. Nothing here depends on
+rules."""

@@ -1,4 +1,4 @@
-"""Append-only logs on disk. An entry is read as written, or reported as damaged.
+"""Append-only logs on disk. An entry is either read as it was written, or reported as damaged.
 
 The last entry may be torn, because the process or the machine stopped while writing it. Nothing depends on it yet, so
 it is cut off before the next one is added. Other damage is only reported, and nothing is cut off.
@@ -24,13 +24,13 @@ from cep.core.checksum import Broken
 Logged = TypeVar("Logged")
 
 RecordBytes: TypeAlias = tuple[bytes, bytes]
-"""The head and the body of a record."""
+"""The two parts of a record: its head and its body."""
 
 
 class AppendLog(ABC, Generic[Logged]):
-    """The entries of a file, which may not exist yet.
+    """A log file, which need not exist yet.
 
-    `places`: the byte offset of each entry that was read or added, and the offset of the next entry.
+    `places`: the byte offset of each entry that this object has read or added, and the offset after the last one.
     """
 
     MARK = b""
@@ -50,9 +50,10 @@ class AppendLog(ABC, Generic[Logged]):
         return self.places[-1]
 
     def unread(self) -> Iterator[Logged]:
-        """Yield the entries added since the file was last read, up to a torn one.
+        """Yield the entries that were added since the file was last read. Stop before a torn entry.
 
-        During the loop, `len` is the number of the current entry. Raises Broken with the number of a damaged entry.
+        During the loop, `len` is the number of the current entry. Raises Broken if an entry is damaged. The exception
+        has the entry's number.
         """
         try:
             if self.path.stat().st_size <= self.size:
@@ -68,16 +69,17 @@ class AppendLog(ABC, Generic[Logged]):
                 self.places.append(self.size + size)
 
     def read(self, first: int, beyond: int) -> list[Logged]:
-        """Return the entries from `first` to before `beyond`. All must have been read or added before.
+        """Return the entries from `first` to `beyond` - 1. This object must have read or added them before.
 
-        Raises Broken with the number of an entry that is no longer complete. The hashes of lines are not checked again.
+        Raises Broken if an entry is no longer complete. The hashes of lines are not checked again.
         """
         return self.read_at(self.places[first], self.places[beyond], first, beyond) if first < beyond else []
 
     def read_at(self, start: int, stop: int, first: int, beyond: int) -> list[Logged]:
-        """Return the entries from `first` to before `beyond`, which are in the bytes from `start` to before `stop`.
+        """Return the entries from `first` to `beyond` - 1, which lie in the bytes from `start` to `stop` - 1 of the
+        file.
 
-        This process need not have read or added them. Raises Broken as `read` does.
+        This object need not have read or added them. Raises Broken if an entry is no longer complete.
         """
         with self.path.open("rb") as file:
             file.seek(start)
@@ -88,7 +90,7 @@ class AppendLog(ABC, Generic[Logged]):
         return entries
 
     def move(self, path: Path) -> None:
-        """Rename the file, replacing a file with the new name. Raises OSError if this fails."""
+        """Rename the file. It replaces a file that has the new name. Raises OSError if the file cannot be renamed."""
         os.replace(self.path, path)
         self.path = path
 
@@ -100,14 +102,15 @@ class AppendLog(ABC, Generic[Logged]):
 
     @abstractmethod
     def _decoded(self, file: BinaryIO, number: int, new: bool) -> Iterator[tuple[Logged, int]]:
-        """Yield entries and their lengths in bytes, from the file's position up to a torn entry.
+        """Yield each entry and its length in bytes, from the file's current position up to a torn entry.
 
         `number`: the number of the first entry. `new`: True if these entries have not been read before. Raises Broken
-        if one is damaged.
+        if an entry is damaged.
         """
 
     def _write(self, pieces: Sequence[bytes], sync: bool) -> None:
-        """Write entries after those read or added so far, over a torn entry. `sync`: wait until they are on disk."""
+        """Write encoded entries after the known ones. They overwrite a torn entry. `sync`: wait until they are on
+        disk."""
         try:
             if self._file is None:
                 self._file = self._opened()
@@ -132,12 +135,13 @@ class AppendLog(ABC, Generic[Logged]):
 
 
 class RecordLog(AppendLog[RecordBytes]):
-    """Records of bytes."""
+    """A log whose entries are byte records."""
 
     MARK = checksum.MARK
 
     def append(self, records: Sequence[RecordBytes], sync: bool = True) -> None:
-        """Add records. When this returns, they survive the end of the process, and with `sync` a crash of the machine.
+        """Add records. When this returns, they survive the end of the process. `sync`: they also survive a crash of the
+        machine.
 
         Raises OSError if the file cannot be written.
         """
@@ -154,15 +158,18 @@ class RecordLog(AppendLog[RecordBytes]):
 
 
 class LineLog(AppendLog[dict[str, Any]]):
-    """Lines of JSON objects, each with the hash of all lines up to it in its last field, `hash`."""
+    """A log whose entries are JSON objects, one per line. The last field of each line, `hash`, is a hash of all lines
+    up to it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._chain = checksum.Chain()
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Add lines. When this returns, they survive a crash of the machine. Raises OSError if the file cannot be
-        written."""
+        """Add lines. When this returns, they survive a crash of the machine.
+
+        Raises OSError if the file cannot be written.
+        """
         chain = self._chain.copy()
         self._write([chain.add(json.dumps(line, ensure_ascii=False).encode()) for line in lines], sync=True)
         self._chain = chain

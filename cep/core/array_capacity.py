@@ -1,8 +1,8 @@
 """The capacity of growing arrays. They are allocated larger than needed, so they rarely have to grow.
 
 The checked run (`make checked`) compiles kernels with bounds checks and gives small arrays no spare capacity. An access
-to a row that was not reserved is then out of bounds. A kernel that stops whenever an array is full, so that the array
-can grow, then stops as often as possible.
+to a row that was not reserved is then out of bounds. Some kernels stop when an array is full, so that the caller can
+enlarge it; in the checked run, they stop as often as possible.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ SPARE = 0 if CHECKED else 2
 
 
 MANY = 4_000
-"""From this number of rows, arrays get spare capacity (an eighth) in the checked run, too. If they always grew by one
-row, the run would take quadratic time."""
+"""The number of rows from which arrays get spare capacity (an eighth) in the checked run, too.
+
+If large arrays always grew by one row, the run would take quadratic time.
+"""
 
 
 def roomy(needed: int, likely: int) -> int:
-    """Return how many rows to allocate if `needed` rows are needed now and `likely` rows are expected."""
+    """Return the number of rows to allocate for an array. `needed`: the number that it must hold now.
+
+    `likely`: the number of rows that it will probably hold later.
+    """
     if CHECKED:
         likely = 0 if needed < MANY else min(likely, needed + needed // 8)
     return max(needed, likely)
 
 
 def filled_room(array: NDArray[np.int64], needed: int, fill: int) -> NDArray[np.int64]:
-    """Return the array, or a larger copy with room for `needed` rows. The new rows contain `fill`."""
+    """Return the array if it has room for `needed` rows, otherwise a larger copy. The new rows of a copy contain
+    `fill`."""
     if needed <= len(array):
         return array
     shape = (roomy(needed, 2 * len(array)), array.shape[1])

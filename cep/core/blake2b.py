@@ -10,7 +10,7 @@ from cep.core.kernels import njit
 Words = NDArray[np.uint64]
 
 BLOCK = 128
-"""The bytes of a block, which is 16 words."""
+"""The number of bytes in a block, which is 16 words."""
 
 _PARAMETERS = np.uint64(0x01010000 ^ 16)
 """The parameter block: sequential mode, no key, a digest of 16 bytes."""
@@ -34,7 +34,7 @@ _TURNS = (
     (10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0),
 )
 _ORDER: Words = np.array([*_TURNS, *_TURNS[:2]], np.uint64)
-"""The order of the message words in each of twelve rounds. It is unsigned, so no index counts from the end."""
+"""The order of the message words in each of twelve rounds. The array is unsigned, so no index counts from the end."""
 
 
 @njit(_nrt=False, forceinline=True)
@@ -58,7 +58,8 @@ def _mixed(a, b, c, d, word, other):  # type: ignore[no-untyped-def]
 def digest(words, length):  # type: ignore[no-untyped-def]
     """Return the two words of the digest of the first `length` bytes of `words`.
 
-    The rest of the last block must be zero. h is the state; rounds mix h into v.
+    The rest of the last block must be zero. In the code, `h` is the state of the hash, and each round mixes it into
+    `v`.
     """
     h0, h1, h2, h3 = _BEGIN[0] ^ _PARAMETERS, _BEGIN[1], _BEGIN[2], _BEGIN[3]
     h4, h5, h6, h7 = _BEGIN[4], _BEGIN[5], _BEGIN[6], _BEGIN[7]

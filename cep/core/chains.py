@@ -24,7 +24,10 @@ class Chains:
         self._next: Ints = np.empty(0, dtype=np.int64)
 
     def append(self, groups: Ints, count: int) -> None:
-        """Append rows, numbered from `self.rows`, to these groups. All group numbers are below `count`."""
+        """Append rows to groups. `groups`: the group of each new row. `count`: a number above all group numbers.
+
+        The new rows are numbered from `self.rows` on.
+        """
         assert not len(groups) or (groups.min() >= 0 and groups.max() < count), "a row is of one of the groups"
         self._first = _grown(self._first, count, -1)
         self._last = _grown(self._last, count, -1)
@@ -34,8 +37,10 @@ class Chains:
         self.rows += len(groups)
 
     def expand(self, groups: Ints) -> tuple[Ints, Ints]:
-        """Return all rows of these groups (-1: no group) as two arrays: the position in `groups` (ascending), and the
-        row."""
+        """Return all rows of the groups `groups`. An entry of -1 stands for no group.
+
+        The result is two arrays of equal length: the position in `groups` (ascending), and the row.
+        """
         total = int(self._size[groups[groups >= 0]].sum())
         index: Ints = np.empty(total, dtype=np.int64)
         rows: Ints = np.empty(total, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Content with a hash: it is read as written, or the damage is reported before anything uses it.
+"""Content that is stored with a hash. It is read as it was written, or the damage is reported before anything uses it.
 
-`seal` puts a mark and a hash before the whole content. `record` makes byte records, the last of which may be torn.
-`Chain` makes lines of JSON, each with a hash of all lines up to it.
+`seal` puts a mark and a hash before the whole content. `record` encodes byte records, the last of which may be torn.
+`Chain` encodes lines of JSON, each with a hash of all lines up to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MARK = b"semcep\x00\x02"
 """The first bytes of sealed content. The last byte is the version of the format."""
 
 SIZE = 16
-"""The bytes of a hash."""
+"""The number of bytes in a hash."""
 HEAD = len(MARK) + SIZE
 
 _SIZES, _CHECK = struct.Struct("<II"), 8
@@ -26,7 +26,7 @@ _HASH = re.compile(rb', "hash": "([0-9a-f]{32})"\}\n?$')
 
 
 class Broken(ValueError):
-    """The content differs from what was written. `number`: the index of the damaged record or line."""
+    """An error: content differs from what was written. `number`: the index of the damaged record or line."""
 
     def __init__(self, number: int = 0) -> None:
         super().__init__(number)
@@ -34,7 +34,7 @@ class Broken(ValueError):
 
 
 def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
-    """Return the hash of concatenated bytes."""
+    """Return the hash of `parts`, as if they were concatenated."""
     digested = blake2b(digest_size=size)
     for part in parts:
         digested.update(part)
@@ -45,20 +45,21 @@ def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
 
 
 def is_sealed(blob: BytesLike) -> bool:
-    """Return True if the bytes begin like sealed content. Half of the mark suffices, because it may be damaged."""
+    """Return True if the bytes are probably sealed content. Half of the mark suffices, because the mark may be
+    damaged."""
     return sum(byte == other for byte, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
 
 
 def seal(*parts: BytesLike, of: bytes = b"") -> bytes:
-    """Return the parts with a mark and a hash before them.
+    """Concatenate the parts, and put a mark and a hash before them.
 
-    `of`: what they belong to, such as a file name. It is part of the hash, not of the result.
+    `of`: a name for what the content belongs to, such as a file name. It is part of the hash, but not of the result.
     """
     return b"".join([MARK, digest(MARK, of, *parts), *parts])
 
 
 def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
-    """Return the header that `seal` would put before the contents of a file."""
+    """Return the header that `seal` would put before the contents of a file. `of`: as for `seal`."""
     digested = blake2b(MARK + of, digest_size=SIZE)
     while part := file.read(1 << 20):
         digested.update(part)
@@ -66,7 +67,7 @@ def seal_header(file: BinaryIO, of: bytes = b"") -> bytes:
 
 
 def content(blob: BytesLike, of: bytes = b"") -> memoryview:
-    """Return the content of sealed bytes. Raises Broken if they are damaged, or do not belong to `of`."""
+    """Return the content of sealed bytes. Raises Broken if they are damaged, or were sealed with another `of`."""
     rest = memoryview(blob)[HEAD:]
     if blob[: len(MARK)] != MARK or digest(MARK, of, rest) != blob[len(MARK) : HEAD]:
         raise Broken
@@ -74,7 +75,7 @@ def content(blob: BytesLike, of: bytes = b"") -> memoryview:
 
 
 def name(blob: BytesLike) -> bytes:
-    """Return a hash that identifies these bytes: the stored hash if they are sealed, otherwise a new one."""
+    """Return a hash that identifies these bytes. It is the stored hash if they are sealed, otherwise a new one."""
     return bytes(blob[len(MARK) : HEAD]) if is_sealed(blob) else digest(blob)
 
 
@@ -82,16 +83,16 @@ def name(blob: BytesLike) -> bytes:
 
 
 def record(head: bytes, body: bytes) -> bytes:
-    """Return a record: the sizes with their hash, the head, the body, and a hash of everything."""
+    """Encode a record: the sizes with their hash, the head, the body, and a hash of everything."""
     sizes = _SIZES.pack(len(head), len(body))
     return b"".join([sizes, digest(sizes, size=_CHECK), head, body, digest(sizes, head, body)])
 
 
 def read_records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, int]]:
-    """Yield the head, the body and the end offset of each record, up to a torn one.
+    """Yield the head, the body and the end offset of each record. Stop before a torn record.
 
-    A torn record is cut short, or ends in zeros because the machine stopped before writing it. Raises Broken for a
-    damaged record, and for a torn one with data after it.
+    A torn record is cut short, or ends in zeros because the machine stopped before writing it. `place`: the offset of
+    the first record. Raises Broken if a record is damaged, or if data follows a torn record.
     """
     number, start = 0, _SIZES.size + _CHECK
     while place < len(data):
@@ -119,19 +120,22 @@ def read_records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, in
 
 
 class Chain:
-    """Lines of JSON objects. The last field of each is a hash of all lines up to it. `of`: what the lines belong to."""
+    """An encoder and decoder of successive JSON lines. The last field of each line is a hash of all lines up to it.
+
+    `of`: a name for what the lines belong to. It is part of the hash.
+    """
 
     def __init__(self, of: bytes = b"") -> None:
         self._last = digest(of)
         self.count = 0
 
     def add(self, line: bytes) -> bytes:
-        """Return the next line, `{...}`, with its hash and a line break."""
+        """Encode the next line. `line`: the text `{...}`. The result has the hash and a line break."""
         self._take(line)
         return line[:-1] + b', "hash": "%s"}\n' % self._last.hex().encode()
 
     def read(self, line: bytes) -> bytes:
-        """Return the next line without its hash and line break. Raises Broken if it differs from what was written."""
+        """Decode the next line: remove its hash and line break. Raises Broken if it differs from what was written."""
         hashed = _HASH.search(line)
         if hashed is None:
             raise Broken(self.count)

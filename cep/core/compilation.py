@@ -1,4 +1,4 @@
-"""The progress of compiling kernels in this process, to be shown while a user waits."""
+"""The progress of compiling kernels in this process, for display while a user waits."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from time import monotonic
 
 LIKELY = 30
-"""The approximate seconds that compiling the kernels of a program takes on an idle machine."""
+"""The approximate number of seconds that compiling the kernels of a program takes on an idle machine."""
 
 
 class Compilation:
-    """The state of compilation.
+    """The progress of compilation.
 
-    `kernels`: the number of kernels compiled so far. `listener`: a function that is called before the first kernel is
-    compiled, and after each.
+    - `kernels`: the number of kernels compiled so far.
+    - `listener`: a function that is called before the first kernel is compiled, and after each kernel.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Compilation:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds spent so far."""
+        """The number of seconds spent on compilation so far."""
         return self._before + (0.0 if self._began is None else monotonic() - self._began)
 
     @property
@@ -38,7 +38,7 @@ class Compilation:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Return a context in which a kernel, and the kernels that it calls, are compiled."""
+        """Measure the compilation of a kernel, and of the kernels that it calls, during the block."""
         if outermost := self._began is None:
             self._began = monotonic()
         self._tell(self.kernels == 0)

@@ -9,9 +9,10 @@ T = TypeVar("T", bound=Hashable)
 
 
 def components(nodes: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[list[T]]:
-    """Return the strongly connected components, dependencies first (Tarjan 1972, without recursion).
+    """Return the strongly connected components of a graph, dependencies first.
 
-    Nodes keep their order. Dependencies that are not among `nodes` are ignored.
+    `needs`: a function that returns the nodes on which a node depends. Nodes that are not in
+    `nodes` are ignored. All others keep their order. The algorithm is Tarjan's (1972), without recursion.
     """
     position = {node: i for i, node in enumerate(nodes)}
     number: dict[T, int] = {}

@@ -1,4 +1,4 @@
-"""Files, and names of files, that survive a crash of the machine."""
+"""Writing of files so that they, and their names, survive a crash of the machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cep.core.private_files import private_opener
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a private file. It gets its name only when its content is complete and on disk.
+    """Write a file that only its owner may read. It gets its name only after its content is complete and on disk.
 
-    It replaces an older file of that name. Call `sync_names` if the name must be on disk, too. Raises OSError if the
-    file cannot be written.
+    It replaces an older file of that name. Call `sync_names` afterwards if the name must be on disk, too. Raises
+    OSError if the file cannot be written.
     """
     part = path.with_suffix(".part")
     with open(part, "wb", opener=private_opener) as file:
@@ -23,7 +23,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync_names(folder: Path) -> None:
-    """Write the names of a folder's files to disk."""
+    """Write the file names of a folder to disk. Raises OSError if this is not possible."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -1,4 +1,4 @@
-"""Errors for rule authors: the problem, its position, and what to write instead."""
+"""Errors for rule authors. Each says what is wrong, where, and what to write instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """A range of program text: the 1-based line and column of its first character, and of one past its last."""
+    """A range of program text. Its start is the 1-based line and column of the first character. Its end is the position
+    after the last character."""
 
     line: int
     column: int
@@ -23,31 +24,31 @@ class Span:
     end_column: int
 
     def to(self, other: Span) -> Span:
-        """Return the range from the start of this one to the end of `other`."""
+        """Return the range from the start of this range to the end of `other`."""
         return Span(self.line, self.column, other.end_line, other.end_column)
 
 
 NOWHERE = Span(1, 1, 1, 1)
 
 MOST = 100
-"""The maximum number of mistakes reported together."""
+"""The maximum number of mistakes that are reported together."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a full disk or an exhausted quota."""
 
 NO_ROOM = "No space left"
-"""The text of a library's error for a full disk, if the error has no number."""
+"""The text by which a library's error reports a full disk without an error number."""
 
 
 Files = tuple[tuple[str, int], ...]
-"""The files whose texts were concatenated: the name of each, and its first line."""
+"""The files of a concatenated program text: the name of each file, and its first line in the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A program text, and its name for messages (a file name, or `<program>`).
 
-    `files`: the files that the text consists of, if there are several.
+    `files`: the files that the text was concatenated from, if there are several.
     """
 
     text: str
@@ -55,28 +56,28 @@ class Source:
     files: Files = ()
 
     def place(self, line: int) -> tuple[str, int]:
-        """Return the file that contains a line, and the line's number in it."""
+        """Return the file that contains a line of the text, and the line's number in that file."""
         name, first = next((file for file in reversed(self.files) if file[1] <= line), (self.name, 1))
         return name, line - first + 1
 
     def spot(self, span: Span) -> str:
-        """Return the position of a span: `3:14`, or `policies.lars:3:14` if there are several files."""
+        """Write the start of a span: `3:14`, or `policies.lars:3:14` if there are several files."""
         name, line = self.place(span.line)
         return f"{name}:{line}:{span.column}" if self.files else f"{line}:{span.column}"
 
     def line_name(self, line: int) -> str:
-        """Return the name of a rule without a label: `line 3`, or `policies.lars:3` if there are several files."""
+        """Name a rule that has no label by its line: `line 3`, or `policies.lars:3` if there are several files."""
         name, number = self.place(line)
         return f"{name}:{number}" if self.files else f"line {number}"
 
     def line(self, number: int) -> str:
-        """Return line `number` (1-based) without its line break, or an empty text past the last line."""
+        """Return line `number` (1-based) without its line break. After the last line, return an empty text."""
         lines = self.lines
         return lines[number - 1] if 1 <= number <= len(lines) else ""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All lines without line breaks."""
+        """All lines of the text, without line breaks."""
         return _lines(self.text)
 
 
@@ -87,11 +88,11 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 UNREACHABLE = "unreachable"
-"""The code of an error that may disappear by itself, so a later attempt may succeed."""
+"""The code of an error whose cause may disappear by itself, so that a later attempt may succeed."""
 
 
 class CepError(Exception):
-    """An author's mistake. `str()` returns the position, the line, a caret under it, and a hint.
+    """An author's mistake. Its text has the position, the line, a caret under the line, and a hint.
 
     `code`: a short stable name (`syntax`, `unsafe`, `type`, ...), for tests and tools.
     """
@@ -132,7 +133,8 @@ class CepErrors(CepError):
 
 
 class Mistakes(list[CepError]):
-    """A list of mistakes in the order in which they were found. It raises them once it contains MOST."""
+    """A list of mistakes in the order in which they were found. It raises CepErrors as soon as it contains MOST
+    mistakes."""
 
     def append(self, error: CepError) -> None:
         super().append(error)
@@ -140,20 +142,22 @@ class Mistakes(list[CepError]):
             raise CepErrors(self)
 
     def add(self, error: CepError) -> None:
-        """Add a mistake, or all of a group."""
+        """Add a mistake. If it is a group of mistakes, add each of them."""
         for mistake in error.errors if isinstance(error, CepErrors) else (error,):
             self.append(mistake)
 
     def attempt(self, read: Callable[[Text], Read], text: Text | None, otherwise: Read) -> Read:
-        """Return `read(text)`. Return `otherwise` if `text` is None, or if `read` raises a mistake, which is added to
-        the list."""
+        """Return `read(text)`. If `read` raises a mistake, add it to the list and return `otherwise`.
+
+        If `text` is None, also return `otherwise`.
+        """
         with self.kept():
             return otherwise if text is None else read(text)
         return otherwise
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Add the mistake that the block raises, and continue after the block."""
+        """Catch a mistake that the block raises, and add it to the list."""
         try:
             yield
         except CepError as error:
@@ -164,7 +168,10 @@ class Mistakes(list[CepError]):
 
 @contextmanager
 def mistakes_together() -> Iterator[Mistakes]:
-    """Collect mistakes in the block, including one that it raises. Raises CepErrors afterwards if there are any."""
+    """Collect mistakes during the block. Afterwards, raise CepErrors if there are any.
+
+    A mistake that the block raises is also collected.
+    """
     mistakes = Mistakes()
     with mistakes.kept():
         yield mistakes
@@ -187,12 +194,12 @@ class Warning:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the `strerror` of an error, or otherwise its text, in lower case."""
+    """Return the reason of an error in lower case: its `strerror`, otherwise its text."""
     return str(getattr(error, "strerror", None) or error).lower()
 
 
 def lacks_room(error: BaseException | None) -> bool:
-    """Return True if a full disk or a quota caused an error. A later attempt may succeed."""
+    """Return True if a full disk or an exhausted quota caused the error, so that a later attempt may succeed."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL:
             return True
@@ -206,7 +213,8 @@ def _position(error: CepError) -> tuple[int, int, str]:
 
 
 def render(message: str, source: Source | None, span: Span | None, hint: str | None) -> str:
-    """Return `name:line:column: message`, the line, a caret line, and `hint: ...`, as far as known."""
+    """Format an error: `name:line:column: message`, the line, a caret line, and `hint: ...`. Omit parts that are not
+    known."""
     parts: list[str] = []
     if span is None:
         parts.append(message)

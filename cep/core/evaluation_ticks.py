@@ -1,6 +1,6 @@
-"""Evaluation ticks: equal periods of time at which a LARS program evaluates its windows, and their codes.
+"""Evaluation ticks: periods of equal length at which a LARS program evaluates its windows, and their codes.
 
-Tick k is [k * tick, (k + 1) * tick) in microseconds. An atom is in a window for some consecutive ticks (Beck, Eiter,
+Tick k is [k * tick, (k + 1) * tick) in microseconds. A window contains an atom for some consecutive ticks (Beck, Eiter,
 Folie, *Ticker*, 2017, Definition 3). Codes are those of `cep.core.interval_sets`.
 """
 
@@ -18,9 +18,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class WindowTicks:
-    """The evaluation ticks whose window contains an atom of tick k: k + `first` to k + `last` (None: for ever).
+    """The ticks at which a window contains an atom. An atom of tick k is in the window from tick k + `first` to k +
+    `last`.
 
-    `step`: windows move only at multiples of `step`. `tick`: the length of a tick in microseconds.
+    - `last`: None if the atom stays in the window for ever.
+    - `step`: the window moves only at ticks that are multiples of `step`.
+    - `tick`: the length of a tick in microseconds.
     """
 
     tick: int
@@ -34,17 +37,17 @@ class WindowTicks:
         return self.tick - 1
 
     def opens(self, ticks: Ints) -> Ints:
-        """Return, for each of these ticks, the code of the time at which windows begin to contain its atoms."""
+        """Return, for each atom's tick, the code of the time at which the window begins to contain the atom."""
         return self._code(ticks + self.first)
 
     def closes(self, ticks: Ints) -> Ints:
-        """Return, for each of these ticks, the code of the time at which windows cease to contain its atoms."""
+        """Return, for each atom's tick, the code of the time at which the window ceases to contain the atom."""
         if self.last is None:
             return np.full(len(ticks), INFINITE)
         return self._code(ticks + self.last + 1)
 
     def _code(self, ticks: Ints) -> Ints:
-        """Return, for each of these ticks, the code of the first tick at or after it to which windows move."""
+        """Return, for each tick, the code of the first tick at or after it at which the window moves."""
         if self.step > 1:
             ticks = -(-ticks // self.step) * self.step
         far = FAR // 2 // self.tick

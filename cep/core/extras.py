@@ -1,4 +1,4 @@
-"""Installation commands for the packages of optional features.
+"""Installation commands for the packages that optional features need.
 
 semcep is on no package index. Hints must not name it to pip, because anyone could register the name there.
 """
@@ -11,7 +11,8 @@ _REQUIREMENT = re.compile(r"""\s*([^;]+?)\s*;.*\bextra\s*==\s*["']([\w-]+)["']""
 
 
 def install_command(extra: str) -> str:
-    """Return the `pip install` command for the packages of an extra in `pyproject.toml`."""
+    """Return the `pip install` command for the packages of an optional feature. `extra`: its name in
+    `pyproject.toml`."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:

@@ -1,9 +1,9 @@
-"""The hash table for rows of 64-bit words. Each distinct row gets the next id.
+"""The hash table for rows of 64-bit words. Each new distinct row gets the next id.
 
-The table stores every row, so it never confuses two rows. `insert` and `find` take many keys, one per row.
-`cep.operators.goals.keys` takes the keys of joins and groups from columns of a table of occurrences. Kernels that
-process keys one by one call `id_of`, or `id_of_two`, which also inserts. The only other hash table contains byte
-strings: the names of JSON members in `cep.connectors.formats.json_scan`.
+The table stores every row, so it never confuses two rows. `insert` and `find` process many keys at once, one per row.
+`cep.operators.goals.keys` reads the keys of joins and groups from columns of a table of occurrences. Kernels that
+process keys one by one call `id_of`, or `id_of_two`, which also inserts. The only other hash table of the project
+contains byte strings: the names of JSON members in `cep.connectors.formats.json_scan`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Ints = NDArray[np.int64]
 MISSING = -(2**63)
 NAN = 0x7FF8000000000000  # the bits of a missing float; as an int, they equal no key either
 AHEAD = 24
-"""The number of rows by which the index is prefetched. The key is prefetched half as many rows ahead."""
+"""The number of rows by which index slots are prefetched. Keys are prefetched half as many rows ahead."""
 CACHED = 1 << 14
-"""Up to this number of slots, an index fits in the processor's cache, so that nothing is prefetched."""
+"""The number of slots up to which an index fits in the processor's cache, so that nothing is prefetched."""
 FEW = 1 << 10
-"""The maximum number of new rows for which room is reserved before they are compared with the stored rows.
+"""The maximum number of new rows for which room is reserved before rows are compared with the stored ones.
 
 If the room were reserved for all rows, repetitive input would create a table much larger than necessary.
 """
@@ -34,12 +34,13 @@ NO_ROOM: Ints = np.empty(0, dtype=np.int64)
 
 
 class KeySet:
-    """Distinct rows of `width` int64 words, numbered from 0 in insertion order.
+    """A set of rows of `width` int64 words, numbered from 0 in insertion order.
 
-    `table`: the rows, of which the first `count` are in use. A row is never removed, and its id never changes. `index`:
-    ids by hash, -1 in free slots. Its size is a power of two, and at most half of its slots are used. A key of one word
-    goes to the slot of its lowest bits if that is free, and otherwise by its hash. Most such keys are close numbers or
-    codes, which do not collide.
+    - `table`: the rows, of which the first `count` are in use. A row is never removed, and its id never changes.
+    - `index`: row ids by hash, -1 in free slots. Its size is a power of two, and at most half of its slots are used.
+
+    A key of one word is stored in the slot of its lowest bits if that slot is free, otherwise by its hash. Most such
+    keys are close numbers or codes, which do not collide.
     """
 
     __slots__ = ("_places", "count", "index", "table")
@@ -52,7 +53,7 @@ class KeySet:
 
     @classmethod
     def of(cls, table: Ints, count: int) -> Self:
-        """Create a set of the first `count` rows of `table`, with their row numbers as ids."""
+        """Create a set of the first `count` rows of `table`. Their ids are their row numbers."""
         keys = cls(table.shape[1])
         keys.become(table, count)
         return keys
@@ -63,7 +64,7 @@ class KeySet:
 
     @property
     def rows(self) -> Ints:
-        """The keys by id, shape (count, width). This view is valid until the next insert."""
+        """The rows by id, shape (count, width). This view is valid until the next insert."""
         return self.table[: self.count]
 
     @property
@@ -71,18 +72,19 @@ class KeySet:
         return int(self.table.nbytes + self.index.nbytes)
 
     def copy(self) -> KeySet:
-        """Return an independent table with the same rows."""
+        """Return an independent copy of the set."""
         copied = KeySet(self.width)
         copied.count, copied.table, copied.index = self.count, self.table.copy(), self.index.copy()
         return copied
 
     def become(self, table: Ints, count: int) -> None:
-        """Replace all rows by the first `count` rows of `table`, which keep their numbers."""
+        """Replace the contents by the first `count` rows of `table`. Their ids are their row numbers."""
         self.table, self.count = table, count
         self.index = reindex(table, count if table.shape[1] else 0, capacity_for(count))
 
     def insert(self, keys: Ints) -> tuple[Ints, Ints]:
-        """Return the id of each row of `keys` (shape (n, width)), and the positions of the new rows."""
+        """Insert each row of `keys` (shape (n, width)). Return the ids of all rows, and the positions of the new
+        rows."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
         fresh: Ints = np.empty(len(keys), dtype=np.int64)
@@ -98,7 +100,11 @@ class KeySet:
         return ids
 
     def _enter(self, columns: Ints, places: Ints, joins: bool, ids: Ints, fresh: Ints) -> None:
-        """Write the id of each key to `ids`, and the positions of new keys to `fresh` unless its size is 0."""
+        """Insert keys. Write the id of each key to `ids`, and the positions of new keys to `fresh` unless its size is
+        0.
+
+        The other arguments are those of `ids_of`.
+        """
         before, done = self.count, 0
         self.reserve(roomy(min(1, len(ids)), min(FEW, len(ids))))
         while done < len(ids):
@@ -109,7 +115,7 @@ class KeySet:
     def _ids(
         self, columns: Ints, places: Ints, done: int, insert: bool, joins: bool, ids: Ints, fresh: Ints
     ) -> tuple[int, int]:
-        """Call the kernel for keys of this width, with the arguments and results of `ids_of`."""
+        """Call the kernel for the width of this set's keys. The arguments and results are those of `ids_of`."""
         index, table, count = self.index, self.table, self.count
         if len(places) == 1:
             counts = ids_of_one(columns[places[0]], index, table, count, done, insert, joins, ids, fresh)
@@ -118,7 +124,7 @@ class KeySet:
         return int(counts[0]), int(counts[1])
 
     def reserve(self, more: int) -> None:
-        """Make room for `more` new rows."""
+        """Enlarge the arrays so that `more` new rows have room."""
         need = self.count + more
         if need > len(self.table):
             table: Ints = np.empty((roomy(need, 2 * len(self.table)), self.width), dtype=np.int64)
@@ -129,12 +135,12 @@ class KeySet:
 
 
 def _columns(keys: Ints) -> Ints:
-    """Return keys as contiguous columns, for which `ids_of` is compiled."""
+    """Transpose keys to contiguous columns, for which `ids_of` is compiled."""
     return np.ascontiguousarray(keys.T)
 
 
 def capacity_for(count: int) -> int:
-    """Return the size of an index for `count` keys: a power of two, at most half full."""
+    """Return the size of an index for `count` keys: a power of two that is at most half used."""
     capacity = 32
     while capacity < 2 * count:
         capacity *= 2
@@ -142,7 +148,7 @@ def capacity_for(count: int) -> int:
 
 
 def reindex(keys: Ints, count: int, capacity: int) -> Ints:
-    """Return a hash index of the first `count` keys. `capacity` is a power of two."""
+    """Build a hash index of the first `count` keys. `capacity`: the number of slots, a power of two."""
     index = np.full(capacity, -1, np.int64)  # numpy allocates it, because numpy requests huge pages
     _reindex(keys, count, index)
     return index
@@ -150,7 +156,7 @@ def reindex(keys: Ints, count: int, capacity: int) -> Ints:
 
 @njit(inline="always")
 def mix(hashed, value):  # type: ignore[no-untyped-def]
-    """Return the hash after one round of a 64-bit mixer (murmur3's finaliser)."""
+    """Mix `value` into a hash by one round of a 64-bit mixer (murmur3's finaliser)."""
     h = np.uint64(hashed) ^ np.uint64(value)
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
@@ -159,7 +165,7 @@ def mix(hashed, value):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
-    """Insert the first `count` keys into an empty index. Its size is a power of two, and larger than `count`."""
+    """Insert the first `count` keys into an empty index. The size of the index is a power of two above `count`."""
     mask = np.uint64(index.shape[0] - 1)
     single = keys.shape[1] == 1
     for slot in range(count):
@@ -179,7 +185,8 @@ def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
-    """Do the same as `ids_of` for keys of one word. Most keys have one word, and a small table fits in the cache."""
+    """Do the same as `ids_of`, but for keys of one word. Most keys have one word, and a small table fits in the
+    cache."""
     n = ids.shape[0]
     known = count
     listed = fresh.shape[0] > 0
@@ -223,12 +230,16 @@ def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # 
 
 @njit()
 def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
-    """Write the id of each key, from row `done` on, to `ids`; -1 for an unknown key, unless `insert` adds it.
+    """Write the id of each key, from position `done` on, to `ids`. An unknown key gets -1, or is inserted if `insert`
+    is True.
 
-    Return the number of known keys, and the number of processed rows. Processing stops early if a new key has no room
-    in `table`, or in `index`, which is at most half full. The words of a key are in the rows `places` of `columns`.
-    With `joins`, a key with a missing word has no id. The positions of new keys go to `fresh`, which has size 0 or room
-    for all of them.
+    - `columns`, `places`: the words of the keys are in the rows `places` of `columns`.
+    - `index`, `table`: the set, which has `count` rows.
+    - `joins`: True if a key that has a missing word gets no id.
+    - `fresh`: receives the positions of new keys. It has size 0, or room for all of them.
+
+    Return the new number of rows in the set, and the number of processed keys. Processing stops early if a new key has
+    no room in `table` or in `index`, which may be at most half used.
     """
     n = ids.shape[0]
     width = places.shape[0]
@@ -285,7 +296,7 @@ def ids_of(columns, places, index, table, count, done, insert, joins, ids, fresh
 
 @njit(_nrt=False)
 def id_of(key, index, table):  # type: ignore[no-untyped-def]
-    """Return the id of one key of a join (an int64 vector), or -1."""
+    """Return the id of one join key (an int64 vector), or -1 if the set does not contain it."""
     hashed = np.uint64(0)
     for k in range(key.shape[0]):
         if key[k] == MISSING or key[k] == NAN:
@@ -313,7 +324,8 @@ def id_of(key, index, table):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def id_of_two(first, second, index, table, count):  # type: ignore[no-untyped-def]
-    """Return the id of a key of two words, the first two columns of `table`. Missing words are ordinary words here.
+    """Return the id of a key of two words, which are in the first two columns of `table`. Missing words are ordinary
+    words.
 
     A new key becomes row `count`. `table` and `index` must have room for it, and the caller must increment the count.
     """

@@ -15,20 +15,20 @@ from cep.core.errors import reason_of
 from cep.core.ip import linked
 
 WAIT = 30.0
-"""The timeout in seconds of a connection, and of each step of a response."""
+"""The timeout for connecting, and for each read of a response, in seconds."""
 LONGEST = 120.0
-"""The timeout in seconds of a whole response."""
+"""The timeout for a whole response, in seconds."""
 MOST = 1 << 28
-"""The maximum bytes of a response."""
+"""The maximum size of a response, in bytes."""
 
 _PIECE = 1 << 16
 _QUOTED = 160  # the maximum length of an answer's text in an error
 _LATER = frozenset((408, 425, 429))
-"""Status codes 4xx that ask the client to retry later."""
+"""The status codes 4xx by which a server asks the client to retry later."""
 
 
 class HttpFailure(Exception):
-    """A request failed. `passing`: the same request may succeed later."""
+    """A request failed. `passing`: True if the same request may succeed later."""
 
     def __init__(self, reason: str, hint: str | None = None, passing: bool = False) -> None:
         super().__init__(reason)
@@ -37,10 +37,10 @@ class HttpFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server and its login.
+    """A server, and how to log in to it.
 
-    `private`: link-local addresses and those of cloud metadata are allowed. `login`: the prefix of the environment
-    variables with the login.
+    `private`: True if link-local addresses and those of cloud metadata are allowed. `login`: the prefix of the
+    environment variables that hold the login.
     """
 
     host: str
@@ -60,7 +60,7 @@ class JsonReader:
     """A reader of JSON texts from one server, over a persistent connection."""
 
     def __init__(self, server: Server) -> None:
-        """Prepare the connection. Raises HttpFailure if a certificate cannot be read."""
+        """Prepare the connection. Raises HttpFailure if a certificate file cannot be read."""
         self._server = server
         self._connection: http.client.HTTPConnection | None = None
         self._tls: ssl.SSLContext | None = None
@@ -73,10 +73,10 @@ class JsonReader:
                 raise HttpFailure(f"TLS: {reason_of(error)}", "`ca`, `cert` and `key` name PEM files") from None
 
     def get(self, target: str) -> str:
-        """Return the response to a GET of a path with its query. Raises HttpFailure if there is none, or it is
-        unusable.
+        """Request a path, which includes its query, and return the response as text.
 
-        Redirects are not followed, because they could lead anywhere.
+        Redirects are not followed, because they could lead anywhere. Raises HttpFailure if no response arrives, or if
+        it is not usable.
         """
         try:
             if self._connection is not None:
@@ -157,8 +157,8 @@ class JsonReader:
         return headers
 
     def _connected(self) -> http.client.HTTPConnection:
-        """Open a connection. Raises OSError if the host is unknown or does not answer, HttpFailure if it is not
-        allowed."""
+        """Open a connection. Raises OSError if the host is unknown or does not answer, HttpFailure if its address is
+        not allowed."""
         server, error = self._server, OSError("no address")
         connection = http.client.HTTPConnection(server.host, server.port, timeout=WAIT)
         places = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
@@ -180,7 +180,7 @@ class JsonReader:
 
 
 def _plain(text: str) -> str:
-    """Return untrusted text on one line, without control characters, and truncated."""
+    """Make untrusted text safe to print: on one line, without control characters, and truncated."""
     text = "".join(character if character.isprintable() else " " for character in text[: 4 * _QUOTED])
     text = " ".join(text.split())
     return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"

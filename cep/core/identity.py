@@ -1,6 +1,7 @@
-"""Identities of occurrences. They are equal in every run over the same input, however it is divided into batches.
+"""Identities of occurrences. An identity is the same in every run over the same input, however the input is divided
+into batches.
 
-Rules with the same meaning give the same identities.
+Rules that have the same meaning give the same identities.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from cep.core.relation import END, FIRST, START, Table, contiguous, rows
 from cep.core.schema import NUMBER, Schema
 
 ID = "@id"
-"""The column of identities."""
+"""The column that holds identities."""
 
 FEW = 16
-"""Below this number of rows, each row is written and hashed by itself."""
+"""The number of rows below which each row is written and hashed by itself."""
 
 _KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
-"""The kind of column for values of these types, and the number that means a missing value. Values of other types are
+"""For some attribute types, the column kind and the number that means a missing value. Columns of all other types are
 whole numbers."""
 
 _ESCAPED = r"[^ !#-\[\]-~]"
-"""A pattern for characters that ASCII JSON escapes."""
+"""A pattern that matches the characters that ASCII JSON escapes."""
 
 
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
     """Add the column `@id` to derived occurrences: 32 hexadecimal digits.
 
     It is a hash of the event's meaning (`Engine.meanings`), its name, start, end (except for fluents), arguments, and
-    the number of equal occurrences before it. That number is read from the column `@number`, which is removed. Without
-    this column, the table must contain all equal occurrences.
+    the number of equal occurrences before it. This function reads that number from the column `@number`, and removes
+    the column. If the column is missing, the table must contain all equal occurrences.
     """
     ids = identities(table, schema, meaning)
     if NUMBER in table.columns:
@@ -50,7 +51,8 @@ def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFram
 
 
 def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
-    """Make the identities of equal occurrences distinct. `numbers`: how many equal ones precede each."""
+    """Make the identities of equal occurrences distinct. `numbers`: for each occurrence, how many equal ones precede
+    it."""
     places = np.flatnonzero(numbers)
     if not len(places):
         return ids
@@ -61,7 +63,9 @@ def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
 def identity(text: str, meaning: str, number: int) -> str:
     """Return the `@id` of one occurrence.
 
-    `text`: the text that `occurrence_texts` returns for it. `number`: the number of equal occurrences before it.
+    - `text`: the text that `occurrence_texts` returns for it.
+    - `meaning`: the fingerprint of its event.
+    - `number`: the number of equal occurrences before it.
     """
     (id,) = identity_hashes([text], meaning)
     return identity_hashes([_numbered(id, number)], "")[0] if number else id
@@ -72,7 +76,7 @@ def _numbered(id: str, number: int) -> str:
 
 
 def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
-    """Return the column `@id`, without distinguishing equal occurrences."""
+    """Return the column `@id` for a table. Equal occurrences have equal identities."""
     if table.height >= FEW:
         columns = column_identities(_of_text(table, schema), _head(schema, meaning))
         if columns is not None:
@@ -81,7 +85,7 @@ def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
 
 
 class TableIdentities:
-    """Identities for the rows of engine tables (`cep.core.relation`) of one event."""
+    """A generator of identities for rows of engine tables (`cep.core.relation`) of one event."""
 
     def __init__(self, schema: Schema, meaning: str) -> None:
         self.schema, self.meaning = schema, meaning
@@ -103,7 +107,7 @@ class TableIdentities:
         self._rows = not changes and all(attribute.type != "any" for attribute in schema.attributes)
 
     def of(self, table: Table, frame: pl.DataFrame) -> pl.Series:
-        """Return the identities of the occurrences in `table`. `frame` contains the same rows."""
+        """Return the identities of the occurrences in `table`. `frame`: the same rows as a polars frame."""
         if rows(table) < FEW or not self._rows:
             return identities(frame, self.schema, self.meaning)
         columns = self._columns.identities(contiguous(table), [frame[name] for name in self._texts])
@@ -111,7 +115,7 @@ class TableIdentities:
 
 
 def _all_of(ids: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
-    """Compute the identities of `odd` rows one by one, and insert them."""
+    """Replace the identities of the `odd` rows. They are computed one by one."""
     if odd.any():
         places = np.flatnonzero(odd)
         ids = ids.scatter(places, identity_hashes(occurrence_texts(table[places], schema), meaning))
@@ -119,14 +123,14 @@ def _all_of(ids: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema:
 
 
 def _head(schema: Schema, meaning: str) -> bytes:
-    """Return the bytes to hash before the values of a row."""
+    """Return the bytes that are hashed before the values of a row."""
     return f"{meaning}{json.dumps(schema.name)} [".encode()
 
 
 def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
-    """Return occurrences as texts. Two are equal if their event, start, end and arguments are.
+    """Write occurrences as texts. Two texts are equal if the event, start, end and arguments are equal.
 
-    The text of a fluent's interval does not contain the end, because it is used before the end is known.
+    The text of a fluent's interval does not contain the end, because the text is used before the end is known.
     """
     columns = _of_text(table, schema)
     name = json.dumps(schema.name)
@@ -137,7 +141,7 @@ def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
 
 
 def _of_text(table: pl.DataFrame, schema: Schema) -> list[pl.Series]:
-    """Return the columns whose values are in the texts."""
+    """Return the columns whose values the texts of occurrences contain."""
     times = ["start", "end"] if schema.fluent is None else ["start"]
     if schema.fluent is not None and schema.fluent.part == CHANGES:
         times = [EDGE, "time"]
@@ -145,7 +149,7 @@ def _of_text(table: pl.DataFrame, schema: Schema) -> list[pl.Series]:
 
 
 def _written(column: pl.Series) -> pl.Series:
-    """Write values as JSON. The result equals that of Python's library, which is much slower."""
+    """Write values as JSON, much faster than Python's library but with the same result."""
     type = column.dtype
     if type == pl.Null:
         return pl.Series(["null"]).new_from_index(0, len(column))
@@ -170,7 +174,7 @@ def _written(column: pl.Series) -> pl.Series:
 
 
 def identity_hashes(texts: Iterable[str], key: str) -> list[str]:
-    """Return a hash of each text: 32 hexadecimal digits."""
+    """Return a hash of each text, as 32 hexadecimal digits. `key`: a text that is hashed before each of them."""
     begun = blake2b(key.encode(), digest_size=16)
     hashes = []
     for text in texts:

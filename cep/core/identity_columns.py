@@ -1,7 +1,7 @@
-"""Identities of many occurrences at once. For each row, a kernel writes its text and hashes it.
+"""Identities of many occurrences at once. For each row, a kernel writes a text and hashes it.
 
-It writes the same as `json.dumps` for numbers, booleans, missing values, and plain texts. A row with anything else is
-odd, and left to `json.dumps`.
+For numbers, booleans, missing values and plain texts, the kernel writes the same as `json.dumps`. A row that contains
+anything else is called odd. The caller must use `json.dumps` for odd rows.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 DIGITS = 32
-"""The letters of an identity: two hexadecimal digits per byte."""
+"""The number of letters in an identity: two hexadecimal digits per byte."""
 
 WHOLE, OPTIONAL, BOOL, FLOAT, TEXT = 0, 1, 2, 3, 4
-"""Kinds of columns: whole numbers without and with missing values; 0 and 1; the bits of floats; texts.
+"""Kinds of columns. WHOLE and OPTIONAL: whole numbers without and with missing values. BOOL: 0 and 1. FLOAT: the bits
+of floats. TEXT: texts.
 
-Each kind except WHOLE has a number that means missing.
+For each kind except WHOLE, one number means a missing value.
 """
 NONE = -1
-"""The number for a missing value in columns of floats and texts. No finite float has these bits, and no text has this
-offset."""
+"""The number that means a missing value in columns of floats and texts. No finite float has these bits, and no text has
+this offset."""
 AROUND = 4
-"""The maximum number of letters around a value: comma, space and two quotes."""
+"""The maximum number of letters that are written around a value: comma, space and two quotes."""
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
@@ -43,10 +44,12 @@ _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"tr
 
 @dataclass(frozen=True, slots=True)
 class IdentityColumns:
-    """The columns whose values are part of an identity.
+    """A description of the columns whose values are part of an identity.
 
-    `kinds`: the kind of each column. `places`: its row in the cells, or the number of a text column. `nones`: the
-    number that means missing. `head`: the beginning of every hashed message.
+    - `kinds`: the kind of each column.
+    - `places`: the row in the cells, or the number of the text column.
+    - `nones`: the number that means a missing value.
+    - `head`: the beginning of every hashed message.
     """
 
     head: bytes
@@ -56,7 +59,8 @@ class IdentityColumns:
 
     @classmethod
     def of(cls, head: bytes, columns: Sequence[tuple[int, int, int]]) -> IdentityColumns:
-        """Return an object for columns, each described by its kind, its place and the number that means missing."""
+        """Create a description of columns. `columns`: for each column, its kind, its place, and the number that means
+        missing."""
         kinds, places, nones = np.array(columns, np.int64).reshape(-1, 3).T.copy()
         return cls(head, kinds, places, nones)
 
@@ -91,9 +95,9 @@ class IdentityColumns:
 
 
 def column_identities(columns: Sequence[pl.Series], head: bytes) -> tuple[pl.Series, Bools] | None:
-    """Return the hash of each row of a frame's columns, and a mask of the odd rows.
+    """Return the hash of each row of some columns, and a mask of the odd rows, whose hashes are invalid.
 
-    None: a column has another type, or there is no column.
+    Return None if a column has a type that the kernel cannot write, or if there is no column.
     """
     cells, texts = list[Ints](), list[pl.Series]()
     about = list[tuple[int, int, int]]()
@@ -124,7 +128,7 @@ def column_identities(columns: Sequence[pl.Series], head: bytes) -> tuple[pl.Ser
 
 
 def _letters(column: pl.Series) -> tuple[Bytes, Ints]:
-    """Return the concatenated texts of a column, and the offsets of their ends."""
+    """Concatenate the texts of a column. Also return the offset at which each text ends."""
     array = column.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
@@ -134,7 +138,7 @@ def _letters(column: pl.Series) -> tuple[Bytes, Ints]:
 
 @njit(_nrt=False)
 def _word(letters, end, word):  # type: ignore[no-untyped-def]
-    """Write a word. Return the offset after it."""
+    """Write a word at the offset `end`. Return the offset after it."""
     for i in range(len(word)):
         letters[end + i] = word[i]
     return end + len(word)
@@ -142,7 +146,8 @@ def _word(letters, end, word):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _quoted(letters, end, texts, start, stop):  # type: ignore[no-untyped-def]
-    """Write a text in quotes. Return the offset after it, and True if JSON would escape a character."""
+    """Write a text in quotes at the offset `end`. Return the offset after it, and True if JSON would escape a
+    character."""
     odd = False
     letters[end] = 34
     for i in range(stop - start):
@@ -156,11 +161,11 @@ def _quoted(letters, end, texts, start, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _identities(cells, kinds, places, nones, spans, texts, words, letters, head, digits, odd):  # type: ignore[no-untyped-def]
-    """Write the hash of each row to `digits` (DIGITS letters), and mark rows that it cannot write in `odd`.
+    """Write the hash of each row to `digits` (DIGITS letters per row). Mark rows that the kernel cannot write in `odd`.
 
-    `words` and `letters` are two views of one memory, in which the message of each row is written. Its first `head`
-    letters are already there. There is room for the longest row: LETTERS and AROUND per column, the longest text of
-    each text column, and padding to a whole block.
+    `words` and `letters` are two views of the same memory, in which the message of each row is written. Its first
+    `head` letters are already filled. The memory has room for the longest row: LETTERS and AROUND per column, the
+    longest text of each text column, and padding to a whole block.
     """
     for row in range(len(odd)):
         end = head

@@ -1,4 +1,5 @@
-"""Relations between two intervals. Each is defined once; everything else about it follows from the definition.
+"""Relations between two intervals. Each relation is defined once, by bounds. All its other properties follow from
+these.
 
 A relation holds between L = [a, b] and R = [c, d] if the differences of their ends lie within bounds. So it is a simple
 temporal problem (Dechter, Meiri, Pearl, *Temporal constraint networks*, 1991). Its implications, for instance which
@@ -13,14 +14,14 @@ from dataclasses import dataclass, field
 from functools import cache
 
 A, B, C, D = range(4)
-"""The ends: L = [A, B], R = [C, D]."""
+"""The ends of the two intervals: L = [A, B], R = [C, D]."""
 UNBOUNDED = 2**62
-"""A number of microseconds above the difference of any two times."""
+"""The value of a bound that does not limit anything: more microseconds than the difference of any two times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`low <= later - earlier <= high` in microseconds, for two of the ends A, B, C, D."""
+    """A bound on two of the ends A, B, C, D: `low <= later - earlier <= high` in microseconds."""
 
     earlier: int
     later: int
@@ -29,12 +30,12 @@ class Bound:
 
 
 def before(earlier: int, later: int) -> Bound:
-    """Return the bound that one end is strictly before another. Times are whole microseconds."""
+    """Return the bound that requires one end to be strictly before another. Times are whole microseconds."""
     return Bound(earlier, later, 1)
 
 
 def at_once(first: int, other: int) -> Bound:
-    """Return the bound that two ends are the same instant."""
+    """Return the bound that requires two ends to be the same instant."""
     return Bound(first, other, 0, 0)
 
 
@@ -43,9 +44,11 @@ LEFT_INSTANT, RIGHT_INSTANT = at_once(A, B), at_once(C, D)
 
 @dataclass(frozen=True, slots=True)
 class IntervalRelation:
-    """A named relation. `example`: its use in a rule.
+    """A named relation between two intervals.
 
-    `of_instant`: the reason why no instant can be on one side, and what was probably meant; None if an instant can.
+    - `example`: its use in a rule.
+    - `of_instant`: the reason why no instant can be on one side, and what the author probably meant. None: an instant
+      can be on either side.
     """
 
     name: str
@@ -54,17 +57,20 @@ class IntervalRelation:
     of_instant: tuple[str, str] | None = field(default=None, compare=False)
 
     def implies(self, fact: Bound, *known: Bound) -> bool:
-        """Return True if every pair with the relation and the given bounds satisfies `fact`, and such a pair exists."""
+        """Return True if each pair that satisfies the relation and the bounds `known` also satisfies `fact`.
+
+        Return False if no such pair exists.
+        """
         low, high = _spread((*self.bounds, *known), fact.earlier, fact.later)
         return low <= high and fact.low <= low and high <= fact.high
 
     def possible(self, *known: Bound) -> bool:
-        """Return True if some pair has the relation and the given bounds."""
+        """Return True if a pair exists that satisfies the relation and the bounds `known`."""
         low, high = _spread((*self.bounds, *known), A, A)
         return low <= high
 
     def misses(self, a: int, b: int, c: int, d: int) -> int | None:
-        """Return how far [a, b] and [c, d] are from satisfying the relation, or None if they do.
+        """Return by how much [a, b] and [c, d] miss the relation, or None if they satisfy it.
 
         The result is the sum, in microseconds, of the distances by which they miss its bounds. A strict bound counts as
         an inclusive one.
@@ -79,7 +85,8 @@ class IntervalRelation:
 
     @property
     def right_completes(self) -> bool:
-        """True if the right side always ends strictly last, so only left sides wait for partners."""
+        """True if the right side always ends strictly after the left side, so that only left sides wait for
+        partners."""
         return self.implies(before(B, D))
 
     @property
@@ -90,23 +97,26 @@ class IntervalRelation:
         return (0,) if self.implies(before(D, B)) else (0, 1)
 
     def ends_together(self, *known: Bound) -> bool:
-        """Return True if both sides of every pair with the given bounds end at the same instant, so neither waits
-        longer."""
+        """Return True if both sides end at the same instant in each pair that satisfies the bounds `known`. Then no
+        side waits beyond that instant."""
         return self.implies(at_once(B, D), *known)
 
     @property
     def right_waits_an_instant(self) -> bool:
-        """True if a right side waits at most for left sides of its own instant."""
+        """True if a right side waits no longer than for the left sides that end at the same instant."""
         return self.implies(Bound(B, D, 0))
 
     @property
     def left_waits_an_instant(self) -> bool:
-        """True if a left side waits at most for right sides of its own instant."""
+        """True if a left side waits no longer than for the right sides that end at the same instant."""
         return self.implies(Bound(D, B, 0))
 
     def meets_again(self, side: int) -> bool:
-        """Return True if every pair still satisfies the relation when its interval replaces a side (0: left, 1:
-        right)."""
+        """Return True if a match can replace one of its parts.
+
+        This requires that each pair that satisfies the relation still satisfies it with the pair's own interval in
+        place of the interval of `side` (0: left, 1: right).
+        """
         start, end = (A, B) if side == 0 else (C, D)
         for first in ((A, C), (C, A)):
             for last in ((B, D), (D, B)):  # the pair starts with first[0] and ends with last[1]
@@ -122,9 +132,9 @@ class IntervalRelation:
 
     @property
     def reach(self) -> int:
-        """The time for which a left side can still match an instant on the right after its own end, or UNBOUNDED.
+        """The time after its own end for which a left side can still match an instant on the right, or UNBOUNDED.
 
-        Only for relations in which the right side ends last.
+        Only valid for relations in which the right side ends last.
         """
         return _spread((*self.bounds, RIGHT_INSTANT), B, D)[1]
 
@@ -134,7 +144,8 @@ class IntervalRelation:
         return _spread(self.bounds, B, C)
 
     def instant_if(self, *known: Bound) -> bool:
-        """Return True if the interval of every pair with the given bounds is an instant."""
+        """Return True if each pair that satisfies the relation and the bounds `known` has an interval that is an
+        instant."""
         return (
             self.implies(at_once(A, B), *known) and self.implies(at_once(B, C), *known) and self.ends_together(*known)
         )
@@ -142,8 +153,8 @@ class IntervalRelation:
 
 @cache
 def _spread(bounds: tuple[Bound, ...], earlier: int, later: int) -> tuple[int, int]:
-    """Return the least and the greatest `later - earlier` that all bounds permit, or (1, 0) if they contradict each
-    other.
+    """Return the least and the greatest `later - earlier` that all bounds permit. Return (1, 0) if the bounds
+    contradict each other.
 
     No interval ends before it starts. Source of the algorithm: Floyd, Warshall (1962).
     """
@@ -182,17 +193,18 @@ RELATIONS: Mapping[str, IntervalRelation] = {
 
 
 FOLLOWS = next(name for name, relation in RELATIONS.items() if relation.implies(before(B, C)))
-"""The relation in which the left side ends before the right side starts."""
+"""The name of the relation in which the left side ends before the right side starts."""
 
 
 def sequence(low: int, high: int) -> IntervalRelation:
-    """Return `SEQ[low, high]`: the right side starts `low` to `high` microseconds after the left one ends.
+    """Return the relation `SEQ[low, high]`: the right side starts `low` to `high` microseconds after the left side
+    ends.
 
-    It starts strictly later, even if `low` is 0.
+    The right side starts strictly later, even if `low` is 0.
     """
     return IntervalRelation("SEQ", (Bound(B, C, max(low, 1), high),), RELATIONS["SEQ"].example)
 
 
 def relation_named(name: str, gap: tuple[int, int] | None = None) -> IntervalRelation:
-    """Return the relation with a name. `gap`: the bounds of a SEQ, or None."""
+    """Return a relation by its name. `gap`: the bounds of SEQ in microseconds, or None for SEQ without bounds."""
     return RELATIONS[name] if gap is None else sequence(*gap)

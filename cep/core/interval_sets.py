@@ -1,8 +1,8 @@
-"""Sets of intervals for many keys at once. Only this module handles open and closed ends.
+"""Sets of intervals for many keys at once. Open and closed ends are handled only in this module.
 
-Time is dense. One integer represents an end: the point t has the code 2t, the gap between t and t + 1 the code 2t + 1.
-Every interval is a closed interval of codes: [1, 2) is 2 to 3. Infinite ends are -INFINITE and INFINITE. The operators
-are those of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, JAIR 2018), on maximal
+Time is dense. One integer, a code, represents an end. The point t has the code 2t, the gap between t and t + 1 the code
+2t + 1. Every interval is a closed interval of codes: [1, 2) is 2 to 3. Infinite ends are -INFINITE and INFINITE. The
+operators are those of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, JAIR 2018), on maximal
 intervals.
 """
 
@@ -18,18 +18,18 @@ from cep.core.kernels import njit
 from cep.core.time import FARTHEST
 
 INFINITE = 2**62 + 1
-"""The code of an infinite end. It is odd because such an end is open. Sums of finite codes and displacements stay far
-below."""
+"""The code of an infinite end. It is odd, because an infinite end is open. Sums of finite codes and displacements are
+far smaller."""
 NOWHERE = INFINITE + 1
-"""A code beyond every end. Nothing starts at NOWHERE, and nothing ends at -NOWHERE."""
+"""A code beyond every end. No interval starts at NOWHERE or ends at -NOWHERE."""
 FAR = 2 * FARTHEST
-"""The code of the latest time. The code of the earliest is -FAR."""
+"""The code of the latest time. The code of the earliest time is -FAR."""
 
 Codes = NDArray[np.int64]
 
 
 class Intervals(NamedTuple):
-    """Maximal intervals: int64 columns of equal length, sorted by key and start. Ends are codes.
+    """Maximal intervals, as int64 columns of equal length. They are sorted by key and start. The ends are codes.
 
     No two intervals of one key overlap or touch.
     """
@@ -41,19 +41,22 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Displacements in time from `low` to `high`, in codes. The `[a, b]` of ONCE is `reach(a, b)`."""
+    """A range of displacements in time, from `low` to `high` in codes. The `[a, b]` of ONCE is `reach(a, b)`."""
 
     low: int
     high: int
 
     @property
     def mirrored(self) -> Reach:
-        """Return the same displacements in the other direction of time."""
+        """Return the same displacements in the opposite direction of time."""
         return Reach(-self.high, -self.low)
 
 
 def reach(low: int, high: int | None = None, bounds: str = "[]") -> Reach:
-    """Return displacements of `low` to `high` microseconds (None: unlimited). Raises ValueError if there are none."""
+    """Create a range of displacements from `low` to `high` microseconds (None: unlimited).
+
+    Raises ValueError if the range is empty.
+    """
     lower = code(low, bounds[0] == "[", False)
     upper = INFINITE if high is None else code(high, bounds[1] == "]", True)
     if lower > upper:
@@ -62,17 +65,18 @@ def reach(low: int, high: int | None = None, bounds: str = "[]") -> Reach:
 
 
 def code(time: int, closed: bool, end: bool) -> int:
-    """Return the code of a finite end at a time in microseconds."""
+    """Return the code of a finite end. `time`: the time in microseconds. `end`: True for the end, False for the
+    start."""
     return 2 * time + (0 if closed else -1 if end else 1)
 
 
 def first_reached(code: int, by: Reach) -> int:
-    """Return the first code that a dilation by this reach can produce from `code` or later codes."""
+    """Return the first code that dilating `code` or later codes by this reach can produce."""
     return -INFINITE if by.low == -INFINITE else code + by.low - (code & by.low & 1)
 
 
 def coalesce(key: Codes, start: Codes, end: Codes) -> Intervals:
-    """Return the maximal intervals of rows of codes in any order. Rows that end before they start are ignored."""
+    """Merge rows of codes, in any order, to maximal intervals. Rows that end before they start are ignored."""
     some = start <= end
     key, start, end = key[some], start[some], end[some]
     order = np.lexsort((start, key))
@@ -85,50 +89,57 @@ def union(left: Intervals, right: Intervals) -> Intervals:
 
 
 def intersect(left: Intervals, right: Intervals) -> Intervals:
-    """Return the intersection of two sets of intervals."""
+    """Return the times that are in both sets."""
     return _cut(_intersection(*left, *right))
 
 
 def subtract(left: Intervals, right: Intervals) -> Intervals:
-    """Return the left set of intervals without the right one."""
+    """Return the times that are in `left` but not in `right`."""
     return _cut(_difference(*left, *right))
 
 
 def dilate(held: Intervals, by: Reach) -> Intervals:
-    """Return the times that have a time in `held` at some displacement back: ONCE, or EVENTUALLY with the mirrored
-    reach."""
+    """Return the times t for which t - d is in `held` for some displacement d in `by`.
+
+    This is the operator ONCE or, with the mirrored reach, EVENTUALLY.
+    """
     return _cut(_dilated(*held, by.low, by.high))
 
 
 def erode(held: Intervals, by: Reach) -> Intervals:
-    """Return the times with `held` at every displacement back: HISTORICALLY, or ALWAYS with the mirrored reach."""
+    """Return the times t for which t - d is in `held` for every displacement d in `by`.
+
+    This is the operator HISTORICALLY or, with the mirrored reach, ALWAYS.
+    """
     return _cut(_eroded(*held, by.low, by.high))
 
 
 def since(left: Intervals, right: Intervals, by: Reach) -> Intervals:
-    """Return the times at which the right held at some displacement back, and the left at all times strictly between.
+    """Return the times t that satisfy two conditions for some displacement d in `by`: t - d is in `right`, and all
+    times strictly between t - d and t are in `left`.
 
-    `by` must not reach ahead.
+    `by` must not contain negative displacements.
     """
     pieces = _cut(_stretches(*left, *right, by.low, by.high))
     return union(pieces, right) if by.low == 0 else pieces
 
 
 def until(left: Intervals, right: Intervals, by: Reach) -> Intervals:
-    """Return the times at which the right will hold at some displacement ahead, and the left at all times strictly
-    between."""
+    """Return the times t that satisfy two conditions for some displacement d in `by`: t + d is in `right`, and all
+    times strictly between t and t + d are in `left`."""
     return _turned(since(_turned(left), _turned(right), by))
 
 
 def lasting(held: Intervals, least: int, strictly: bool = False) -> Intervals:
-    """Return the maximal intervals that last at least `least` microseconds (strictly: more)."""
+    """Return the maximal intervals that last at least `least` microseconds. `strictly`: they must last longer than
+    that."""
     infinite = (held.start == -INFINITE) | (held.end == INFINITE)
     some = infinite | (((held.end + 1) >> 1) - (held.start >> 1) >= least + int(strictly))
     return Intervals(held.key[some], held.start[some], held.end[some])
 
 
 def _turned(held: Intervals) -> Intervals:
-    """Reverse the direction of time. Doing so twice returns the original."""
+    """Reverse the direction of time. Reversing it twice returns the original."""
     return Intervals(~held.key[::-1], -held.end[::-1], -held.start[::-1])
 
 
@@ -142,13 +153,13 @@ def _cut(rows: tuple[Codes, Codes, Codes, int]) -> Intervals:
 
 @njit()
 def _within(code):  # type: ignore[no-untyped-def]
-    """Return a finite code, limited to the range of times."""
+    """Limit a finite code to the range of times."""
     return min(max(code, -FAR), FAR)
 
 
 @njit()
 def dilated_start(start, low):  # type: ignore[no-untyped-def]
-    """Return the start of a dilated interval. It is open if `start` or `low` is open."""
+    """Return the start of an interval after dilation. It is open if `start` or `low` is open."""
     if start == -INFINITE or low == -INFINITE:
         return -INFINITE
     return _within(start + low - (start & low & 1))
@@ -156,7 +167,7 @@ def dilated_start(start, low):  # type: ignore[no-untyped-def]
 
 @njit()
 def dilated_end(end, high):  # type: ignore[no-untyped-def]
-    """Return the end of a dilated interval. It is open if `end` or `high` is open."""
+    """Return the end of an interval after dilation. It is open if `end` or `high` is open."""
     if end == INFINITE or high == INFINITE:
         return INFINITE
     return _within(end + high + (end & high & 1))
@@ -164,8 +175,10 @@ def dilated_end(end, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def eroded_start(start, high):  # type: ignore[no-untyped-def]
-    """Return the start of an eroded interval, or NOWHERE if it is empty. It is open if `start` is open and `high`
-    closed."""
+    """Return the start of an interval after erosion, or NOWHERE if the interval disappears.
+
+    The new start is open if `start` is open and `high` is closed.
+    """
     if start == -INFINITE:
         return -INFINITE
     return NOWHERE if high == INFINITE else _within(start + high + (~start & high & 1))
@@ -173,7 +186,7 @@ def eroded_start(start, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def eroded_end(end, low):  # type: ignore[no-untyped-def]
-    """Return the end of an eroded interval, or -NOWHERE if it is empty."""
+    """Return the end of an interval after erosion, or -NOWHERE if the interval disappears."""
     if end == INFINITE:
         return INFINITE
     return -NOWHERE if low == -INFINITE else _within(end + low - (~end & low & 1))
@@ -181,7 +194,8 @@ def eroded_end(end, low):  # type: ignore[no-untyped-def]
 
 @njit()
 def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
-    """Merge overlapping and touching intervals, sorted by key and start. There are at most as many as before."""
+    """Merge overlapping and touching intervals, which are sorted by key and start. The number of intervals does not
+    grow."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
     count = 0
     for i in range(len(key)):
@@ -195,7 +209,7 @@ def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
 
 @njit()
 def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
-    """Dilate intervals. They keep their order; intervals that then touch are merged."""
+    """Dilate intervals, which keep their order. Then merge those that touch or overlap."""
     starts, ends = np.empty_like(start), np.empty_like(end)
     for i in range(len(key)):
         starts[i], ends[i] = dilated_start(start[i], low), dilated_end(end[i], high)
@@ -204,7 +218,7 @@ def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
-    """Erode intervals. Those that are too short disappear."""
+    """Erode intervals. Intervals that are too short disappear."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
     count = 0
     for i in range(len(key)):
@@ -217,7 +231,7 @@ def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def _union(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
-    """Return the union, by a merge. It has at most as many rows as both together."""
+    """Merge two sets to their union. It has at most as many rows as both sets together."""
     n, m = len(key), len(other_key)
     keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
     i = j = count = 0
@@ -238,8 +252,8 @@ def _union(key, start, end, other_key, other_start, other_end):  # type: ignore[
 
 @njit()
 def _intersection(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
-    """Return the intersection. It has at most as many rows as both together, as each round consumes a row and writes at
-    most one."""
+    """Return the intersection of two sets. It has at most as many rows as both together, because each round consumes a
+    row and writes at most one."""
     n, m = len(key), len(other_key)
     keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
     i = j = count = 0
@@ -263,9 +277,9 @@ def _intersection(key, start, end, other_key, other_start, other_end):  # type: 
 
 @njit()
 def _difference(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
-    """Return the difference. It has at most as many rows as both together.
+    """Return the first set without the second set. The result has at most as many rows as both together.
 
-    Each written row precedes a consumed row of the right side, or ends a row of the left side.
+    Each written row precedes a consumed row of the second set, or ends a row of the first set.
     """
     n, m = len(key), len(other_key)
     keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
@@ -290,11 +304,12 @@ def _difference(key, start, end, other_key, other_start, other_end):  # type: ig
 
 @njit()
 def _stretches(key, start, end, other_key, other_start, other_end, low, high):  # type: ignore[no-untyped-def]
-    """Return the times at which the right held at a positive displacement back, and the left ever since.
+    """Return the times at which the right set held at a positive displacement back, and the left set has held ever
+    since.
 
-    The right may have held within the left, including its ends. The resulting ranges of two left rows share at most one
-    point, which at most one row of the right contains. So there are at most as many rows as on the right side, plus
-    twice as many as on the left.
+    The right set may have held at the ends of a left interval. The resulting ranges of two left rows share at most one
+    point, which at most one right row contains. So there are at most as many rows as in the right set, plus twice as
+    many as in the left set.
     """
     n, m = len(key), len(other_key)
     room = 2 * n + m

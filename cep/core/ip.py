@@ -1,4 +1,4 @@
-"""IP addresses in canonical form, and the IPv4 addresses that IPv6 addresses may contain."""
+"""IP addresses: their canonical form, and the IPv4 addresses that IPv6 addresses may contain."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import suppress
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _AS_IT_IS = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
-"""IPv6 networks whose last 32 bits are an IPv4 address: NAT64 (RFC 6052) and SIIT (RFC 2765).
+"""IPv6 networks in which the last 32 bits of an address are an IPv4 address: NAT64 (RFC 6052) and SIIT (RFC 2765).
 
 Networks that Python's library recognises are omitted.
 """
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
-"""Prefixes of the IPv4 address in ISATAP addresses (RFC 5214), in any network."""
+"""The values that can precede the IPv4 address in an ISATAP address (RFC 5214), in any network."""
 
 _METADATA = frozenset(
     map(
@@ -23,15 +23,17 @@ _METADATA = frozenset(
         ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
     )
 )
-"""Addresses of cloud metadata and credentials besides 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (machines and
+"""The addresses of cloud metadata and credentials outside 169.254.0.0/16: Alibaba, Azure, Oracle, Amazon (machines and
 pods) and Google."""
 
 _TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-"""Networks whose last 32 bits may also be an IPv4 address: deprecated ones (RFC 4291), and local NAT64 (RFC 8215)."""
+"""Networks in which the last 32 bits of an address may be an IPv4 address: deprecated ones (RFC 4291), and local NAT64
+(RFC 8215)."""
 
 
 def inner(text: str) -> IpAddress:
-    """Return an address, or the IPv4 address that it contains. Raises ValueError if it is not an address."""
+    """Parse an address. If it contains an IPv4 address, return that one. Raises ValueError if the text is not an
+    address."""
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         known = address.ipv4_mapped or address.sixtofour
@@ -44,7 +46,7 @@ def inner(text: str) -> IpAddress:
 
 
 def canonical_host(host: str) -> str:
-    """Return a host in canonical form: in lower case, and an address in its shortest form."""
+    """Return a host in canonical form: a name in lower case, an address in its shortest form."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return str(inner(name))
@@ -53,7 +55,7 @@ def canonical_host(host: str) -> str:
 
 
 def here(text: str) -> bool:
-    """Return True if a host is this machine, by its name or address alone."""
+    """Return True if a host is this machine. Only its name or address is checked, without a query to the network."""
     name = canonical_host(text)
     try:
         return name == "localhost" or inner(name).is_loopback
@@ -62,7 +64,8 @@ def here(text: str) -> bool:
 
 
 def known_linked(host: str) -> bool:
-    """Return True if a host is written as a link-local or metadata address, also in another notation: `2852039166`."""
+    """Return True if a host is written as a link-local or metadata address. Other notations, such as `2852039166`,
+    count, too."""
     name = host.rstrip(".")
     with suppress(OSError, ValueError):
         name = socket.inet_ntoa(socket.inet_aton(name))

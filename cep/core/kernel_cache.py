@@ -1,14 +1,15 @@
-"""Loading of compiled kernels from the package or a cache. numba compiles the others, and the cache stores them.
+"""Loading of compiled kernels from the package or from a cache. numba compiles all other kernels, and the cache stores
+them.
 
-**The package** contains kernels for some families of processors (`TARGETS`). They come with a wheel, or `make run`
+**The package** contains kernels for some families of processors (`TARGETS`). A wheel contains them, or `make run`
 creates them (`build_kernels.py`). A process uses the best family that its processor supports.
 
 **The cache** is beside the sources in a clone, and otherwise in the user's cache, unless `NUMBA_CACHE_DIR` names a
 folder. numba would store kernels beside their sources, where `pip uninstall` leaves them behind. numba unpickles cached
 files, so a folder that others may write to is not used.
 
-Both are valid until something changes that a kernel depends on: its own module, the kernels that it calls, constants of
-other modules (all are hashed), numba, or numba's settings.
+A stored kernel is valid until something changes that it depends on: its own module, the kernels that it calls,
+constants of other modules (all are hashed), numba, or numba's settings.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from cep.core.signals import stops
 from cep.core.user_cache import asked_cache, own_cache
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The folder of our Python packages."""
+"""The folder that contains our Python packages."""
 COMPILED = ROOT / "cep" / "compiled"
-"""The folder of the kernels in the package, with a subfolder per target."""
+"""The folder of the package's kernels. It has one subfolder per target."""
 ORIGIN = "origin"
-"""The name of a file beside cached kernels. It contains the folder of their sources, without which they are useless."""
+"""The name of a file beside cached kernels. It contains the path of the folder that holds their sources."""
 
 config: Any = numbas
 unliteral: Any = types.unliteral  # numba's functions have no type annotations
@@ -57,18 +58,19 @@ _compile: Any = Dispatcher._compile_for_args  # type: ignore[attr-defined]
 
 @dataclass(frozen=True)
 class Target:
-    """A family of processors: LLVM's name for it, as in `NUMBA_CPU_NAME`, and the features that it requires."""
+    """A family of processors: LLVM's name for it, as in `NUMBA_CPU_NAME`, and the processor features that it
+    requires."""
 
     name: str
     needs: frozenset[str] = frozenset()
 
     @property
     def folder(self) -> Path:
-        """The folder of the package's kernels for this target, operating system and Python version."""
+        """The folder of the package's kernels for this target, this operating system and this Python version."""
         return COMPILED / f"{sys.platform}-{platform.machine().lower()}-{self.name}-{sys.implementation.cache_tag}"
 
     def magic_tuple(self) -> tuple[str, ...]:
-        """Return the part of a kernel's key that numba takes from a code generator."""
+        """Return the part of a kernel's cache key that numba takes from a code generator."""
         return (self.folder.name,)
 
 
@@ -80,7 +82,7 @@ TARGETS = {
     "aarch64": (Target("generic"),),
     "arm64": (Target("generic"),),
 }
-"""The targets by machine type, the fastest first."""
+"""The targets of each machine type, the fastest first."""
 SETTINGS = ("BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE")
 """The settings of numba that change compiled code."""
 
@@ -89,7 +91,7 @@ _IMPORT = re.compile(r"^from (cep(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULT
 
 
 BUILDING = "SEMCEP_BUILD_KERNELS"
-"""The environment variable with the target for which processes compile kernels into the package."""
+"""The environment variable that names the target for which a process compiles kernels into the package."""
 
 
 @cache
@@ -100,13 +102,14 @@ def _built() -> Target | None:
 
 
 def targets() -> tuple[Target, ...]:
-    """Return the targets for this type of machine, the fastest first."""
+    """Return the targets of this machine's type, the fastest first."""
     return TARGETS.get(platform.machine().lower(), ())
 
 
 @cache
 def target() -> Target | None:
-    """Return the target whose kernels this process loads, or None if none fits or numba's processor is configured."""
+    """Return the target whose kernels this process loads. None if no target fits, or if the user configured numba's
+    processor."""
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return None
     features = get_host_cpu_features()
@@ -114,7 +117,7 @@ def target() -> Target | None:
 
 
 def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Return numba's dispatcher of a kernel, with this module's cache."""
+    """Create numba's dispatcher of a kernel, which uses the cache of this module. `options`: those of `numba.njit`."""
     kernel = numba.njit(**options)(function)
     called, compiled = kernel.get_call_template, kernel.compile
     kernel._cache = cache = KernelCache(function)
@@ -129,7 +132,8 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
             return _compile(kernel, *arguments, **named)
 
     def template(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Type the arguments of calls as numbers, so that no callee is compiled again for each constant."""
+        """Treat constants in a kernel's calls as numbers of their type. Otherwise the callee would be compiled for each
+        constant."""
         return called(tuple(map(unliteral, arguments)), {name: unliteral(argument) for name, argument in named.items()})
 
     kernel.get_call_template, kernel.compile, kernel._compile_for_args = template, compile, compile_for
@@ -137,7 +141,7 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 class KernelCache(FunctionCache):
-    """The compiled code of one kernel, by signature."""
+    """The stored code of one kernel, by signature."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._py_func = function
@@ -164,7 +168,7 @@ class KernelCache(FunctionCache):
         return self._cache_file.folder
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code for a signature, or None if numba must compile it.
+        """Load the compiled code for a signature. Return None if numba must compile it.
 
         Compiled code needs only numba's runtime. Numba's registries of types and functions take longer to load than the
         code, and numba loads them itself before it compiles.
@@ -187,8 +191,8 @@ class KernelCache(FunctionCache):
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Return a context in which the kernel is compiled. Other processes that need it wait until the block ends, and
-        then load it."""
+        """Let only this process compile the kernel during the block. Other processes that need the kernel wait until
+        the block ends, and then load it."""
         with ExitStack() as self._held:
             yield
 
@@ -196,19 +200,22 @@ class KernelCache(FunctionCache):
         return super()._index_key(sig, _built() or codegen)  # type: ignore[no-untyped-call]
 
     def _in_package(self, target: Target) -> KernelFile:
-        """Return the kernel's file in the package. Raises OSError."""
+        """Return the kernel's file in the package. Raises OSError if the kernel's sources cannot be read."""
         name = f"{self._module}.{self._py_func.__qualname__}"
         return KernelFile(str(target.folder), name, stamp(self._module))  # type: ignore[no-untyped-call]
 
 
 def stamp(module: str) -> str:
-    """Return everything except numba on which a module's kernels depend. Raises OSError."""
+    """Return a text that changes when something changes that a module's kernels depend on, except numba.
+
+    Raises OSError if a source file cannot be read.
+    """
     settings = " ".join(f"{name}={int(getattr(config, name) or 0)}" for name in SETTINGS)
     return f"{made_of(module)} {settings}"
 
 
 class Locator(_CacheLocator):
-    """numba's locator of the cached kernels of one of our source files."""
+    """A locator, by which numba finds the cached kernels of one of our source files."""
 
     def __init__(self, module: str, folder: Path) -> None:
         self._module, self._folder = module, folder
@@ -227,7 +234,8 @@ class Locator(_CacheLocator):
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Locator | None:
-        """Return the locator for a function. None: it is not ours, or no folder is available; numba then tries its own.
+        """Return the locator for a function. Return None if the function is not ours, or if no folder is available;
+        numba then tries its own locators.
 
         Raises RuntimeError if others may write to all available folders.
         """
@@ -250,10 +258,10 @@ class Locator(_CacheLocator):
 
 @cache
 def made_of(module: str) -> str:
-    """Return a hash of the texts on which a module's kernels depend. Raises OSError.
+    """Return a hash of the texts on which a module's kernels depend.
 
-    They are its own text and those of our modules that it imports. If an imported module contains kernels, its imports
-    count, too.
+    These are the module's own text and the texts of our modules that it imports. If an imported module contains
+    kernels, the modules that it imports count, too. Raises OSError if a source file cannot be read.
     """
     texts: dict[str, str] = {}
     waiting = [module]
@@ -270,7 +278,7 @@ def made_of(module: str) -> str:
 
 @cache
 def _read(module: str) -> tuple[str, list[str]]:
-    """Return the text of a module and, if it contains kernels, our modules that it imports."""
+    """Return the text of a module. If it contains kernels, also return our modules that it imports."""
     path = ROOT.joinpath(*module.split("."))
     package = path.is_dir()
     text = (path / "__init__.py" if package else path.with_suffix(".py")).read_text(encoding="utf-8")
@@ -283,7 +291,7 @@ def _read(module: str) -> tuple[str, list[str]]:
 
 
 def _places(source: Path, subpath: str) -> Iterator[Path]:
-    """Yield the possible folders for the kernels of a file, the best first."""
+    """Yield the folders that may hold the kernels of a source file, the best first."""
     if configured := getattr(config, "CACHE_DIR", None):
         yield Path(configured, subpath)
         return
@@ -295,7 +303,7 @@ def _places(source: Path, subpath: str) -> Iterator[Path]:
 
 @cache
 def _kept() -> Path:
-    """Return the cache folder of this installation. Folders of installations that no longer exist are removed."""
+    """Return the cache folder of this installation. Remove the folders of installations that no longer exist."""
     cached = asked_cache()
     if cached is None or (cached.exists() and not cached.is_dir()):
         cached = own_cache()  # needed even if caching is off: compiling takes half a minute at each start
@@ -311,8 +319,10 @@ def _kept() -> Path:
 
 @cache
 def _is_own(folder: Path) -> bool:
-    """Create a folder. Return True if only the user, root and the owner of our sources may write to it. Raises
-    OSError."""
+    """Create a folder. Return True if only the user, root and the owner of our sources may write to it.
+
+    Raises OSError if the folder cannot be created or inspected.
+    """
     for place in (*reversed(folder.parents), folder):
         if not place.is_dir():
             place.mkdir(0o755, exist_ok=True)
@@ -321,7 +331,7 @@ def _is_own(folder: Path) -> bool:
 
 
 class _Kept(CompileResultCacheImpl):
-    """numba's cache, which tries our locator first."""
+    """numba's cache implementation, which tries our locator first."""
 
     _locator_classes = [  # noqa: RUF012
         Locator,

@@ -1,8 +1,8 @@
 """The files of a kernel: numba's index of signatures, and the compiled code of each signature.
 
-Any number of processes may read and write them, and each may end at any moment. Therefore a file of compiled code is
-named after the hash of its key (numba's own numbers collide between processes), and is complete before the index names
-it. It begins with a checksum; a damaged file counts as missing.
+Any number of processes may read and write these files, and each process may end at any moment. Therefore a file of
+compiled code is complete before the index names it. It is named after the hash of its key, because numba's own numbers
+collide between processes. It begins with a checksum, and a damaged file counts as missing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class KernelFile(IndexDataCacheFile):
 
     @property
     def folder(self) -> str:
-        """The folder of these files."""
+        """The folder that contains these files."""
         return str(self._cache_path)
 
     def save(self, key: Any, data: Any) -> None:
-        """Store the compiled code for a key. Raises OSError."""
+        """Store the compiled code for a key. Raises OSError if a file cannot be written."""
         kept = self.index()
         name = self._data_name_of(key)
         if not kept:  # the existing files were compiled from other sources
@@ -44,15 +44,15 @@ class KernelFile(IndexDataCacheFile):
         self._save_index({**kept, key: name})  # type: ignore[no-untyped-call]
 
     def load(self, key: Any) -> Any:
-        """Return the compiled code for a key, or None."""
+        """Return the compiled code for a key, or None if it is missing or damaged."""
         with suppress(Exception):  # unpickling a damaged file may raise any exception
             name = self.index().get(key)
             return None if name is None else self._load_data(name)
         return None
 
     def index(self) -> dict[Any, str]:
-        """Return the file names by key. They are empty if the index is missing or damaged, or belongs to other sources
-        or another version of numba."""
+        """Return the file name for each key. The result is empty if the index is missing or damaged, or if it belongs
+        to other sources or another version of numba."""
         with suppress(Exception):
             kept: dict[Any, str] = super()._load_index()  # type: ignore[no-untyped-call]
             return kept
@@ -60,7 +60,7 @@ class KernelFile(IndexDataCacheFile):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other process compiles this kernel, and make others wait during the block."""
+        """Wait until no other process compiles this kernel. Make other processes wait during the block."""
         with ExitStack() as held:
             with suppress(OSError):  # if the folder is read-only, no process waits
                 file = held.enter_context(open(self._index_path.removesuffix("nbi") + "lock", "w"))
@@ -81,15 +81,15 @@ class KernelFile(IndexDataCacheFile):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Read compiled code without the modules of numba that define its helper functions. Their import takes longer than
-    most kernels."""
+    """An unpickler of compiled code that does not import the modules of numba that define its helper functions.
+    Importing them takes longer than loading most kernels."""
 
     def find_class(self, module: str, name: str) -> Any:
         return _environment if name == "_rebuild_env" else super().find_class(module, name)
 
 
 def _environment(module: str, constants: list[Any], name: str) -> Any:
-    """Return a function's environment, of which compiled code uses only the constants."""
+    """Create a function's environment. Compiled code uses only its constants."""
     environment: Any = lookup_environment(name)  # type: ignore[no-untyped-call]
     if environment is None:
         environment = Environment({"__name__": module})

@@ -1,4 +1,4 @@
-"""Kernels: functions that numba compiles at their first call. numba itself is not imported before.
+"""Kernels: functions that numba compiles at their first call. numba itself is imported only then.
 
 A kernel that was compiled before is loaded from the package, if a wheel or `make run` put it there, or from a cache
 (`cep.core.kernel_cache`).
@@ -18,7 +18,7 @@ _making = Lock()
 
 
 class Kernel:
-    """A function that is compiled for each combination of argument types. Other attributes are those of numba's
+    """A function that is compiled for each combination of argument types. It also has the attributes of numba's
     dispatcher."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ class Kernel:
 
     @property
     def _numba_type_(self) -> Any:
-        """The numba type of this kernel, for calls from other kernels."""
+        """The type by which numba knows this kernel when another kernel calls it."""
         return (self._dispatcher or self._made())._numba_type_
 
     def _made(self) -> Dispatcher:
@@ -48,7 +48,8 @@ class Kernel:
 
 
 class Intrinsic:
-    """A function that kernels call and LLVM instructions implement. `define`: as for `numba.extending.intrinsic`."""
+    """A function that kernels can call, and that consists of LLVM instructions. `define`: as for
+    `numba.extending.intrinsic`."""
 
     def __init__(self, define: Callable[..., Any]) -> None:
         self._define = define
@@ -66,9 +67,10 @@ class Intrinsic:
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a kernel. `options`: those of `numba.njit`. It is always cached.
+    """Return a decorator that turns a function into a kernel. `options`: those of `numba.njit`. The kernel is always
+    cached.
 
-    If a kernel calls another one with a constant, it uses the code compiled for the constant's type.
+    If a kernel calls another one with a constant, it uses the code that is compiled for the constant's type.
     """
 
     def made(function: Callable[..., Any]) -> Any:

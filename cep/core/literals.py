@@ -1,4 +1,5 @@
-"""Reader and printer of constants: numbers, times, durations and strings, exact to the microsecond and the 64th bit."""
+"""Reading and writing of constants: numbers, times, durations and strings. Numbers are exact to the 64th bit, times and
+durations to the microsecond."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "'"
 
 
 LEAST = f"is -2**63, which stands for a missing value: integers begin at {-LARGEST}"
-"""The reason for refusing the least 64-bit number."""
+"""The reason why the least 64-bit number is refused."""
 
 
 def _refuse(message: str, hint: str | None = None) -> CepError:
@@ -38,7 +39,10 @@ def _refuse(message: str, hint: str | None = None) -> CepError:
 
 
 def read_number(text: str) -> int | float:
-    """Return an int for digits with an optional `-`, and otherwise a finite float. Raises CepError."""
+    """Read a number: an int if the text has only digits after an optional `-`, otherwise a finite float.
+
+    Raises CepError if the number is out of range.
+    """
     if text.startswith("-"):
         return -read_number(text[1:])
     if text.isdigit():
@@ -55,9 +59,9 @@ def read_number(text: str) -> int | float:
 
 
 def read_ticks(text: str, unit: int | Fraction = SECOND) -> int:
-    """Convert a decimal number of units to microseconds, exactly. Raises CepError.
+    """Convert a decimal number of units to microseconds, exactly. `unit`: the number of microseconds in one unit.
 
-    `unit`: the microseconds of one unit.
+    Raises CepError if the result is not a whole number of microseconds, or is out of range.
     """
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -81,7 +85,7 @@ def read_ticks(text: str, unit: int | Fraction = SECOND) -> int:
 
 
 def _small(exponent: str) -> int:
-    """Return an exponent, limited to 10**9 in size, which is far more than can matter."""
+    """Read an exponent, and limit it to ±10**9, which is far more than can matter."""
     digits = exponent.lstrip("+-").lstrip("0")
     size = int(digits or "0") if len(digits) < 9 else 10**9
     return -size if exponent.startswith("-") else size
@@ -98,7 +102,7 @@ def too_long() -> CepError:
 
 
 def read_duration(text: str) -> int:
-    """Return the microseconds of an ISO 8601 duration of weeks, days, hours, minutes and seconds: `P1DT2H`."""
+    """Read an ISO 8601 duration of weeks, days, hours, minutes and seconds, such as `P1DT2H`, as microseconds."""
     total = sum(read_ticks(number, _ISO_UNITS[unit]) for number, unit in _ISO_PART.findall(text))
     if total > FARTHEST:
         raise too_long()
@@ -106,7 +110,7 @@ def read_duration(text: str) -> int:
 
 
 def read_time(text: str) -> int:
-    """Return the microseconds since the epoch for an ISO 8601 time, as in records. Raises CepError.
+    """Read an ISO 8601 time, as in records, as microseconds since 1970. Raises CepError if it is not valid.
 
     A time without an offset is UTC, and a day without a time of day means midnight. `24:00` is the next midnight.
     """
@@ -132,10 +136,10 @@ def read_time(text: str) -> int:
 
 
 def read_instant(text: str, unit: Fraction | None) -> int:
-    """Return the microseconds since the epoch for a time in an option: `2013-02-08 18:00`, or a plain number.
+    """Read the time in an option as microseconds since 1970: `2013-02-08 18:00`, or a plain number.
 
-    `unit`: the microseconds of the number 1. None refuses plain numbers, because inputs count time in several units.
-    Raises CepError.
+    `unit`: the number of microseconds that the number 1 means. None: plain numbers are refused, because the inputs
+    count time in different units. Raises CepError if the time is not valid.
     """
     written = text.strip()
     digits = written.removeprefix("-")
@@ -153,8 +157,10 @@ def read_instant(text: str, unit: Fraction | None) -> int:
 
 
 def read_clock(text: str) -> int:
-    """Return the microseconds since midnight for a time of day: `22:00`, `06:30:15.5`; `24:00` ends a day. Raises
-    CepError."""
+    """Read a time of day, such as `22:00` or `06:30:15.5`, as microseconds since midnight. `24:00` ends a day.
+
+    Raises CepError if the text is not a time of day.
+    """
     form = "a time of day is written `22:00`, or with seconds `06:30:15`"
     match = _CLOCK.fullmatch(text.strip())
     if match is None:
@@ -185,7 +191,8 @@ def write_time(ticks: int) -> str:
 
 
 def write_duration(ticks: int) -> str:
-    """Write a duration as in a program: a whole number of the largest possible unit, or decimals of s or ms."""
+    """Write a duration as in a program: a whole number of the largest possible unit, otherwise a decimal number of s or
+    ms."""
     for name in reversed(UNITS):
         if ticks % UNITS[name] == 0 and (ticks or name == "s"):
             return f"{ticks // UNITS[name]} {name}"
@@ -205,14 +212,14 @@ def say_duration(ticks: int) -> str:
 
 
 def _decimal(ticks: int, unit: str) -> str:
-    """Write a duration in this unit, with the necessary decimals."""
+    """Write a duration as a decimal number of a unit, with as many decimals as necessary."""
     sign, (whole, part) = "-" if ticks < 0 else "", divmod(abs(ticks), UNITS[unit])
     digits = str(part).zfill(len(str(UNITS[unit])) - 1).rstrip("0")
     return f"{sign}{whole}{'.' if digits else ''}{digits} {unit}"
 
 
 def read_string(text: str) -> str:
-    """Return the value of a string in double quotes."""
+    """Read a string in double quotes, and return its value."""
     body = text[1:-1]
     return _ESCAPE.sub(_unescape, body) if "\\" in body else body
 

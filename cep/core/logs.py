@@ -1,4 +1,4 @@
-"""Messages of a run on standard error: text for people, or one JSON object per line."""
+"""Messages of a run on standard error, as text for people or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ Format = Literal["text", "json"]
 Level = Literal["info", "warning", "error"]
 
 MOST = 10_000
-"""The maximum number of lines that wait for a slow reader of standard error."""
+"""The maximum number of lines that wait if standard error is read slowly."""
 _ENDING = 2.0  # seconds to wait at the end until the last lines are written
 
 
 class Log(Protocol):
     """A function that writes a message.
 
-    `event`: a short name of the message. `fields`: its values. `text`: a sentence for people, or None if a display
-    already shows it.
+    - `event`: a short name of the message.
+    - `fields`: the values that the message reports.
+    - `text`: a sentence for people. None if a display already shows it.
     """
 
     def __call__(self, event: str, text: str | None, level: Level = "info", /, **fields: object) -> None: ...
 
 
 def plain(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
-    """Write the sentence. A warning is bold on a terminal."""
+    """Write a message's text. A warning is bold on a terminal."""
     if text is None:
         return
     if _background is None:
@@ -44,7 +45,8 @@ def plain(event: str, text: str | None, level: Level = "info", /, **fields: obje
 
 
 def objects(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
-    """Write `{"time": "2026-11-21T08:00:00.000Z", "level": "info", "event": "start", "text": ..., ...}`."""
+    """Write a message as JSON: `{"time": "2026-11-21T08:00:00.000Z", "level": "info", "event": "start", "text": ...,
+    ...}`."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     record = {"time": now, "level": level, "event": event, **({} if text is None else {"text": text}), **fields}
     line = json.dumps(record, ensure_ascii=False, default=str)
@@ -56,9 +58,9 @@ def objects(event: str, text: str | None, level: Level = "info", /, **fields: ob
 
 
 class BackgroundWriter:
-    """A writer of lines to a file descriptor in its own thread, so no one waits for a slow reader.
+    """A writer of lines to a file descriptor. It has its own thread, so that no caller waits for a slow reader.
 
-    While `MOST` lines wait, further lines are dropped, and `log` reports how many.
+    While `MOST` lines wait, further lines are dropped. `log` reports how many lines were dropped.
     """
 
     def __init__(self, descriptor: int, log: Log) -> None:
@@ -80,7 +82,7 @@ class BackgroundWriter:
                 self._left_out += 1
 
     def close(self) -> None:
-        """Write the waiting lines, unless no one reads them."""
+        """Write the waiting lines, unless nobody reads them."""
         with self._changed:
             self._ends = True
             self._changed.notify()
@@ -96,7 +98,7 @@ class BackgroundWriter:
         os.close(self._descriptor)
 
     def _next(self) -> list[str] | None:
-        """Return the waiting lines, or None at the end."""
+        """Return the waiting lines. Return None after `close` if no lines are left."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ends)
             lines = list(self._lines)
@@ -116,7 +118,7 @@ _background: BackgroundWriter | None = None
 
 @contextmanager
 def in_background(log: Log) -> Iterator[None]:
-    """Write messages in a background thread during the block. `log`: the log of the run."""
+    """Write the messages of the block in a background thread. `log`: the log of the run."""
     global _background
     try:
         descriptor = sys.stderr.fileno()
@@ -132,7 +134,7 @@ def in_background(log: Log) -> Iterator[None]:
 
 
 class RunWarning(RuntimeWarning):
-    """A warning of a running engine: a warning in Python, a line of the log on the command line."""
+    """A warning of a running engine. In Python it is a warning, on the command line it is a line of the log."""
 
     def __init__(self, event: str, text: str, **fields: object) -> None:
         super().__init__(text)
@@ -141,7 +143,7 @@ class RunWarning(RuntimeWarning):
 
 @contextmanager
 def logged_warnings(log: Log) -> Iterator[None]:
-    """Send warnings of engines, from all threads, to the log during the block."""
+    """Send the engines' warnings, from all threads, to the log during the block."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", RunWarning)
         others = warnings.showwarning

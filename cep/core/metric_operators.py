@@ -1,8 +1,9 @@
-"""Temporal operators of formulas. Each is one row of a table; everything else about it follows from the row.
+"""The temporal operators of formulas. Each operator is one row of a table. All its other properties follow from that
+row.
 
-They are those of metric temporal logic (Koymans, *Specifying real-time properties with metric temporal logic*, 1990) in
-the form of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, 2018). An operator uses one of
-five kernels, so a new operator for one of them is only a new row.
+The operators are those of metric temporal logic (Koymans, *Specifying real-time properties with metric temporal logic*,
+1990) in the form of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, 2018). An operator uses
+one of five kernels, so a new operator that uses one of them is only a new row.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 DILATE, ERODE, LAST, SINCE, UNTIL = range(5)
-"""Kernels of operators on intervals.
+"""The kernels of operators on intervals.
 
-DILATE extends intervals by the reach, and ERODE shrinks them. LAST selects them by length. SINCE and UNTIL combine two
-sets: SINCE looks back, UNTIL ahead.
+DILATE extends intervals by the operator's range of displacements, and ERODE shrinks them. LAST selects intervals by
+length. SINCE and UNTIL combine two sets: SINCE looks back in time, UNTIL ahead.
 """
 
 
 class Place(Enum):
-    """The position of an operator relative to its operands."""
+    """The positions that an operator can have relative to its operands."""
 
     BEFORE = "before one formula, with how far it reaches"
     BETWEEN = "between two, with how far it reaches"
@@ -31,9 +32,12 @@ class Place(Enum):
 class TemporalOperator:
     """A temporal operator.
 
-    `kernel`: its algorithm. `ahead`: True if it looks ahead. `mirror`: the operator for the other direction. `of_head`:
-    the operator that replaces it when a rule moves it from the head to the formula (None: a head may not have it).
-    `example`: its use.
+    - `kernel`: the number of its algorithm.
+    - `ahead`: True if it looks ahead in time.
+    - `mirror`: the operator for the other direction of time.
+    - `of_head`: the operator that replaces it when a rule moves it from the head to the formula. None: a head may not
+      have it.
+    - `example`: its use in a rule.
     """
 
     word: str
@@ -56,11 +60,11 @@ class TemporalOperator:
 
     @property
     def keeps(self) -> bool:
-        """True if a tuple still counts after its end, for as long as the operator reaches back."""
+        """True if a tuple still counts after its end, for as long as the operator reaches back in time."""
         return self.kernel == DILATE and not self.ahead
 
     def same_way(self, kernel: int) -> TemporalOperator:
-        """Return the operator with one operand that has this kernel and looks in the same direction."""
+        """Return the operator that has one operand, uses `kernel`, and looks in the same direction as this one."""
         return next(
             operator
             for operator in TEMPORAL.values()
@@ -88,5 +92,5 @@ TEMPORAL: Mapping[str, TemporalOperator] = {operator.word: operator for operator
 
 
 def words(place: Place) -> tuple[str, ...]:
-    """Return the operators with this position."""
+    """Return the words of all operators that have this position."""
     return tuple(operator.word for operator in _ROWS if operator.place is place)

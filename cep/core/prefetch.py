@@ -1,6 +1,6 @@
-"""A prefetch instruction for kernels, which numba lacks.
+"""An instruction that prefetches memory, for kernels. numba does not have one.
 
-Hash tables, and goals with many keys, spend most of their time waiting for memory.
+Hash tables, and goals that have many keys, spend most of their time waiting for memory.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from cep.core.kernels import Intrinsic
 
 
 def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
-    """Define the intrinsic that loads row `row` of a matrix into the cache. It changes nothing; any row number is
-    safe."""
+    """Define the intrinsic that loads row `row` of a matrix into the processor's cache. It changes nothing, and any row
+    number is safe."""
     from llvmlite import ir
     from numba.core import cgutils, imputils, types
     from numba.np import arrayobj

@@ -1,4 +1,4 @@
-"""Prefixes of IRIs that need no declaration, in rules, queries, shapes and questions."""
+"""Prefixes of IRIs that need no declaration in rules, queries, shapes and questions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NAME = re.compile(r"(\w[\w-]*):")
 
 
 def namespace(prefix: str, declared: Mapping[str, str]) -> str | None:
-    """Return the IRI of a prefix, or None. A declaration takes precedence over a built-in prefix."""
+    """Return the IRI that a prefix stands for, or None. A declaration takes precedence over a built-in prefix."""
     return declared.get(prefix, PREFIXES.get(prefix))
 
 
 def prefixes_of(text: str, declared: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the prefixes for a graph pattern: all declared ones, and the built-in ones that it uses."""
+    """Return the prefixes that a graph pattern needs: all declared ones, and the built-in ones that the text uses."""
     named = {name: PREFIXES[name] for name in dict.fromkeys(_NAME.findall(text)) if name in PREFIXES}
     return tuple({**named, **declared}.items())

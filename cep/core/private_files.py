@@ -1,4 +1,5 @@
-"""Files and folders that only their owner may read (0600, 0700, whatever the umask), and checks of who may write."""
+"""Files and folders that only their owner may read (0600, 0700, whatever the umask), and checks of who may write to a
+folder."""
 
 from __future__ import annotations
 
@@ -12,26 +13,32 @@ from pathlib import Path
 
 
 def private_folder(folder: Path) -> None:
-    """Create a folder and its parents, unless it exists. Raises OSError."""
+    """Create a folder that only its owner may read, and its parents. Do nothing if it exists.
+
+    Raises OSError if the folder cannot be created.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file that only its owner may read; an opener for `open`."""
+    """Open a file that only its owner may read. This function is an `opener` for `open`."""
     return os.open(path, flags, 0o600)
 
 
 def private_file(path: Path | str) -> None:
-    """Create an empty private file, unless it exists. Other code fills it. Raises OSError."""
+    """Create an empty file that only its owner may read, unless the file exists. The caller fills it later.
+
+    Raises OSError if the file cannot be created.
+    """
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def others_may_write(folder: Path, trusted: int = 0) -> bool:
-    """Return True if anyone except this user, root and the user `trusted` may change or replace the contents of a
-    folder.
+    """Return True if others may change or replace the contents of a folder: anyone except this user, root and
+    `trusted`.
 
-    A group with the user's name and no other member counts as the user. Raises OSError if the folder cannot be
-    inspected.
+    `trusted`: the id of another user. A group that has the user's name and no other member counts as the user. Raises
+    OSError if the folder cannot be inspected.
     """
     for place in (folder := folder.resolve(), *folder.parents):
         status = place.stat()
@@ -53,7 +60,7 @@ def _is_own_group(number: int) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Remove the permissions of others on a folder and its contents. Files of other users stay unchanged."""
+    """Remove other users' permissions on a folder and its contents. Files that belong to other users stay unchanged."""
     for path in (folder, *folder.rglob("*")):
         with suppress(OSError):  # it belongs to another user, or no longer exists
             mode = stat.S_IMODE(path.lstat().st_mode)

@@ -1,9 +1,11 @@
-"""Occurrences as columns: one int64 matrix per relation, with one matrix row per table column.
+"""Occurrences as columns. One int64 matrix holds a table of occurrences, and each matrix row is one column of the
+table.
 
 `table[START]` and `table[END]` are in microseconds. `table[ORDER]` is the order of arrival. `table[IDENTITY]` is the
-handle for lineage in this engine (docs/decisions/2026-11-22-handles.md), or 0 without lineage. One row per argument
-follows, from `FIRST` on: ints, times and durations as they are, floats as their bits (`column` views them), strings and
-other values as codes of the engine's value pool. A table is sorted by (end, start, order).
+handle for lineage in this engine (docs/decisions/2026-11-22-handles.md), or 0 without lineage. From `FIRST` on, there
+is one matrix row per argument. Ints, times and durations are stored as they are, floats as their bits (`column` views
+them). Strings and all other values are stored as codes of the engine's value pool. A table is sorted by (end, start,
+order).
 """
 
 from __future__ import annotations
@@ -18,23 +20,23 @@ from cep.core.kernels import njit
 
 Table = NDArray[np.int64]
 Column = NDArray[Any]
-"""Values of one type: float64 for floats, bool for results of tests, and int64 for all others."""
+"""The values of one column: float64 for floats, bool for results of tests, and int64 for all other types."""
 
 START, END, ORDER, IDENTITY, FIRST = 0, 1, 2, 3, 4
 
 
 def empty(arguments: int) -> Table:
-    """Return a table without occurrences and with this number of arguments."""
+    """Return a table that has no occurrences. `arguments`: the number of its argument columns."""
     return np.empty((FIRST + arguments, 0), np.int64)
 
 
 def rows(table: Table) -> int:
-    """Return the number of occurrences."""
+    """Return the number of occurrences in a table."""
     return int(table.shape[1])
 
 
 def span(table: Table) -> tuple[int, int]:
-    """Return the first and the last end of the occurrences. The table must not be empty."""
+    """Return the first and the last end of a table's occurrences. The table must not be empty."""
     ends = table[END]
     if len(ends) == 1:
         return int(ends[0]), int(ends[0])
@@ -44,8 +46,8 @@ def span(table: Table) -> tuple[int, int]:
 
 @njit(_nrt=False)
 def _bounds(values):  # type: ignore[no-untyped-def]
-    """Return the least and the greatest of some numbers. For few numbers, two passes of numpy take eight times as
-    long."""
+    """Return the least and the greatest of some numbers. If there are few, this is eight times as fast as two passes of
+    numpy."""
     least = greatest = values[0]
     for i in range(values.shape[0]):
         least, greatest = min(least, values[i]), max(greatest, values[i])
@@ -53,13 +55,13 @@ def _bounds(values):  # type: ignore[no-untyped-def]
 
 
 def column(table: Table, argument: int, type: str) -> Column:
-    """Return an argument's values without a copy: float64 for floats, otherwise int64."""
+    """Return the values of an argument without a copy: float64 for floats, otherwise int64."""
     values: NDArray[np.int64] = table[FIRST + argument]
     return values.view(np.float64) if type == "float" else values
 
 
 def bits(values: Column) -> NDArray[np.int64]:
-    """Return a column as it is stored: ints unchanged, floats as their bits (-0.0 as 0.0, and a single NaN)."""
+    """Return a column in its stored form: ints unchanged, floats as their bits (-0.0 as 0.0, and a single NaN)."""
     if values.dtype == np.float64:
         canonical: NDArray[np.int64] = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
         return canonical
@@ -67,13 +69,16 @@ def bits(values: Column) -> NDArray[np.int64]:
 
 
 def contiguous(table: Table) -> Table:
-    """Return the table, copied if it is a slice: kernels are compiled for contiguous matrices only."""
+    """Return the table, or a copy if it is a slice of another one. Kernels are compiled for contiguous matrices
+    only."""
     return np.ascontiguousarray(table)
 
 
 def narrowed(table: Table, count: int) -> Table:
-    """Return the first `count` occurrences of a contiguous table. If they are at least half, the result reuses the
-    table's memory, so the table must not be used again."""
+    """Return the first `count` occurrences of a contiguous table. The caller must not use the table again.
+
+    If at least half of the occurrences remain, the result reuses the table's memory.
+    """
     width, n = table.shape
     if 2 * count < n:
         return contiguous(table[:, :count])

@@ -1,4 +1,4 @@
-"""Schemas of events: attribute names, types, ranges, and their input columns."""
+"""Schemas of events: the names, types and ranges of their attributes, and the input columns to read."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from dataclasses import dataclass, field, replace
 from cep.core.fluents import FluentTable
 
 CODED = ("string", "iri", "any")
-"""The types whose values are codes of the pool (`cep.core.values`). Values of other types are stored directly."""
+"""The types whose values are stored as codes of the pool (`cep.core.values`). Values of other types are stored
+directly."""
 ARRIVAL, TIE = "@order", "@tie"
-"""Columns of a table besides attributes, whose names contain no `@`.
+"""Columns of a table that are not attributes. The names of attributes contain no `@`.
 
-ARRIVAL is a row's position in the input, TIE its position among the rows that an engine output at once.
+ARRIVAL is a row's position in the input. TIE is its position among the rows that an engine output at once.
 """
 NUMBER = "@number"
-"""In tables between stages, the column that counts the equal occurrences before a row."""
+"""The column that counts the equal occurrences before a row, in tables that stages exchange."""
 CHANGE = "@change"
-"""The column of changes: 1 for an added row, -1 for a withdrawn one."""
+"""The column that says how a row changes its table: 1 for an added row, -1 for a withdrawn one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
     """The format of times: a `pattern` of strptime directives, or counts of a `unit` (`s` `ms` `us` `ns`) since 1970.
 
-    Without either, times are in ISO 8601 or numbers of seconds. Durations are counts of a unit. `zone`: the time zone
-    of times without an offset (None: UTC). `fold` selects between the instants of a local time that occurs twice:
-    `later`, `earlier`, or the one that fits the order of the records (`order`). None means the default, `earlier`.
+    Without either, times are in ISO 8601 or numbers of seconds. Durations are counts of a unit.
+
+    - `zone`: the time zone of times without an offset. None: UTC.
+    - `fold`: the choice between the two instants of a local time that occurs twice: `later`, `earlier`, or `order`, the
+      instant that fits the order of the records. None: the default, `earlier`.
     """
 
     pattern: str | None = None
@@ -40,7 +43,7 @@ class TimeFormat:
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """The format of an event's records, with its options: `csv(separator: ";")`."""
+    """The format of an event's records, and its options: `csv(separator: ";")`."""
 
     name: str
     options: tuple[tuple[str, str], ...] = ()
@@ -53,8 +56,8 @@ class RecordFormat:
 class RecordTest:
     """A test of the value at `source` in a record.
 
-    `operator`: `exists`, `not exists`, or a comparison with `values`: `in` and `not in` with several, others with one.
-    A missing value passes only `not exists`. The values in `missing` count as missing.
+    `operator`: `exists`, `not exists`, or a comparison with `values`. Only `in` and `not in` may have several values. A
+    missing value passes only `not exists`. The values in `missing` count as missing.
     """
 
     source: str
@@ -64,17 +67,21 @@ class RecordTest:
 
 
 When = tuple[tuple[RecordTest, ...], ...]
-"""Alternative groups of tests. A record passes a group if it passes all its tests."""
+"""Alternative groups of tests. A record passes if it passes all tests of at least one group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute. `type`: int, float, string, bool, iri, time, duration, or any (of an undeclared event).
+    """An attribute of an event. `type`: int, float, string, bool, iri, time, duration, or any (of an undeclared event).
 
-    `low` and `high` bound the value inclusively, in microseconds for times and durations. `source`: the input column
-    (None: the attribute's name). `iri`: the RDF property. `format`: the format of a time or a duration. `missing`:
-    numbers and texts that mean a missing value. `quoted`: numbers may be in quotes. Comparisons of attributes ignore
-    `format`, `missing` and `quoted`.
+    - `low`, `high`: the least and the greatest value that is allowed, in microseconds for times and durations.
+    - `source`: the input column. None: it has the attribute's name.
+    - `iri`: the RDF property.
+    - `format`: the format of a time or a duration.
+    - `missing`: numbers and texts that mean a missing value.
+    - `quoted`: True if numbers may be in quotes.
+
+    Comparisons of attributes ignore `format`, `missing` and `quoted`.
     """
 
     name: str
@@ -90,7 +97,7 @@ class Attribute:
 
     @property
     def lacking(self) -> str:
-        """The message about a record without this value. It names the column or path if that differs from the
+        """The message about a record that lacks this value. It names the column or path if that differs from the
         attribute."""
         where = "" if self.source is None or self.source == self.name else f": there is no value at `{self.source}`"
         return f"`{self.name}` is missing{where}"
@@ -98,14 +105,18 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """An event's attributes in order. `point`: every occurrence is an instant.
+    """An event's attributes in order, and how to read its records.
 
-    `time`, or `start` and `end`: the input columns of times (None: columns of these names). `further`: further columns
-    with parts of the time. Their texts are joined with blanks. `iri`: the class of its occurrences in RDF. `format`:
-    the format of times; `records`: that of records. `fluent`: None for an event, otherwise the kind of a fluent's
-    table. `key`: a later record with the same values of these attributes and the same time replaces an earlier one.
-    `when`: the tests for records of this event (None: a record names its event). `strict`: a record of no event is a
-    dead letter. `distinct`: equal records are one event.
+    - `point`: True if every occurrence is an instant.
+    - `time`, or `start` and `end`: the input columns of times. None: columns of these names.
+    - `further`: further columns that contain parts of the time. All texts are joined with blanks.
+    - `iri`: the class of its occurrences in RDF.
+    - `format`: the format of times. `records`: the format of records.
+    - `fluent`: None for an event, otherwise the kind of a fluent's table.
+    - `key`: the attributes of the KEY. A later record that has the same key and time replaces an earlier one.
+    - `when`: the tests that a record of this event passes. None: a record names its event.
+    - `strict`: True if a record of no event is a dead letter.
+    - `distinct`: True if equal records are one event.
     """
 
     name: str
@@ -127,12 +138,12 @@ class Schema:
 
     @property
     def tested(self) -> tuple[str, ...]:
-        """The distinct sources that WHEN tests."""
+        """The sources that WHEN tests, each once."""
         return tuple(dict.fromkeys(test.source for tests in self.when or () for test in tests))
 
     @property
     def shown(self) -> tuple[Attribute, ...]:
-        """The attributes for display. Those of an undeclared event are not shown as optional."""
+        """The attributes in the form for display. The attributes of an undeclared event are not shown as optional."""
         return (
             self.attributes
             if self.declared
@@ -141,7 +152,7 @@ class Schema:
 
     @property
     def key_places(self) -> tuple[int, ...] | None:
-        """The positions of the key's attributes, or None without a key."""
+        """The positions of the KEY's attributes, or None if the event has no KEY."""
         if self.key is None:
             return None
         names = [attribute.name for attribute in self.attributes]

@@ -1,8 +1,8 @@
-"""Numbers as text in kernels, as `repr` and JSON write them. Floats have the shortest digits that read back as the same
-float.
+"""Numbers as text in kernels, in the form of `repr` and JSON. Floats have the shortest digits that read back as the
+same float.
 
-The digits of floats are those of Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020). It multiplies a
-float by the power of ten that leaves the necessary number of digits.
+The digits of floats are computed by Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020). It
+multiplies a float by the power of ten that leaves the necessary number of digits.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from cep.core.kernels import Intrinsic, njit
 
 LETTERS = 24
-"""The number of letters in the longest number: -2.2250738585072014e-308."""
+"""The number of letters in the longest number, for example -2.2250738585072014e-308."""
 ENDLESS = 0x7FF0000000000000
-"""The bits of the infinite float. Greater bits are NaN."""
+"""The bits of the infinite float. Greater bits mean NaN."""
 UNSIGNED = 2**63 - 1
-"""All bits except the sign."""
+"""A mask of all bits except the sign."""
 
 _LEAST, _MOST = -292, 324
 
 
 def _power(ten: int) -> tuple[int, int]:
-    """Return the upper and the lower half of a power of ten, as 128 bits. It is rounded up, and its first bit is
-    set."""
+    """Return the upper and the lower half of the 128 bits of a power of ten. The power is rounded up and shifted so
+    that its first bit is set."""
     shift = 127 - (ten * 1741647 >> 19)  # the power's logarithm to base 2, as in the paper
     above, below = 10 ** max(ten, 0) << max(shift, 0), 10 ** max(-ten, 0) << max(-shift, 0)
     upper, lower = divmod(-(-above // below), 2**64)
@@ -43,7 +43,7 @@ _FRACTION = np.uint64(2**52 - 1)
 
 
 def _upper(typing_context: Any, first: Any, other: Any) -> Any:
-    """Define the intrinsic for the upper 64 bits of a product. numba has no type for the whole product."""
+    """Define the intrinsic that returns the upper 64 bits of a product. numba has no type for the whole product."""
     from llvmlite import ir
     from numba.core import types
 
@@ -63,7 +63,7 @@ upper: Callable[[Any, Any], Any] = cast(Any, Intrinsic(_upper))
 def _to_odd(power, by):  # type: ignore[no-untyped-def]
     """Return `by` times a power of ten, without the last 128 bits of the product.
 
-    The result is made odd if the upper half of these bits is more than 1. Powers are rounded up, so 1 counts as zero.
+    If the upper half of these bits is more than 1, the result is made odd. Powers are rounded up, so 1 counts as zero.
     """
     lower = _POWERS[power, 0] * by
     total = lower + upper(_POWERS[power, 1], by)
@@ -73,10 +73,10 @@ def _to_odd(power, by):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _shortest(bits):  # type: ignore[no-untyped-def]
-    """Return the shortest digits of a positive float, and the power of ten by which to multiply them.
+    """Return the shortest digits of a positive float, and the power of ten by which they must be multiplied.
 
-    Names are as in the paper. All numbers between `low` and `high` read back as the float, and `middle` is nearest to
-    it. All three count quarters of the last digit.
+    The names are those of the paper. All numbers between `low` and `high` read back as the float, and `middle` is
+    nearest to it. All three count quarters of the last digit.
     """
     fraction, exponent = np.uint64(bits) & _FRACTION, (bits >> 52) - 1075
     near = fraction == _0 and exponent > -1074  # the next lower float is nearer than the next higher one
@@ -107,7 +107,8 @@ def _shortest(bits):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def write_digits(letters, start, number):  # type: ignore[no-untyped-def]
-    """Write a number without a sign. Return the offset after it. Like all writers here it writes at most LETTERS."""
+    """Write a number without a sign at the offset `start`. Return the offset after it. No writer in this module writes
+    more than LETTERS."""
     end = start + 1
     for i in range(len(_TENS)):
         end += number >= _TENS[i]
@@ -126,7 +127,10 @@ def write_digits(letters, start, number):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def write_whole(letters, start, number):  # type: ignore[no-untyped-def]
-    """Write a whole number, except the least one, which has no positive counterpart. Return the offset after it."""
+    """Write a whole number at the offset `start`. Return the offset after it.
+
+    The least int64 is not allowed, because it has no positive counterpart.
+    """
     if number < 0:
         letters[start] = 45  # minus
         return write_digits(letters, start + 1, np.uint64(-number))
@@ -135,7 +139,7 @@ def write_whole(letters, start, number):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def write_float(letters, start, bits):  # type: ignore[no-untyped-def]
-    """Write the finite float with these bits. Return the offset after it."""
+    """Write a finite float at the offset `start`. `bits`: its bits. Return the offset after it."""
     if bits < 0:
         letters[start] = 45
         start += 1
@@ -165,7 +169,8 @@ def write_float(letters, start, bits):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _with_exponent(letters, start, end, exponent):  # type: ignore[no-untyped-def]
-    """Insert a point after the first of several digits, and append an exponent. Return the offset after it."""
+    """Insert a point after the first of the digits between `start` and `end`, and append an exponent. Return the offset
+    after it."""
     while end > start + 1 and letters[end - 1] == 48:
         end -= 1
     if end > start + 1:

@@ -2,7 +2,7 @@
 
 So no handler raises. Normally either signal ends a command at once, without an exception. Work that must end cleanly
 runs within `listening`. The first signal is then only a request, which the work grants by calling `look` between two
-steps. A second signal ends the command at once. `wait` waits for input, and a signal wakes it. A long step may be
+steps. A second signal ends the command at once. `wait` waits for input, and a signal ends the wait. A long step may be
 abandoned where it calls `between`.
 """
 
@@ -29,9 +29,10 @@ _STEP = 2.0  # seconds for which a step may continue after a stop request
 class Stops:
     """The handling of signals in this process.
 
-    `requested`: the number of the signal that was handled, 0 for none. `awaiting`: the process awaits input, so it
-    grants a request at the next `look` or `between`. `status`: the exit status, once the command has ended. `began`:
-    when the command started.
+    - `requested`: the number of the signal that requested an end. 0: there was none.
+    - `awaiting`: True while the process waits for input, so that it grants a request at the next `look` or `between`.
+    - `status`: the exit status, once the command has ended.
+    - `began`: the time at which the command started.
     """
 
     def __init__(self) -> None:
@@ -46,9 +47,9 @@ class Stops:
         self._breaking = False
 
     def begin(self) -> None:
-        """Start handling signals in a command's process, and measure its time from now.
+        """Start handling signals in a command's process, and measure the command's time from now.
 
-        Both signals end it with the status 128 plus their number, even during shutdown.
+        Either signal ends the process with the status 128 plus the signal's number, even during shutdown.
         """
         self.began = perf_counter()
         atexit.register(self._end)  # atexit calls the first registered function last
@@ -57,7 +58,7 @@ class Stops:
                 signal.signal(number, self._handle)
 
     def interrupt_reads(self) -> None:
-        """Let a signal end a read that is blocked. Call this after imports.
+        """Let a signal interrupt a blocked read. Call this after imports.
 
         When polars is imported, it installs its own handler before ours, and asks the system to resume calls
         (SA_RESTART). Our handler would then never run.
@@ -67,7 +68,8 @@ class Stops:
 
     @contextmanager
     def listening(self, on_request: Callable[[int], None]) -> Iterator[None]:
-        """Treat the first signal during the block as a request."""
+        """Treat the first signal during the block as a request to end. `on_request`: is called with the signal's
+        number."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -86,17 +88,18 @@ class Stops:
 
     @property
     def code(self) -> int:
-        """The exit status after a request was granted."""
+        """The exit status after a request to end was granted."""
         return 128 + (self.requested or signal.SIGINT)
 
     def look(self) -> None:
-        """Raise KeyboardInterrupt if a stop was requested and the process awaits input. Call it between two steps."""
+        """Raise KeyboardInterrupt if an end was requested and the process waits for input. Call it between two
+        steps."""
         if self.requested and self.awaiting:
             raise KeyboardInterrupt
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        """Mark the block as a step that may be abandoned, because no one continues from its state."""
+        """Mark the block as a step that may be abandoned, because nobody continues from its state."""
         self._stepping = True
         try:
             yield
@@ -104,17 +107,18 @@ class Stops:
             self._stepping = False
 
     def between(self) -> None:
-        """Raise KeyboardInterrupt if a request has waited for some seconds during a step, or the process awaits input.
+        """Raise KeyboardInterrupt if the process runs a step and an end was requested some seconds ago.
 
-        Call it between two parts of a step, outside compiled code.
+        Also raise it if the process waits for input and an end was requested. Call this method between two parts of a
+        step, outside compiled code.
         """
         if self.requested and (self.awaiting or (self._stepping and monotonic() > self._came + _STEP)):
             raise KeyboardInterrupt
 
     def wait(self, descriptor: int | None, seconds: float | None) -> bool:
-        """Wait until the descriptor has data or is at its end, or time is up. Return False if time is up.
+        """Wait until the descriptor has data or is at its end. Return False if the time is up before.
 
-        `seconds`: the maximum time (None: unlimited). Raises KeyboardInterrupt if a request arrives first.
+        `seconds`: the maximum time. None: unlimited. Raises KeyboardInterrupt if an end is requested before.
         """
         until = None if seconds is None else monotonic() + seconds
         poll = select.poll()
@@ -136,7 +140,8 @@ class Stops:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """End the block at once when a request is granted. Use it around code that blocks outside compiled kernels."""
+        """Abandon the block at once when an end is requested. Use it around code that blocks outside compiled
+        kernels."""
         self._breaking = True
         try:
             self.look()
@@ -155,8 +160,8 @@ class Stops:
             self.look()
 
     def _end(self) -> None:
-        """End the process at once. The interpreter's own shutdown takes time, in which its reaction to signals is
-        unpredictable."""
+        """End the process at once, without the interpreter's own shutdown. That would take time, in which its reaction
+        to signals is unpredictable."""
         if self.status is None:
             return
         for stream in (sys.stdout, sys.stderr):

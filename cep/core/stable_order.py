@@ -1,6 +1,6 @@
 """Stable sorting of whole numbers.
 
-Each value is combined with its position in one word. Sorting these words is ten times as fast as sorting positions by
+Each value is combined with its position into one word. Sorting these words is ten times as fast as sorting positions by
 value.
 """
 
@@ -16,13 +16,13 @@ Ints = NDArray[np.int64]
 WORD = 63
 """The number of bits in a non-negative int64."""
 PIECE = 64
-"""The average length of ascending runs, in rows, from which merging is faster than sorting."""
+"""The average length of ascending runs, in rows, from which merging them is faster than sorting."""
 FEW = 64
-"""The number of values up to which they are sorted directly, because building words would take longer."""
+"""The number of values up to which they are sorted directly, because combining them into words would take longer."""
 
 
 def stable_order(values: Ints) -> Ints:
-    """Return the stable order of these values as int64 positions."""
+    """Return the positions of the values in ascending order, as int64. Equal values keep their order."""
     if len(values) < 2:
         return np.arange(len(values))
     if len(values) <= FEW:
@@ -38,7 +38,7 @@ def stable_order(values: Ints) -> Ints:
 
 
 def phased_order(codes: Ints, phases: Ints) -> Ints:
-    """Return the order by code, then phase (0 before 1), then position, as int64 positions."""
+    """Return the positions ordered by code, then by phase (0 before 1), then by position, as int64."""
     if len(codes) < 2:
         return np.arange(len(codes))
     if len(codes) <= FEW:
@@ -50,7 +50,8 @@ def phased_order(codes: Ints, phases: Ints) -> Ints:
 
 
 def stable_order_of(*columns: Ints) -> Ints:
-    """Return the stable order by the first column, then by the second, and so on, as int64 positions.
+    """Return the positions ordered by the first column, then by the second, and so on, as int64. Equal rows keep their
+    order.
 
     Columns whose values are close together are sorted as one word.
     """
@@ -72,7 +73,10 @@ def stable_order_of(*columns: Ints) -> Ints:
 
 
 def _by_word(words: Ints, order: Ints, bits: int) -> Ints:
-    """Return `order`, sorted by the words of its elements. The words leave `bits` bits for a position."""
+    """Return the positions in `order`, sorted by `words`. Equal words keep their order.
+
+    `bits`: the number of bits that the words leave for a position.
+    """
     places = words[order] << bits | np.arange(len(order))
     _sort(places)
     sorted_order: Ints = order[places & ((1 << bits) - 1)]
@@ -80,23 +84,23 @@ def _by_word(words: Ints, order: Ints, bits: int) -> Ints:
 
 
 def _sort(words: Ints) -> None:
-    """Sort words in place. A few ascending runs, such as concatenated tables, are merged.
+    """Sort words in place. If they consist of a few ascending runs, as in concatenated tables, the runs are merged.
 
-    A hundred runs take half the time of sorting, two runs a tenth.
+    Merging a hundred runs takes half the time of sorting, merging two runs a tenth.
     """
     falls = np.count_nonzero(words[1:] < words[:-1])
     words.sort(kind="stable" if falls * PIECE < len(words) else None)
 
 
 def ranks(values: Ints) -> Ints:
-    """Return for each of these ascending values how many distinct others are below it."""
+    """Return for each of these ascending values how many distinct values are below it."""
     numbers = np.zeros(len(values), np.int64)
     np.cumsum(values[1:] != values[:-1], out=numbers[1:])
     return numbers
 
 
 def span(values: Ints) -> tuple[int, int]:
-    """Return the least and the greatest finite value. They are extended by one if -INFINITE or INFINITE occurs."""
+    """Return the least and the greatest finite value, extended by one if -INFINITE or INFINITE occurs."""
     low, high = int(values.min()), int(values.max())
     if low > -INFINITE and high < INFINITE:
         return low, high

@@ -1,4 +1,4 @@
-"""Similar names: the known word that an unknown one probably means."""
+"""Suggestions for misspelt names: the known word that an unknown word probably means."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from heapq import nlargest
 from pathlib import Path
 
 ALIKE, SURE = 0.65, 0.85
-"""The least similarity (at most 1) for a word that may be meant, and for one that surely is."""
+"""The least similarity (at most 1) of a word that may be meant, and of a word that surely is meant."""
 CLOSELY = 20
-"""The maximum number of candidates with similar letters that are also compared by the order of letters."""
+"""The maximum number of candidates that are compared by the order of their letters. They have the most similar
+letters."""
 LONGEST = 100
-"""The maximum length of a word, because comparisons take quadratic time."""
+"""The maximum length of a compared word. Comparisons take quadratic time."""
 
 
 def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None:
-    """Return the most similar of `words`, ignoring case, or None. A single letter is similar only to itself."""
+    """Return the most similar of `words`, ignoring case, or None if none is similar. A single letter is similar only to
+    itself."""
     return _nearest(word, tuple(words), alike)
 
 
@@ -49,13 +51,14 @@ def _nearest(word: str, words: tuple[str, ...], alike: float) -> str | None:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str | None:
-    """Return a hint with the most similar word, or None."""
+    """Return a hint that names the most similar of `words`, or None if none is similar."""
     meant = nearest(word, words)
     return meant and f"did you mean `{meant}`?"
 
 
 def astray(path: Path) -> str | None:
-    """Explain why a link is broken: it refers to itself, or its target is missing. None: it is not a broken link."""
+    """Explain why a symbolic link is broken: it refers to itself, or its target is missing. None: the path is not a
+    broken link."""
     if not os.path.islink(path):
         return None
     try:
@@ -68,8 +71,8 @@ def astray(path: Path) -> str | None:
 
 
 def missing(path: Path) -> str | None:
-    """Return a hint for a missing file: a similar name in its folder, or that the folder does not exist. None: no
-    hint."""
+    """Return a hint about a missing file, or None. It names a similar file in the same folder, or says that the folder
+    does not exist."""
     folder = path.parent
     if folder.is_dir():
         near = beside(path)
@@ -81,7 +84,8 @@ def missing(path: Path) -> str | None:
 
 
 def beside(path: Path) -> Path | None:
-    """Return the file in the same folder with the most similar name to a missing file, or None."""
+    """Return the file whose name is most similar to that of a missing file, in the same folder. None if no name is
+    similar."""
     names = sorted(file.name for file in path.parent.iterdir()) if path.parent.is_dir() else []
     near = nearest(path.name, (name for name in names if name != path.name))
     return None if near is None else path.with_name(near)

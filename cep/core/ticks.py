@@ -1,4 +1,4 @@
-"""Times in ticks of a dialect's clock. The program's options determine a tick's length in microseconds."""
+"""Times in ticks of a LARS program's clock. The program's options determine the length of a tick in microseconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _COARSER = (("1s", SECOND), ("1min", 60 * SECOND), ("1h", 3600 * SECOND), ("1d",
 
 
 def ticks(text: str, tick: int) -> int:
-    """Convert a number of ticks, `3`, `1.5` or `3/2`, to microseconds, exactly. Raises CepError."""
+    """Convert a number of ticks, such as `3`, `1.5` or `3/2`, to microseconds, exactly. `tick`: the length of a tick.
+
+    Raises CepError if the result is not a whole number of microseconds, or is out of range.
+    """
     if text.isascii() and text.isdigit() and len(text) < 12:
         length = Fraction(int(text))
     elif _NUMBER.fullmatch(text):

@@ -1,11 +1,11 @@
-"""Time: microseconds UTC since 1970, their range, and the progress of a run."""
+"""Time: microseconds UTC since 1970, the range of times, and the progress of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 FARTHEST = 2**60
-"""The maximum distance of times from 1970 in microseconds (36 thousand years), and the maximum duration.
+"""The greatest distance of a time from 1970, in microseconds (36 thousand years). It is also the greatest duration.
 
 Sums of times and durations therefore never overflow.
 """
@@ -19,13 +19,14 @@ END_OF_TIME = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The progress of time, in microseconds.
+    """The progress of time in a run, in microseconds.
 
-    `watermark`: events that end at or before it no longer arrive, except as revisions. `stable`: results that end at or
-    before it never change; without revision, it equals the watermark. `latest`, `earliest`: the times to which results
-    that would continue for ever, or reach back for ever, are computed at the end of the input. `first`: the first time
-    of the input, or END_OF_TIME before any. `half`: changes that take effect just after the watermark are still to
-    come.
+    - `watermark`: no further event arrives that ends at or before it, except as a revision.
+    - `stable`: results that end at or before it never change. Without revision, it equals the watermark.
+    - `latest`, `earliest`: at the end of the input, results that would continue or reach back for ever are computed up
+      to these times.
+    - `first`: the first time of the input, or END_OF_TIME before any input.
+    - `half`: True if changes that take effect just after the watermark are still to come.
 
     The watermark is that of Akidau et al., The Dataflow Model, PVLDB 8(12), 2015.
     """
@@ -45,5 +46,5 @@ class Frontier:
         return cls(watermark, watermark, latest, first, earliest=earliest)
 
     def until(self, time: int) -> Frontier:
-        """Return this frontier, or one at `time` if that is earlier."""
+        """Return a frontier at `time`, or this frontier if its watermark is earlier."""
         return self if time >= self.watermark else replace(self, watermark=time, stable=min(time, self.stable))

@@ -1,8 +1,8 @@
-"""Patterns of times, `%d.%m.%Y %H:%M`: parsing and checking them, and reading texts by them.
+"""Patterns of times, such as `%d.%m.%Y %H:%M`. They are parsed and checked, and times are read by them.
 
-The directives are those of Python's `strptime` for a date, a time of day or an offset, with English names. `%f` takes
-any number of digits; the result is rounded half to even to microseconds. Adjacent numbers, `%d%m%Y`, have all their
-digits; others may have fewer. The hour `24` without minutes is the next midnight.
+The directives are those of Python's `strptime` for a date, a time of day or an offset, with English names. `%f` reads
+any number of digits; the result is rounded half to even to microseconds. Adjacent numbers, as in `%d%m%Y`, must have
+all their digits; other numbers may have fewer. The hour `24` without minutes is the next midnight.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _FEWER = {
     **dict.fromkeys("HMSUW", "[0-9]"),
     "j": "[1-9][0-9]|0[1-9]|[1-9]",
 }
-"""Shorter forms of numbers that are not adjacent to others."""
+"""Expressions for numbers that may have fewer digits, because no other number is adjacent to them."""
 _DIGITS = {**dict.fromkeys("ymdHIMSVUW", 2), **dict.fromkeys("YG", 4), "j": 3, "u": 1, "w": 1}
 _FROM_ZERO = frozenset("yHMSUWw")
 _NUMBERS = re.compile(r"(?:%[ymdHIMSVUWYGjuw]){2,}")
 _CLOCK = frozenset("HIpMSf")
 WEEKS = frozenset("GVUW")
-"""Directives of years and weeks. Together with a weekday they determine a date."""
+"""The directives of years and weeks that determine a date together with a weekday."""
 DIRECTIVES = frozenset(_REGEX)
 
 _INSTEAD = {
@@ -104,9 +104,9 @@ TimeToken = tuple[str, str]
 
 
 def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
-    """Return the parts of a pattern. `clocks`: it may lack a date.
+    """Split a pattern into its parts. `clocks`: True if the pattern may lack a date.
 
-    Raises CepError if it is invalid or cannot determine a time.
+    Raises CepError if the pattern is invalid or cannot determine a time.
     """
     tokens: list[TimeToken] = []
     position = 0
@@ -142,7 +142,7 @@ def parts(pattern: str, clocks: bool = False) -> list[TimeToken]:
 
 @lru_cache(maxsize=64)
 def of_day(pattern: str) -> bool:
-    """Return True if a valid pattern contains only a time of day."""
+    """Return True if a valid pattern describes only a time of day."""
     return {name for name, _ in parts(pattern, True) if name.strip()} <= _CLOCK
 
 
@@ -191,7 +191,7 @@ def _check_weeks(names: set[str]) -> None:
 
 
 def _of_week(fields: Mapping[str, str]) -> date:
-    """Return the date of a weekday in a week. Raises ValueError if there is none."""
+    """Return the date that a year, a week and a weekday determine. Raises ValueError if no such date exists."""
     if name := fields.get("a") or fields.get("A"):
         weekday = next(n for n, day in enumerate(DAYS, 1) if day[:3].lower() == name[:3].lower())
     else:
@@ -214,7 +214,7 @@ def _wrong(message: str, hint: str) -> CepError:
 
 
 def beside(tokens: Sequence[TimeToken]) -> frozenset[int]:
-    """Return the indices of numbers that are adjacent to other numbers."""
+    """Return the positions of numbers in a pattern that are adjacent to other numbers."""
     numbers = [name in _DIGITS or name == "f" for name, _ in tokens]
     pairs = [place for place in range(1, len(tokens)) if numbers[place - 1] and numbers[place]]
     return frozenset(pairs) | {place - 1 for place in pairs}
@@ -233,10 +233,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def whole_digits(pattern: str) -> tuple[int, int] | None:
-    """Return the least and the full number of digits of a pattern of adjacent numbers.
+    """Return the least and the full number of digits for a pattern that consists of adjacent numbers.
 
-    The least number applies to whole numbers, which lose leading zeros. None: the pattern is not of this form, or
-    begins with a year of four digits, which has no leading zeros.
+    The least number applies to whole numbers, which lose leading zeros. Return None if the pattern contains anything
+    else, or begins with a year of four digits, which has no leading zeros.
     """
     if not _NUMBERS.fullmatch(pattern) or pattern[1] in "YG":
         return None
@@ -245,18 +245,21 @@ def whole_digits(pattern: str) -> tuple[int, int] | None:
 
 
 def padded(text: str, pattern: str) -> str:
-    """Restore the leading zeros of a whole number, for a pattern of adjacent numbers."""
+    """Restore the leading zeros that a whole number has lost, for a pattern of adjacent numbers."""
     least, full = whole_digits(pattern) or (0, 0)
     return text.zfill(full) if least <= len(text) < full and text.isascii() and text.isdigit() else text
 
 
 def of_clock(text: str, pattern: str) -> int:
-    """Return the microseconds since midnight of a time of day. `24:00` ends a day. Raises ValueError."""
+    """Read a time of day as microseconds since midnight. `24:00` ends a day.
+
+    Raises ValueError if the text does not match the pattern.
+    """
     return of_pattern(f"1970 {text}", f"%Y {pattern}")[0]
 
 
 def _unfit(text: str, pattern: str) -> str:
-    """Explain why a text does not match: adjacent numbers may have too few digits."""
+    """Explain why a text does not match a pattern: adjacent numbers may have too few digits."""
     if numbers := _NUMBERS.match(pattern):
         full = sum(_DIGITS[name] for name in numbers[0][1::2])
         rest = text.lstrip("0123456789")
@@ -267,8 +270,8 @@ def _unfit(text: str, pattern: str) -> str:
 
 
 def of_pattern(text: str, pattern: str) -> tuple[int, bool]:
-    """Return the microseconds since 1970 of a text, and True if it contains an offset. Without one the result is local
-    time.
+    """Read a time as microseconds since 1970. Also return True if the text contains an offset. Without an offset, the
+    result is local time.
 
     Parts that the pattern lacks default to the first month, day, and instant of the day. Raises ValueError if the text
     does not match or is not a valid time.

@@ -1,4 +1,4 @@
-"""The folder for files that semcep could create again: compiled kernels, closures, Java classes."""
+"""The folder for files that semcep can create again: compiled kernels, closures, Java classes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ SETTING = "SEMCEP_CACHE_DIR"
 
 
 def asked_cache() -> Path | None:
-    """Return the folder in the environment variable, or None."""
+    """Return the cache folder that the environment variable names, or None if it is not set."""
     setting = os.environ.get(SETTING)
     return Path(setting) if setting else None
 
 
 def own_cache() -> Path:
-    """Return `semcep` in the user's cache directory. Raises RuntimeError if there is no home directory."""
+    """Return the folder `semcep` in the user's cache directory. Raises RuntimeError if there is no home directory."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcep"

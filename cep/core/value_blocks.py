@@ -1,4 +1,4 @@
-"""The values of a pool in blocks, each a part of a snapshot. New values change only few blocks."""
+"""The values of a pool in blocks. Each block is a part of a snapshot. New values change only few blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _BLOCKS = 65_536, 4096, 256  # block sizes, in values
 
 
 def blocks(pool: Pool) -> list[tuple[int, int]]:
-    """Return the codes as few half-open ranges. New values rarely change any but the last ones."""
+    """Divide the codes of a pool into few half-open ranges, the blocks. New values rarely change any but the last
+    blocks."""
     spans, first = [], 0
     end = int(_valued(pool, 0, pool.capacity - 1).max(initial=-1)) + 1
     while first < end:
@@ -22,13 +23,13 @@ def blocks(pool: Pool) -> list[tuple[int, int]]:
 
 
 def settled(pool: Pool, first: int, last: int) -> bool:
-    """Return True if all codes of a block have values. These values do not change until the pool's `generation`
-    does."""
+    """Return True if all codes of a block have values. These values do not change while the pool's `generation` stays
+    the same."""
     return last - first in _BLOCKS and len(_valued(pool, first, last)) == last - first
 
 
 def dumped(pool: Pool, first: int, last: int) -> pl.DataFrame:
-    """Return a snapshot of the values in a block, as `Pool.dump` does."""
+    """Return the values of a block as a snapshot, in the format of `Pool.dump`."""
     return pool.dump_codes(_valued(pool, first, last))
 
 

@@ -1,4 +1,5 @@
-"""A pool of strings, IRIs and values of undeclared attributes. Equal 64-bit codes mean equal values."""
+"""A pool of strings, IRIs and values of undeclared attributes. It represents each value by a 64-bit code. Equal codes
+mean equal values."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
-"""The kinds of values in a pool. A whole number that fits 64 bits is INT, so 1.0 and 1 are the same entry."""
+"""The kinds of values in a pool. A whole number that fits in 64 bits is INT, so 1.0 and 1 are the same entry."""
 
 Areas = Callable[[Sequence[str]], list[Any]]
-"""A function that maps IRIs to the shapes of places, or None (cep/rules/expressions/areas.py)."""
+"""A function that maps the IRIs of places to their shapes, or to None (cep/rules/expressions/areas.py)."""
 
 _MANY = 1024  # the number of rows from which looking up columns is faster than looking up rows
 
@@ -33,12 +34,12 @@ _INT_KEY, _FLOAT_KEY, _IRI_KEY = 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF
 
 
 class Pool:
-    """A two-way mapping between values and codes, which are dense from 0. A value keeps its code until `sweep` drops
-    it.
+    """A two-way mapping between values and codes. Codes are small integers from 0 on. A value keeps its code until
+    `sweep` drops the value.
 
     Dictionaries contain the mapping. The hash table in front of them only speeds up large columns. Its key is one word
-    per value: a hash of a text, or the bits of a number. A second word tells apart values with equal keys, and all but
-    the first of them are looked up in the dictionaries.
+    per value: a hash of a text, or the bits of a number. A second word distinguishes values that have equal keys. Only
+    the first of these values is in the hash table; the others are looked up in the dictionaries.
     """
 
     def __init__(self) -> None:
@@ -64,45 +65,47 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """The number of values held."""
+        """The number of values in the pool."""
         return len(self._values) - len(self._free)
 
     @property
     def nbytes(self) -> int:
-        """The approximate memory in bytes: arrays, dictionaries and texts."""
+        """The approximate memory in bytes of arrays, dictionaries and texts."""
         hashed = self._hashed.nbytes + 2 * self._hashed_codes.nbytes if self._hashed is not None else 0
         return int(17 * len(self._kind) + hashed + 160 * len(self._values) + self._text_bytes)
 
     @property
     def capacity(self) -> int:
-        """The length of an array indexed by code. It exceeds the greatest code, so that the last element can stand for
-        missing."""
+        """The length of an array that is indexed by code. It exceeds the greatest code, so that the last element can
+        stand for a missing value."""
         return len(self._kind)
 
     def kinds(self, codes: Ints) -> NDArray[np.uint8]:
         return self._kind[np.maximum(codes, -1)]
 
     def numbers(self, codes: Ints) -> Floats:
-        """Return numbers as floats, and NaN for other values."""
+        """Return the numbers that the codes stand for, as floats. Values that are not numbers become NaN."""
         return self._number[np.maximum(codes, -1)]
 
     def integers(self, codes: Ints) -> Ints:
-        """Return whole numbers, and MISSING for other values."""
+        """Return the whole numbers that the codes stand for. Other values become MISSING."""
         return self._integer[np.maximum(codes, -1)]
 
     def code(self, value: Value) -> int:
-        """Return the code of one value, which is then never dropped. MISSING for None and numbers out of range."""
+        """Return the code of one value, and never drop the value. Return MISSING for None and for numbers that are out
+        of range."""
         code = self._code(value)
         if code != MISSING:
             self._pinned.add(code)
         return code
 
     def pin(self, codes: Ints) -> None:
-        """Protect these codes from `sweep`."""
+        """Protect the values of these codes from `sweep`."""
         self._pinned.update(np.unique(codes[codes != MISSING]).tolist())
 
     def encode(self, series: pl.Series, type: str) -> Ints:
-        """Return the codes of a column. `type`: string or iri (a String series), or any (a series of any dtype)."""
+        """Return the codes of a column. `type`: string or iri (for a String series), or any (for a series of any
+        dtype)."""
         dtype = series.dtype
         if dtype == pl.Null:
             return np.full(len(series), MISSING, dtype=np.int64)
@@ -124,7 +127,7 @@ class Pool:
         return self.encode_ticks(series.cast(ticks).cast(pl.Int64).fill_null(MISSING).to_numpy())
 
     def encode_values(self, values: Sequence[Value]) -> Ints:
-        """Return the codes of values of any types."""
+        """Return the codes of Python values of any types."""
         return np.fromiter(map(self._code, values), dtype=np.int64, count=len(values))
 
     def encode_ints(self, column: Ints) -> Ints:
@@ -142,19 +145,19 @@ class Pool:
         return self._encode_keys(bits ^ marks, marks, self._numbers, lambda rows: column[rows].tolist())
 
     def encode_bools(self, column: Ints) -> Ints:
-        """Return the codes of a column of 0, 1 and MISSING."""
+        """Return the codes of booleans. `column`: 0, 1 or MISSING for each."""
         no, yes = self._bools[False], self._bools[True]
         return np.where(column == MISSING, MISSING, np.where(column == 1, yes, no)).astype(np.int64, copy=False)
 
     def encode_ticks(self, column: Ints) -> Ints:
-        """Return the codes of times or durations in microseconds. As values of type any they are numbers of seconds."""
+        """Return the codes of times or durations in microseconds. The pool stores them as numbers of seconds."""
         seconds, rest = np.divmod(column, 1_000_000)
         if not rest[column != MISSING].any():
             return self.encode_ints(np.where(column == MISSING, MISSING, seconds))
         return self.encode_floats(np.where(column == MISSING, np.nan, column / 1e6))
 
     def holds(self, codes: Ints) -> bool:
-        """Return True if all codes are MISSING, or are or were in use."""
+        """Return True if each code is MISSING, or is or was in use."""
         return not codes.size or int(codes.max()) < max(1, len(self._values))
 
     def value(self, code: int) -> Value:
@@ -168,9 +171,12 @@ class Pool:
     def decode(self, codes: Ints, type: str) -> pl.Series:
         """Return the values of a column of codes.
 
-        For string and iri it is a String series. For any it is Int64, Float64, Boolean or String if all values have one
-        kind, and Null if all are missing. It is Object for IRIs and mixed values; ints among floats stay ints, so that
-        they are always written the same.
+        For string and iri, the result is a String series. For any, it depends on the values:
+
+        - Int64, Float64, Boolean or String, if all values have one kind
+        - Null, if all values are missing
+        - Object, for IRIs and for mixed values. Ints among floats stay ints, so that they are always written the same
+          way.
         """
         if type in ("string", "iri"):
             return self._decode_texts(codes)
@@ -188,9 +194,10 @@ class Pool:
         return pl.Series(self.decode_values(codes), dtype=pl.Object)
 
     def sweep(self, live: Sequence[Ints]) -> int:
-        """Drop every value whose code is not in `live` and that `code` or `pin` did not protect. Return their number.
+        """Drop the values whose codes are not in `live`, except those that `code` or `pin` protect. Return their
+        number.
 
-        `live` may contain other numbers. Remaining values keep their codes; free codes are reused.
+        `live` may contain other numbers. The remaining values keep their codes, and free codes are reused.
         """
         keep = self._used(live)
         gone = np.flatnonzero(~keep & (self._kind[: len(keep)] != FREE)).tolist()
@@ -208,8 +215,10 @@ class Pool:
         return len(gone)
 
     def dump(self, live: Sequence[Ints] | None = None) -> pl.DataFrame:
-        """Return a snapshot with code, kind, text, integer and number of all values, or only of `live` and protected
-        ones."""
+        """Return a snapshot of the pool, with the columns code, kind, text, integer and number.
+
+        `live`: restrict it to the values of these codes and to protected values.
+        """
         keep = self._kind[: len(self._values)] != FREE
         if live is not None:
             keep &= self._used(live)
@@ -231,7 +240,8 @@ class Pool:
         )
 
     def load(self, frame: pl.DataFrame) -> Ints:
-        """Add the values of a snapshot. Return an array that maps each code of the snapshot to the code here.
+        """Add the values of a snapshot to this pool. Return an array that maps each code of the snapshot to its code in
+        this pool.
 
         Codes are unchanged if this pool is empty, or contains only constants that have the same codes in the snapshot.
         """
@@ -278,8 +288,8 @@ class Pool:
         return (self._numbers, self._numbers, self._numbers, self._bools, self._strings, self._iris)[kind]
 
     def _encode_categories(self, series: pl.Series, type: str) -> Ints:
-        """Return the codes of a categorical column. Each category that occurs is looked up once, in order of
-        occurrence.
+        """Return the codes of a categorical column. Each category in the column is looked up once, in order of its
+        first row.
 
         If the process has more categories than a quarter of the rows, the rows are looked up instead, which is faster.
         """
@@ -398,7 +408,7 @@ class Pool:
 
 
 class _Codes(dict[Any, int]):
-    """Codes of the values of one kind. A lookup of a new value assigns a code."""
+    """The codes of the values of one kind. Looking up a new value assigns a code to it."""
 
     __slots__ = ("kind", "pool")
 

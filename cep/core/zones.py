@@ -1,4 +1,4 @@
-"""Time zones as tables, which convert many instants to local times at once, and back.
+"""Time zones as tables. They convert many instants to local times at once, and local times to instants.
 
 The rules are those of the IANA time zone database, read through Python's `zoneinfo`: the system's copy, or the package
 `tzdata` if the system has none.
@@ -22,13 +22,14 @@ SECONDS = 86_400
 DAY = SECONDS * 1_000_000
 MICROSECOND = timedelta(microseconds=1)
 CYCLE = 146_097 * DAY
-"""400 years. After these, dates fall on the same weekdays again, so rules without an end repeat."""
+"""The length of 400 years in microseconds. After that time, dates fall on the same weekdays again, so rules without an
+end repeat."""
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST, _LAST = date(1840, 1, 1).toordinal(), date(2500, 1, 1).toordinal()
-"""The range of days in which offset changes are searched. No zone has earlier ones, and later ones repeat."""
+"""The range of days in which changes of offsets are searched. No zone has earlier changes, and later changes repeat."""
 _DENSE = range(date(1900, 1, 1).toordinal(), date(2040, 1, 1).toordinal())
-"""The days that are searched one by one. Outside, changes are more than a week apart."""
+"""The days that are searched one by one. On other days, changes are more than a week apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,26 +43,26 @@ class Zone:
     instants: NDArray[np.int64]
     offsets: NDArray[np.int64]
     _ends: NDArray[np.int64]
-    """The local time at which offset i ends, exclusive."""
+    """The local time at which each offset ends, exclusive."""
     _starts: NDArray[np.int64]
-    """The local time at which offset i begins."""
+    """The local time at which each offset begins."""
 
     def local(self, instants: Any) -> NDArray[np.int64]:
-        """Return the local times at instants, both in int64 microseconds. A local time is counted as if it were UTC."""
+        """Return the local times of instants, both in int64 microseconds. A local time is counted as if it were UTC."""
         times: NDArray[np.int64] = np.asarray(instants, np.int64)
         return times + self.offsets[self.places(times)[0]]
 
     def places(self, times: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the index of the offset at each instant, and the multiple of CYCLE that was subtracted to find it."""
+        """Return for each instant the index of its offset, and the multiple of CYCLE that was subtracted to find it."""
         cycles = _cycles(times)
         return np.searchsorted(self.instants, times - cycles, "right") - 1, cycles
 
     def utc(self, local: Any, later: bool = False) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the instants at which clocks show these local times, and a mask of the local times that clocks ever
-        show.
+        """Return the instants at which clocks show the local times. Also return a mask: True if clocks ever show the
+        local time.
 
-        For a time that clocks show twice, return the earlier instant, or with `later` the later one. For a skipped
-        time, return the instant of the skip.
+        If clocks show a time twice, the result is the earlier instant, or the later one if `later` is True. For a
+        skipped time, it is the instant of the skip.
         """
         local = np.asarray(local, np.int64)
         cycles = _cycles(local)
@@ -79,7 +80,7 @@ class Zone:
 
 @lru_cache(maxsize=64)
 def zone(name: str) -> Zone:
-    """Return the zone with a name such as `Europe/Zurich`. Raises ValueError for an unknown name."""
+    """Return a zone by its name, such as `Europe/Zurich`. Raises ValueError if the name is unknown."""
     if name not in names():
         raise ValueError(f"there is no time zone `{name}`")
     info = ZoneInfo(name)
@@ -119,7 +120,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?[+-][0-9]{1,2}(?::?[0-9]{2})?", re.ASCII)
 
 
 def zone_hint(name: str) -> str:
-    """Return what to write instead of an unknown zone."""
+    """Return a hint for an unknown zone: what to write instead."""
     for place, letters in _CALLED.items():
         if name.upper() in letters:
             return f"abbreviations can mean several zones; name a place: `{place}`"
@@ -132,14 +133,14 @@ def zone_hint(name: str) -> str:
 
 
 def _ahead(info: ZoneInfo, local: datetime) -> int:
-    """Return by how many microseconds a local time is ahead of UTC."""
+    """Return by how many microseconds the local time `local` is ahead of UTC."""
     ahead = info.utcoffset(local)
     assert ahead is not None
     return ahead // MICROSECOND
 
 
 def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
-    """Return the instant between two local dates from which on local time is `new` ahead of UTC, in microseconds."""
+    """Return the first instant, between two local dates, at which local time is `new` microseconds ahead of UTC."""
     begin = datetime.fromordinal(before - 1).replace(tzinfo=info)
 
     def changed(second: int) -> bool:
@@ -156,6 +157,6 @@ def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
 
 
 def _cycles(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return by how much to shift times after the table's end into its last 400 years."""
+    """Return by how many microseconds to shift times that lie after the table's end into its last 400 years."""
     beyond = times - (_LAST - _EPOCH) * DAY
     return np.where(beyond >= 0, (beyond // CYCLE + 1) * CYCLE, 0)

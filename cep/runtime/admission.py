@@ -129,8 +129,9 @@ def late_rows(
 ) -> dict[str, Ints]:
     """Return the lateness of rows in microseconds, for each table that may have late rows.
 
-    A row is late if it ends at or before `passed`, or if it ends `back` or more before the current time. `words`:
-    hashes of the rows' keys; the current time is then the one of the row's key.
+    A row is late if it ends at or before `passed`, or if it ends `back` or more before the current time.
+
+    `words`: hashes of the rows' keys. Each row is then judged by the clock of its own key.
     """
     clocks = parts.buffer.clocks
     if clocks is not None and words is not None:

@@ -1,11 +1,11 @@
-"""Deal rows to the buckets of a stage, and merge the output of the buckets.
+"""Distribution of rows to the buckets of a stage, and merging of the buckets' output.
 
 Each bucket has its own engine, `Engine(program, stage=n, lateness=None)`. In a round, the stages run one after the
-other. The input rows of a stage are dealt to its buckets (`cep.runtime.state_by_key.deal_groups`). Each bucket takes
+other. The input rows of a stage are dealt to its buckets (`cep.runtime.state_by_key.deal_groups`). Each bucket receives
 its rows by `push`, even if it has none, and then goes on to the round's watermark by `advance`.
 
-The buckets' output is merged for the stages that read it (`merged_by_arrival`). Output to be written is merged without
-duplicates (`merged_identical`). So rows with the same end leave all stages in the same round.
+The buckets' output is merged for the stages that read it (`merged_by_arrival`). Output for writing is merged without
+duplicates (`merged_identical`). So rows that have the same end leave all stages in the same round.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from cep.operators.goals.keys import mix
 from cep.plan.partition import Route
 
 PART = 32
-"""A key is counted if it has more than one in `PART` rows of a table."""
+"""The inverse of the least share of a frequent key. A key is frequent if more than one in `PART` rows has it."""
 
 _BINS, _TABLES = 1024, 256
 _LONGEST = 80
-"""The maximum number of characters of a key in a report."""
+"""The maximum length of a key in a report, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyShares:
-    """The most frequent keys of an event whose rows are partitioned by the attributes `by`.
+    """The most frequent keys of an event type whose rows are distributed by the attributes `by`.
 
-    `rows` is the number of all rows. `keys` maps each frequent key, its values as text, to its number of rows; the most
-    frequent key is first. There are fewer than `PART` keys.
+    `rows` is the number of all rows. `keys` maps each frequent key, as text, to its number of rows; the most frequent
+    key is first. There are fewer than `PART` keys.
 
     If counts of several tables are added, a key's count may be too small by at most one `PART`-th of all rows. So a key
-    with more than two `PART`-ths of the rows is always included.
+    that has more than two `PART`-ths of the rows is always included.
     """
 
     event: str
@@ -54,16 +54,16 @@ class KeyShares:
 
 
 def slowdown(share: float, partitions: int) -> float:
-    """Return the slowdown of a step due to one key with this share of the rows. It is 1 if keys are evenly distributed.
+    """Return the factor by which one key slows a step down. It is 1 if all keys are equally frequent.
 
-    Each partition runs on a core of its own. The partition of the key processes the key's rows and its part of the
-    others.
+    `share`: the key's share of the rows. Each partition runs on its own core. The partition of the key processes all
+    rows of the key and its part of the other rows.
     """
     return share * partitions + 1 - share
 
 
 class KeyCounter:
-    """Counts the dealt rows by key, in bounded memory."""
+    """A counter of dealt rows by key, which uses bounded memory."""
 
     def __init__(self) -> None:
         self._found: list[KeyShares] = []
@@ -76,9 +76,9 @@ class KeyCounter:
         hashed: NDArray[np.uint64],
         groups: NDArray[np.int64] | None = None,
     ) -> None:
-        """Count the rows of an event that are dealt by the attributes `by`.
+        """Count the rows of an event type that are dealt by the attributes `by`.
 
-        `hashed`: the hash of each row's key. `groups`: the number of rows per key group (the last ten bits of the
+        `hashed`: the hash of each row's key. `groups`: the number of rows in each key group (the last ten bits of the
         hash), if known.
         """
         if not table.height or not set(by) <= set(table.columns):
@@ -98,13 +98,14 @@ class KeyCounter:
             self._found = list(merged(self._found))
 
     def counts(self) -> tuple[KeyShares, ...]:
-        """Return the counts since the last call, and start again."""
+        """Return the counts since the last call."""
         counts, self._found = merged(self._found), []
         return counts
 
 
 def merged(parts: Iterable[KeyShares]) -> tuple[KeyShares, ...]:
-    """Add up counts of several tables, one result per event and list of attributes, sorted by name."""
+    """Add up the counts of several tables. There is one result per event type and list of attributes, sorted by
+    name."""
     rows: dict[tuple[str, str], int] = {}
     keys: dict[tuple[str, str], dict[str, int]] = {}
     for part in parts:
@@ -131,8 +132,8 @@ def _text(value: object) -> str:
 
 
 PLACE = ["end", "start", ARRIVAL, TIE]
-"""The columns that order the rows of one event from several stages. The column `tie` only distinguishes rows of one
-round."""
+"""The columns that order the rows of one event type from several stages. The column `tie` only distinguishes rows of
+one round."""
 
 # The initial value of the hash of a text.
 _TEXT = np.uint64(0x3C6EF372FE94F82B)
@@ -142,16 +143,16 @@ _TEXT = np.uint64(0x3C6EF372FE94F82B)
 
 
 def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> Ints:
-    """Return the bucket of each row: by its arguments at the route's positions, or by the whole row."""
+    """Return the bucket of each row. It depends on the arguments at the route's positions, or on the whole row."""
     numbers: Ints = (row_hashes(table, schema, route) % np.uint64(count)).astype(np.int64)
     return numbers
 
 
 def row_hashes(table: pl.DataFrame, schema: Schema, route: Route) -> NDArray[np.uint64]:
-    """Return the hash of each row's key, or of the whole row. It decides the row's bucket or key group.
+    """Return a hash of each row's key, or of the whole row. The hash decides the row's bucket or key group.
 
     The hash depends on values alone and is the same in every process and version. Numbers are hashed by value, texts by
-    their characters. A row without the key, or with a value of another type in it, also has a hash.
+    their characters. A row that lacks the key, or has a value of another type in it, also gets a hash.
     """
     named: list[tuple[str, str]] = [(a.name, a.type) for a in schema.attributes]
     if route == "whole":
@@ -175,7 +176,8 @@ def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uin
 
 
 def hash_words(series: pl.Series, type: str) -> Ints:
-    """Return a 64-bit word for each value of a column. Equal values have equal words in every representation."""
+    """Return a 64-bit word for each value of a column. Equal values have equal words, in whatever column type they are
+    stored."""
     dtype = series.dtype
     if dtype == pl.Object:
         return _mixed(series.to_list())
@@ -212,7 +214,7 @@ def _texts(series: pl.Series) -> Ints:
 
 
 def _mixed(values: Sequence[object]) -> Ints:
-    """Return the words of values of several types."""
+    """Return the words of values that have several types."""
     by_kind = pl.DataFrame(
         {
             "text": pl.Series([v if isinstance(v, str) else None for v in values], dtype=pl.String),
@@ -232,7 +234,7 @@ def _fold(hashed, values):  # type: ignore[no-untyped-def]
 
 @njit()
 def _spelt(stops, data):  # type: ignore[no-untyped-def]
-    """Return a hash of each text, computed from eight bytes at a time."""
+    """Hash each text, eight bytes at a time. `stops`: the end offset of each text in `data`."""
     hashes_of_texts = np.empty(stops.shape[0] - 1, np.int64)
     for i in range(hashes_of_texts.shape[0]):
         hashed = mix(_TEXT, stops[i + 1] - stops[i])
@@ -251,9 +253,10 @@ def _spelt(stops, data):  # type: ignore[no-untyped-def]
 
 
 def merged_by_arrival(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Merge one event's output of all buckets in a round, in order of arrival, for the stages that read it.
+    """Merge the buckets' output of one event type in a round, for the stages that read it. Rows are in order of
+    arrival.
 
-    Rows with equal places keep the order of their buckets.
+    Rows that have equal positions keep the order of their buckets.
     """
     table = stacked(parts)
     place = [table[name].to_numpy() for name in reversed(PLACE)]
@@ -261,9 +264,9 @@ def merged_by_arrival(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def merged_identical(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Merge one event's output of all buckets and stages in a round, for writing.
+    """Merge the output of one event type in a round, from all buckets and stages, for writing.
 
-    Identical occurrences are merged, except those with different `@number`.
+    Identical occurrences are merged, unless their `@number` differs.
     """
     table = stacked(parts).drop(ARRIVAL, TIE)
     pool = Pool()
@@ -273,7 +276,8 @@ def merged_identical(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate tables with the same columns. A column with several types becomes a column of Python objects."""
+    """Concatenate tables that have the same columns. A column that has several types becomes a column of Python
+    objects."""
     if len({tuple(part.dtypes) for part in parts}) == 1:
         return pl.concat(parts)
     columns = []

@@ -1,7 +1,7 @@
 """An index of the constants in the conditions of many readers of one table. It finds the readers that a row concerns.
 
-Readers with an equality, or with one bound, are found by binary search. Readers with two bounds are tested one by one,
-but only those whose lower bound is reached. So most readers cost nothing if no row fulfils their conditions.
+Readers that have an equality, or one bound, are found by binary search. Readers that have two bounds are tested one by
+one, but only those whose lower bound is reached. So most readers cost nothing if no row fulfils their conditions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from cep.operators.goals.contract import Ints
 from cep.rules.conditions.column_tests import HIGH, LOW, MASK, NEGATED, ROW, Tests, reach
 
 FEW = 3
-"""The number of readers up to which they are checked one by one."""
+"""The number of readers up to which no index is built, because it is faster to check them one by one."""
 ROOM = 1 << 22
-"""The maximum number of row positions that are listed in one call."""
+"""The maximum number of row positions in the result of one call."""
 
 
 class ConstantIndex:
-    """The index of some readers, by number. Each reader has a lower and an upper bound on the same column, row `row` of
-    a table's matrix."""
+    """The index of some readers, which are identified by number.
+
+    Each reader has a lower and an upper bound on the same column: row `row` of a table's matrix.
+    """
 
     def __init__(self, row: int, mask: int, bounds: Mapping[int, tuple[int, int]]) -> None:
         self.row, self.mask = row, mask
@@ -45,8 +47,10 @@ class ConstantIndex:
         self.parts: Ints = np.cumsum([0, *map(len, kinds)])
 
     def concerned(self, table: Table) -> list[tuple[int, Table]]:
-        """Return the readers that rows concern, each with those rows. A reader that most rows concern gets the whole
-        table."""
+        """Return each reader that rows of the table concern, together with these rows.
+
+        A reader that most rows concern gets the whole table.
+        """
         table, count = contiguous(table), rows(table)
         counts, starts, places = _concerned(
             table, self.row, self.mask, self.least, self.greatest, self.ranks, self.highs, self.parts
@@ -61,7 +65,7 @@ class ConstantIndex:
 
 
 def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], list[int]]:
-    """Return indexes of the readers with these tests, and the readers that are in no index."""
+    """Build indexes for readers that have these conditions. Also return the readers that are in no index."""
     groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for number, of_reader in tests.items():
         bounds = [test for test in of_reader.tolist() if not test[NEGATED]]
@@ -76,12 +80,13 @@ def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], l
 
 @njit()
 def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type: ignore[no-untyped-def]
-    """Return the number of rows that concern each reader, the start of its list of rows (-1: not listed), and the
-    lists.
+    """Return for each reader the number of rows that concern it, and the start of its row list (-1: not listed). Also
+    return the concatenated row lists.
 
-    `parts` holds the first positions of readers with an equality, a lower bound, an upper bound, and both bounds. In
-    each part `ranks` ascend: they are lower bounds or, for readers with only an upper bound, negated upper bounds. So a
-    row that concerns a reader with one bound also concerns all readers before it in its part.
+    `parts` holds the first positions of four kinds of readers: those that have an equality, a lower bound, an upper
+    bound, or both bounds. In each part, `ranks` ascend. They are lower bounds or, for readers that have only an upper
+    bound, negated upper bounds. So if a row concerns a reader that has one bound, it also concerns all readers before
+    that one in the same part.
     """
     n, readers = table.shape[1], ranks.shape[0]
     counts = np.zeros(readers, np.int64)
@@ -134,7 +139,8 @@ def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type:
 
 @njit(inline="always")
 def _reached(ranks, first, stop, key):  # type: ignore[no-untyped-def]
-    """Return the position after the readers of a part whose ranks are at most `key`."""
+    """Return the position after the last reader whose rank is at most `key`, between the positions `first` and
+    `stop`."""
     while first < stop:
         middle = (first + stop) // 2
         if ranks[middle] <= key:

@@ -174,7 +174,7 @@ class Whole(Cycle):
         return self.rounds.due()
 
     def go(self, frontier: Frontier) -> None:
-        """Run the step."""
+        """Run the whole step as one piece."""
         self.piece(frontier, frontier, self.arrivals.until(None))
 
 

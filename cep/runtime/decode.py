@@ -61,7 +61,8 @@ def frames(
 
 
 class Cells:
-    """Columns that many small tables share: one for all integers, and one for all floats. A table's column is a slice.
+    """Columns that many small tables share: one for all integers, and one for all floats. The column of a small table
+    is a slice of one of them.
 
     Creating a column for each matrix row of a small table would take longer than the rest of the conversion.
     """

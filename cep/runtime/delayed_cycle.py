@@ -117,8 +117,9 @@ class IntervalRounds:
         Each round starts from the additions of the round before. `known`: the latest time of the input. If a goal looks
         ahead, `known` is the earliest time.
 
-        Return False if the stretch has no end and the recursion seems endless: the results of more than `MOST` rounds
-        in a row all begin after `known` (or end before it, if a goal looks ahead).
+        Return False if the stretch has no end and the recursion seems endless. It seems endless if the results of more
+        than `MOST` rounds in a row all begin after `known`. If a goal looks ahead, the results must end before `known`
+        instead.
         """
         new: dict[PlanUnit, Table] = {}
         goes_on = self._goes_on(outputs, last)
@@ -165,7 +166,8 @@ class IntervalRounds:
         return True
 
     def _beyond(self, table: Table, known: int) -> bool:
-        """Return True if all intervals begin after the time `known`. If a goal looks ahead: if all end before it."""
+        """Return True if all intervals begin after the time `known`. If a goal looks ahead, return True if all
+        intervals end before it."""
         if self.ahead:
             return int(table[END].max(initial=-INFINITE)) < 2 * known
         return int(table[START].min(initial=INFINITE)) > 2 * known + 1
@@ -173,8 +175,11 @@ class IntervalRounds:
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
         """Return True if the tuples that hold before a stretch of time continue in it until a change ends them.
 
-        Otherwise all tuples of the stretch are derived anew. This is necessary in three cases: the knowledge changes,
-        the input of a NOT changes, or time alone causes changes in a stretch up to the end of time.
+        Otherwise all tuples of the stretch are derived anew. This is necessary in three cases:
+
+        - the knowledge changes
+        - the input of a NOT changes
+        - the stretch goes on to the end of time, and the passing of time causes changes in it
         """
         if (self.timed and last == INFINITE) or any(rows(outputs[unit]) for unit in self.cycle.negated):
             return False
@@ -222,10 +227,11 @@ class HeldOutside:
 class FluentsOfCycle:
     """The fluents of a cycle with delays.
 
-    - `events`: the goals that are not formulas. A piece of time ends no later than one of them is due.
+    - `events`: the goals that are not formulas. When one of them is due, the current piece of time ends.
     - `extents`: the goals that output the final changes of the cycle's fluents.
     - `whole`: True if no fluent may hold before the first time of the input, because a rule uses NOT or AGGREGATE.
-    - `outside`: for each unit outside a cycle of formulas without a delay, the tuples that the formulas read.
+    - `outside`: the inputs of inner cycles of formulas that have no delay. For each unit that such formulas read from
+      outside the whole cycle, it holds the unit's tuples.
     """
 
     events: Sequence[Goal]

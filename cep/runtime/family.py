@@ -1,4 +1,4 @@
-"""Families: rules of the same shape over different events run as one part, however many rules they are.
+"""Families: rules of the same shape over different events, which run as one part of the machine.
 
 A component is a set of goals that read each other, from the input events on. Components are members of one family if
 they differ only in names and in constants. Each goal of a family processes the rows of all members
@@ -33,8 +33,8 @@ MEMBER = "@member"
 
 
 Inlet: TypeAlias = "tuple[Schema, int]"
-"""The way by which an event's rows enter a family: the schema of a table that holds the rows of all members, and the
-number of the event's member."""
+"""The way by which an event's rows enter a family: the schema of the family's input table, and the number of the
+event's member. The input table holds the rows of all members."""
 
 
 @dataclass(slots=True)
@@ -128,7 +128,8 @@ class Family(GoalByGoal):
         return True
 
     def _own(self, slot: Slot, inputs: Mapping[str, Table]) -> Table:
-        """Return the input events of a slot. A table of the input holds the rows of all members, or of one event."""
+        """Return the input events of a slot. They may be in one table for all members, and in tables for single
+        events."""
         if slot.inlet is None:
             return empty(slot.singles[0].width + 1)
         tables = []
@@ -203,7 +204,7 @@ def by_member(table: Table) -> list[tuple[int, Table]]:
 
 
 def with_families(parts: Sequence[MachinePart], plan: Plan, heads: Mapping[str, Sequence[int]]) -> list[MachinePart]:
-    """Replace members of families among the parts of a machine by their families.
+    """Group the parts of a machine into families. Return all parts, with each family in the place of its members.
 
     `heads`: for each event, the numbers of the rules that derive it.
     """

@@ -127,9 +127,12 @@ class OccurrenceHistory:
     ) -> tuple[list[list[int]], Ints, Ints, dict[int, Piece]]:
         """Return the direct constituents of the occurrences in `table`.
 
-        The result has four parts: the rules of each occurrence; two arrays of equal length with the index of an
-        occurrence and the handle of one of its constituents; and the text of each constituent, by handle. `handed`: the
-        events that other stages derived.
+        `handed`: the events that other stages derived. The result has four parts:
+
+        - the rules of each occurrence
+        - for each constituent, the index of its occurrence
+        - for each constituent, its handle
+        - the texts of all constituents, by handle
         """
         names = table[IDENTITY]
         roots, parts = self._parts(names)
@@ -153,10 +156,10 @@ class OccurrenceHistory:
         return rules, roots, parts, texts
 
     def _parts(self, names: Ints) -> tuple[Ints, Ints]:
-        """Return distinct pairs of an index into `names` and the handle of a direct constituent, as two arrays.
+        """Return the direct constituents of the occurrences that have the handles `names`, without duplicates.
 
-        An input record is its own constituent. A constituent that is no longer stored is replaced by its own
-        constituents.
+        The result is two arrays of equal length: an index into `names`, and the handle of a constituent. An input
+        record is its own constituent. A constituent that is no longer stored is replaced by its own constituents.
         """
         inputs = np.flatnonzero((names < DERIVED) & (names != 0))
         pair_tables = [np.stack([inputs, names[inputs]])]
@@ -381,8 +384,8 @@ def _held(batch: pa.RecordBatch) -> dict[int, str]:
 
 
 def with_rules(made_of: Sequence[str]) -> str:
-    """Combine the `constituents` of all derivations of an occurrence: the constituents of the first one, the rules of
-    all."""
+    """Combine the `constituents` texts of an occurrence's derivations. The result has the constituents of the first
+    derivation and the rules of all."""
     if len(made_of) == 1:
         return made_of[0]
     constituents = [json.loads(text) for text in made_of]

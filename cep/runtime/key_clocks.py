@@ -1,8 +1,8 @@
-"""The progress of time, and the lateness of rows, if each key has a clock of its own (`lateness_by`).
+"""The progress of time, and the lateness of rows, if each key has its own clock (`lateness_by`).
 
-The current time is a time that at least two keys have reached, so that a single wrong clock cannot advance it. While no
-other key sends records, the furthest key advances it by its own clock, by at most APART per record. So deadlines pass
-even if all other keys are silent.
+The current time is a time that at least two keys have reached, so a single wrong clock cannot advance it. While no
+other key sends records, the furthest key advances the current time by its own clock, by at most APART per record. So
+deadlines pass even if all other keys are silent.
 
 The watermark is the time of the slowest key. Keys that are more than APART behind the current time are ignored: they
 are silent, or their clock is wrong. See docs/decisions/2026-11-28-lateness-by-key.md.
@@ -30,11 +30,11 @@ from cep.operators.goals.contract import demand
 from cep.runtime.buckets import hash_words
 
 APART = 5 * 60_000_000
-"""The tolerated difference between clocks, in microseconds. A longer lateness replaces it."""
+"""The tolerated difference between the clocks of keys, in microseconds. A longer lateness replaces it."""
 
 SPARE = 1024
-"""The allowance for silent keys. They are forgotten when they exceed the number of the other keys by more than this
-number."""
+"""The allowance for silent keys. Silent keys are forgotten when they exceed the number of the other keys by more than
+this number."""
 
 # Columns of `KeyClocks.keys`, and places of `KeyClocks.state`.
 LATEST, HEAPED = 0, 1
@@ -44,22 +44,27 @@ LEADER, SECOND, ALONE, SPEAKER, WAITING, TIME = range(6)
 class KeyClocks:
     """The clocks of all keys, and the current time.
 
-    `by` is the attribute that is the key, and `types` holds its type in each event that has it. All rows of other
-    events share one key. A key is a hash of the attribute's value. It is the same in every process.
+    `by` is the attribute whose values are the keys, and `types` holds its type in each event that has it. All rows of
+    other events share one key. A key is stored as a hash of the attribute's value, which is the same in every process.
 
-    `keys` holds, by id of a key, the latest end of its records, and 1 if the key is in the `heap`. The heap orders ids
-    by an end that may be out of date.
+    `keys` has one row per key id: the latest end of the key's records, and 1 if the key is in the `heap`. The heap
+    orders the ids by an end that may be out of date.
 
     `state` holds six numbers:
 
-    - the furthest key, and the end that a second key has reached
-    - the progress of the furthest key while no other key sent records, and the key of the last record
-    - the size of the heap, and the furthest watermark so far
+    - the id of the furthest key
+    - the end that a second key has reached
+    - the progress of the furthest key while no other key sent records
+    - the id of the key that sent the last record
+    - the size of the heap
+    - the furthest watermark so far
     """
 
     def __init__(self, by: str, lateness: int, schemas: Mapping[str, Schema]) -> None:
-        """Set up clocks without keys. Raises CepError if no event has the attribute, or its types differ between
-        events."""
+        """Set up clocks without keys.
+
+        Raises CepError if no event has the attribute, or if its types differ between events.
+        """
         self.by, self.lateness, self.apart = by, lateness, max(lateness, APART)
         self.types = {name: a.type for name, schema in schemas.items() for a in schema.attributes if a.name == by}
         if not self.types:
@@ -80,7 +85,7 @@ class KeyClocks:
     # --- keys ---
 
     def words(self, name: str, batch: Mapping[str, pl.DataFrame] | Sequence[Event], rows: Ints) -> Ints:
-        """Return the keys of some rows of a pushed table, or of some pushed events of one type."""
+        """Return the hashed keys of pushed rows of one event type. `rows`: the positions of these rows in the push."""
         if name not in self.types:
             return np.full(len(rows), MISSING)
         if isinstance(batch, Mapping):
@@ -93,17 +98,18 @@ class KeyClocks:
 
     @property
     def time(self) -> int:
-        """The watermark: every key that is not ignored has reached it."""
+        """The current watermark: every key that is not ignored has reached it."""
         return int(_go_on(self.keys, self.heap, self.state, self.apart))
 
     def judge(
         self, tables: Mapping[str, Table], words: Mapping[str, Ints], passed: int, back: int, in_turn: bool
     ) -> dict[str, Ints]:
-        """Return by how many microseconds each row is late (0 or less: not late), and advance the clocks by the other
-        rows.
+        """Return by how many microseconds each row is late (0 or less: not late). Advance the clocks by the rows that
+        are not late.
 
-        A row is late if it ends at or before `passed`. It is also late if it ends `back` or more before the watermark
-        or its own key's clock. These are the clocks before the push or, with `in_turn`, before the row.
+        A row is late if it ends at or before `passed`, or if it ends `back` or more before the watermark or before its
+        own key's clock. `in_turn`: compare with the clocks just before the row. Otherwise, compare with the clocks
+        before the push.
         """
         ends = np.concatenate([np.empty(0, np.int64), *(table[END] for table in tables.values())])
         order = np.argsort(np.concatenate([ends[:0], *(table[ORDER] for table in tables.values())]), kind="stable")
@@ -127,8 +133,11 @@ class KeyClocks:
             self.keys, self.heap = keys, heap
 
     def _forget(self) -> None:
-        """Free the memory of ignored keys. A row that is late by the clock of such a key is also late by the
-        watermark."""
+        """Free the memory of ignored keys, once there are many.
+
+        This does not change which rows are late: a row that is late by the clock of an ignored key is also late by the
+        watermark.
+        """
         if self.ids.count < 2 * int(self.state[WAITING]) + SPARE:
             return
         kept = np.flatnonzero(self.keys[: self.ids.count, HEAPED])
@@ -139,7 +148,7 @@ class KeyClocks:
             self.state[place] = moved[self.state[place]] if self.state[place] >= 0 else -1
 
     def _become(self, words: Ints, latest: Ints) -> None:
-        """Replace all keys by these, each of them in the heap."""
+        """Replace all keys by the keys `words`, whose latest ends are `latest`. Put each of them in the heap."""
         self.ids.become(words.reshape(-1, 1).copy(), len(words))
         self.keys = np.stack([latest, np.ones(len(words), np.int64)], axis=1)
         order = np.argsort(latest, kind="stable")  # a sorted array is a heap
@@ -167,7 +176,7 @@ class KeyClocks:
         return copied
 
     def save(self) -> dict[str, Any]:
-        """Return the state as JSON, with the words and latest ends of the keys that are not ignored."""
+        """Return the clocks as JSON. Ignored keys are omitted."""
         kept = np.flatnonzero(self.keys[: self.ids.count, HEAPED])
         moved = {int(place): number for number, place in enumerate(kept)}
         state = self.state.tolist()
@@ -180,7 +189,7 @@ class KeyClocks:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Restore a state that `save` returned. Raises CepError if it is for another attribute, or damaged."""
+        """Restore the result of `save`. Raises CepError if it is damaged, or if it belongs to another attribute."""
         if saved["by"] != self.by:
             message = f"the snapshot was made with lateness by `{saved['by']}`, and not by `{self.by}`"
             raise CepError(message, hint="use the same attribute as for the snapshot", code="snapshot")
@@ -194,7 +203,7 @@ class KeyClocks:
 
 @njit(_nrt=False)
 def _sift(heap, place, count):  # type: ignore[no-untyped-def]
-    """Move an entry of the heap down until both entries below it are later."""
+    """Move the heap entry at `place` down until both entries below it are later."""
     time, key = heap[place, 0], heap[place, 1]
     while True:
         below = 2 * place + 1
@@ -211,7 +220,7 @@ def _sift(heap, place, count):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Return the least time that the keys have reached, and ignore keys that are too far behind.
+    """Return the least time that the keys have reached. Ignore the keys that are too far behind.
 
     The heap holds each key once, with an end that may be out of date.
     """
@@ -237,15 +246,15 @@ def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _go_on(keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Return the furthest watermark so far. Without this maximum, corrections of a wrong furthest key would set it
-    back."""
+    """Update the furthest watermark in `state` and return it. It never goes back, even if a wrong furthest key is
+    corrected."""
     state[TIME] = max(state[TIME], _reached(keys, heap, state, apart))
     return state[TIME]
 
 
 @njit(_nrt=False)
 def _hear(key, end, keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Record the end of a key's row that is not late. The heap has room for all keys."""
+    """Record the end of a row of `key` that is not late. The heap must have room for all keys."""
     before = keys[key, LATEST]
     if end <= before:
         return
@@ -275,7 +284,7 @@ def _hear(key, end, keys, heap, state, apart):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _judge(ids, ends, passed, back, in_turn, keys, heap, state, apart, late):  # type: ignore[no-untyped-def]
-    """Compute the lateness of rows in their order, and advance the clocks by the rows that are not late."""
+    """Compute the lateness of rows in their order. Advance the clocks by the rows that are not late."""
     mark = max(passed, _go_on(keys, heap, state, apart) - back)
     if not in_turn:
         for i in range(ids.shape[0]):

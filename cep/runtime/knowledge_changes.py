@@ -58,7 +58,7 @@ class PastChange:
 
 @dataclass(frozen=True, slots=True)
 class TimedTable:
-    """The rows of a table, each valid from `since` until before `until`. The intervals of equal rows do not overlap."""
+    """The rows of a table. Each row is valid in [`since`, `until`). The intervals of equal rows do not overlap."""
 
     columns: tuple[Column, ...]
     since: Ints

@@ -342,8 +342,8 @@ def _nothing_to_ask(pattern: Graph | Triples, source: Source) -> CepError:
 
 
 def _taken(rules: Rules, tables: Collection[str], offered: Collection[str]) -> list[CepError]:
-    """Return an error for each predicate of the program, and for each of `tables`, that has the name of a predicate of
-    the knowledge."""
+    """Return an error for each name that the knowledge already uses for one of its predicates. The names are those of
+    the program's static rules and of `tables`."""
     errors: list[CepError] = []
     message = "`{}` is already a predicate of the background knowledge"
     for name in dict.fromkeys(rule.name for rule in rules.statics if rule.name in offered):

@@ -61,8 +61,8 @@ def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, 
 
 
 CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]"
-"""The states of another machine's goals, by name. A translation of their pool codes follows, and one of their handles
-(None: the handles stay as they are)."""
+"""The states that goals of another machine had, by name of the goal, with two translations: of their pool codes, and of
+their handles. The second one is None if handles stay as they are."""
 
 
 class Machine:
@@ -149,10 +149,10 @@ class Machine:
     # --- stepping ---
 
     def _to_the_latest(self, inputs: Mapping[str, Table], frontier: Frontier) -> Frontier:
-        """Set the latest time of a frontier, if the input ends here. Otherwise return the frontier unchanged.
+        """Return the frontier for a step. If the input ends with this step, the frontier gets the latest time of the
+        input.
 
-        The latest time is the last end in the input, at which endless recursion stops. A record of a fluent may end
-        later than any event.
+        Endless recursion stops at that time. A record of a fluent may end later than any event.
         """
         if frontier.watermark < END_OF_TIME:
             return frontier
@@ -311,8 +311,8 @@ class Machine:
         return [unit_goal for part in self._alone for unit_goal in part.goals_by_unit()]
 
     def evict(self, frontier: Frontier) -> None:
-        """Drop all state that no later input can need. A step only drops some of it, and nothing in goals without
-        input."""
+        """Drop all state that no later input can need. A step drops only a part of this state, and only in goals that
+        have input."""
         for _, goal in self.goals():
             goal.evict(frontier, wholly=True)
 
@@ -345,7 +345,7 @@ class Machine:
         states: Sequence[CarriedState],
         frontier: Frontier,
     ) -> None:
-        """Restore each goal's state from the first of `states` that contains it. All other goals begin empty at
+        """Restore each goal's state from the first of `states` that contains it. All other goals begin anew at
         `frontier`.
 
         `names`: the names of the goals, in the order of `goals`.

@@ -18,7 +18,7 @@ class MachinePart(Protocol):
 
     @property
     def unit(self) -> PlanUnit:
-        """The unit under which the time of the part is counted."""
+        """The unit to whose counts the running time of the part is added."""
         ...
 
     @property
@@ -115,7 +115,7 @@ class SingleGoal(GoalByGoal):
 
     @property
     def singles(self) -> tuple[SingleGoal, ...]:
-        """The part itself."""
+        """A tuple that contains only this part."""
         return (self,)
 
     def due(self) -> int | None:

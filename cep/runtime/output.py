@@ -38,8 +38,10 @@ from cep.runtime.revision.row_window import RowChanges
 
 
 def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[str, Span], source: Source) -> None:
-    """Check that no rule has derived a forbidden state. Otherwise raises CepError, which names the rule, its values and
-    the time."""
+    """Check that no rule has derived a forbidden state.
+
+    Otherwise raise CepError. It names the rule, its values and the time.
+    """
     for name, span in impossible.items():
         if name not in tables or not tables[name].height:
             continue

@@ -362,8 +362,10 @@ class _Search:
         return sum(self._size(self.plan.nodes[number].parts[part]) for part in properties.constituents)
 
     def _below(self, number: int, names: Sequence[str]) -> list[list[str]]:
-        """Return, for each part of a node, the names or texts of its columns. `names`: those of the node's own
-        columns."""
+        """Return, for each part of a node, the names or texts of its columns.
+
+        `names`: the names or texts of the node's own columns.
+        """
         properties = self.rendering.properties[number]
         part_names = [["_"] * len(self.plan.names[part]) for part in self.plan.nodes[number].parts]
         for name, places in zip(names, properties.shows):
@@ -376,8 +378,10 @@ class _Search:
         return part_names
 
     def _wanted_below(self, number: int, wanted: Mapping[int, Value]) -> list[dict[int, Value]]:
-        """Return, for each part of a node, the values that its columns must have. `wanted`: those of the node's own
-        columns."""
+        """Return, for each part of a node, the values that its columns must have.
+
+        `wanted`: the values that the node's own columns must have.
+        """
         properties = self.rendering.properties[number]
         wanted_parts: list[dict[int, Value]] = [{} for _ in self.plan.nodes[number].parts]
         for own, value in wanted.items():
@@ -558,8 +562,10 @@ def _written(value: Value, type: str) -> str:
 
 
 def _check_text(asked: Value, type: str, name: str) -> None:
-    """Check that a requested value is a text or None. Otherwise raises CepError. `type`, `name`: of the compared
-    attribute."""
+    """Check that a requested value is a text or None. Raises CepError otherwise.
+
+    `type`, `name`: the type and the name of the attribute to which it is compared.
+    """
     if asked is not None and not isinstance(asked, str):
         raise CepError(
             f"`{name}` is of type {type}, and `{asked}` is not", hint=f'use a text: `"{asked}"`', code="type"

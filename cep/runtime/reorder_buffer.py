@@ -129,7 +129,7 @@ class ReorderBuffer:
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
 
     def fits(self, heights: Mapping[str, int]) -> None:
-        """Check that all waiting tables belong to known events. Otherwise raises CepError.
+        """Check that all waiting tables belong to known events. Raises CepError otherwise.
 
         `heights`: for each event, the number of rows of its tables' matrices.
         """

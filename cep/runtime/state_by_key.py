@@ -39,7 +39,7 @@ class StateByKey:
     program: str
 
     def check(self) -> None:
-        """Check that the state of every goal has a key. Otherwise raises CepError."""
+        """Check that the state of every goal has a key. Raises CepError otherwise."""
         self._goals()
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
@@ -210,7 +210,7 @@ def groups_in(partition: int, count: int) -> KeyGroups:
 
 
 def check_partitions(count: int) -> None:
-    """Check that `count` is between 1 and the number of key groups. Otherwise raises CepError."""
+    """Check that `count` is between 1 and the number of key groups. Raises CepError otherwise."""
     if not 1 <= count <= GROUPS:
         raise CepError(
             f"{count} is not a valid number of workers or partitions", hint=f"use 1 to {GROUPS:,}", code="option"

@@ -1,4 +1,4 @@
-"""Creation of files that must not exist yet. Of two competing processes, one learns that the other was first."""
+"""Creation of files that must not exist yet. If two processes compete, one of them learns that the other was first."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from cep.core.storage.failures import StorageError
 from cep.core.storage.urls import url
 
 KINDS = ("s3", "gs", "abfs")
-"""File systems with conditional creation."""
+"""The kinds of file systems that can create a file only if it does not exist."""
 
 
 def check_creating(address: str) -> None:
-    """Raise CepError if the file system of an address has no conditional creation."""
+    """Check that the file system of an address can create a file only if it does not exist. Raises CepError
+    otherwise."""
     location = url(address)
     if location.kind not in KINDS:
         raise CepError(
@@ -25,13 +26,17 @@ def check_creating(address: str) -> None:
 
 
 def create(address: str, content: bytes) -> bool:
-    """Create a file unless it exists. Return True if it was created. Raises StorageError.
+    """Create a file unless it exists. Return True if it was created.
 
     The result is also True if an earlier attempt succeeded and its response was lost: no other file has this content.
+    Raises StorageError if the file system fails.
     """
     return stores.put(url(address), content, "create") or files.read(address) == content
 
 
 def remove(address: str) -> None:
-    """Remove a file, if it exists, without leaving an object for its folder as pyarrow would. Raises StorageError."""
+    """Remove a file, if it exists. Unlike pyarrow, this leaves no object for the file's folder.
+
+    Raises StorageError if the file system fails.
+    """
     stores.remove(url(address))

@@ -1,4 +1,4 @@
-"""Explanations of file system errors: the problem, and what to write or set instead."""
+"""Explanations of file system errors: what is wrong, and what to write or set instead."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ _FULL = re.compile(r"NO_SUCH_UPLOAD|QuotaExceeded|No space left", re.IGNORECASE)
 
 
 class StorageError(OSError):
-    """A failure of a file system. `strerror`: the problem; `hint`: what to do; `no_bucket`: the whole bucket is
-    absent."""
+    """A failure of a file system.
+
+    `strerror`: what is wrong. `hint`: what to do. `no_bucket`: True if the whole bucket does not exist.
+    """
 
     def __init__(
         self, number: int, reason: str, address: str, hint: str | None = None, no_bucket: bool = False
@@ -70,13 +72,13 @@ def not_there(location: Url) -> StorageError:
 
 
 def is_passing(text: str) -> bool:
-    """Return True if an error means that a server is absent, silent, busy or failing, and may answer later."""
+    """Return True if an error text means that a server is absent, silent, busy or failing, and may answer later."""
     said = _bare(text)
     return any(words.search(said) for words in (_SILENT, _UNREACHED, _BROKEN, _BUSY))
 
 
 def explained(error: Exception, location: Url) -> StorageError:
-    """Explain why a file system refuses an address, from the error of its library."""
+    """Convert a library's error to a StorageError that explains why the file system refuses the address."""
     if isinstance(error, StorageError):
         return error
     text = _bare(str(error))
@@ -111,12 +113,12 @@ def explained(error: Exception, location: Url) -> StorageError:
 
 
 def _bare(text: str) -> str:
-    """Return an error message without colours and settings, which contain words of other failures."""
+    """Remove colours and settings from an error message. Their words could be mistaken for other failures."""
     return re.sub(r"retry_timeout:? \S+|\x1b\[[0-9;]*m", "", text)
 
 
 def _has_login() -> bool:
-    """Return True if the environment or the user's files contain credentials for S3."""
+    """Return True if S3 credentials are in the environment or in the user's files."""
     if any(os.environ.get(name) for name in _KEYS):
         return True
     file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE")
@@ -134,7 +136,7 @@ def _server(location: Url) -> str:
 
 
 def _short(text: str) -> str:
-    """Return the end of a library's message on one line. It contains most of the information."""
+    """Shorten a library's message to its end, on one line. The end contains most of the information."""
     line = " ".join(text.partition(_AUTHORS)[0].split())
     matched = re.search(r"AWS Error \w+.*?: (.+)", line)
     said = (matched[1] if matched else line).rstrip(".")

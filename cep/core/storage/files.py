@@ -1,4 +1,4 @@
-"""Files by address: reading, listing and whole writes, through pyarrow's file systems."""
+"""Files by address. They are read, listed and written as a whole through pyarrow's file systems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cep.core.storage.failures import StorageError, explained, no_bucket, not_th
 from cep.core.storage.urls import Url, joined, url
 
 _PIECE = 1 << 24
-"""The bytes sent at once."""
+"""The number of bytes that are sent at once."""
 _TRUE = ("1", "true", "yes")
 
 
@@ -36,7 +36,8 @@ class Found:
 
 
 def found(address: str) -> Found | None:
-    """Return the entry at an address, or None. Raises StorageError."""
+    """Return the file or folder at an address, or None if it does not exist. Raises StorageError if the file system
+    fails."""
     location = url(address)
     with _explaining(location):
         info = filesystem(location).get_file_info(location.path)
@@ -44,7 +45,8 @@ def found(address: str) -> Found | None:
 
 
 def size(address: str) -> int:
-    """Return the size of a file in bytes. Raises StorageError."""
+    """Return the size of a file in bytes. Raises StorageError if the file does not exist, or if the file system
+    fails."""
     info = found(address)
     if info is None:
         raise _lost(url(address))
@@ -52,9 +54,10 @@ def size(address: str) -> int:
 
 
 def listed(address: str, deep: bool = False) -> list[Found]:
-    """List a folder by name, with its subfolders if `deep`. The list is empty if the folder does not exist.
+    """List the contents of a folder, by name. `deep`: include its subfolders' contents.
 
-    Raises StorageError if it cannot be read, or the bucket does not exist.
+    The list is empty if the folder does not exist. Raises StorageError if the folder cannot be read, or if the bucket
+    does not exist.
     """
     from pyarrow.fs import FileSelector
 
@@ -71,8 +74,10 @@ def listed(address: str, deep: bool = False) -> list[Found]:
 
 
 def matching(address: str) -> list[Found]:
-    """Return the files that match a pattern, by name. `**` means any number of folders. Raises StorageError as `listed`
-    does."""
+    """Return the files that match a pattern, by name. In the pattern, `**` means any number of folders.
+
+    Raises StorageError if the pattern's folder cannot be read, or if the bucket does not exist.
+    """
     location = url(address)
     parts = location.key.split("/")
     fixed = next((n for n, part in enumerate(parts) if any(letter in part for letter in "*?[")), len(parts))
@@ -86,13 +91,16 @@ def matching(address: str) -> list[Found]:
 
 
 def read(address: str) -> bytes:
-    """Return the contents of a file. Raises StorageError."""
+    """Return the contents of a file. Raises StorageError if the file does not exist, or if it cannot be read."""
     with StoredFile(address) as file:
         return file.readall()
 
 
 def put(address: str, content: bytes | BinaryIO) -> None:
-    """Write a file as a whole or not at all. It replaces a file of the same name. Raises StorageError."""
+    """Write a file as a whole or not at all. It replaces a file of the same name.
+
+    Raises StorageError if the file cannot be written.
+    """
     location = url(address)
     if location.kind == "abfs":  # pyarrow would show incomplete files there, and can rename files only in some accounts
         stores.put(location, content)
@@ -111,7 +119,8 @@ def put(address: str, content: bytes | BinaryIO) -> None:
 
 
 def opened(address: str) -> Any:
-    """Open a file as a pyarrow file with random access. Raises StorageError."""
+    """Open a file as a pyarrow file for random access. Raises StorageError if the file does not exist, or cannot be
+    opened."""
     location = url(address)
     with _explaining(location):
         try:
@@ -121,7 +130,7 @@ def opened(address: str) -> Any:
 
 
 class StoredFile(io.RawIOBase):
-    """A stored file with sequential and random access."""
+    """A readable stored file, for sequential and random access."""
 
     def __init__(self, address: str) -> None:
         super().__init__()
@@ -163,14 +172,14 @@ class StoredFile(io.RawIOBase):
 
 
 class Upload:
-    """A file that is collected on the local disk and uploaded when it is complete.
+    """A file that is collected on the local disk and uploaded by `close`, when it is complete.
 
-    Until then, readers find the old file or none. Without `close` nothing is uploaded.
+    Until then, readers find the old file or none. Without `close`, nothing is uploaded.
     """
 
     def __init__(self, address: str) -> None:
-        """Begin an upload. Raises StorageError if the bucket is missing or not accessible, or a library is not
-        installed."""
+        """Begin an upload. Raises StorageError if the bucket does not exist or is not accessible, or if a library is
+        not installed."""
         self.address, location = address, url(address)
         if location.kind == "abfs":
             stores.check_installed(location)
@@ -184,7 +193,7 @@ class Upload:
         """Do nothing: nothing is stored before the file is closed."""
 
     def close(self) -> None:
-        """Upload what was written. Raises StorageError."""
+        """Upload what was written. Raises StorageError if the upload fails."""
         if not self.file.closed:
             self.file.seek(0)
             try:
@@ -203,12 +212,13 @@ def filesystem(location: Url) -> Any:
 
 
 _PATIENCE = timedelta(seconds=30)
-"""The time for which Google's file system retries, also without credentials. Its own default is 15 minutes."""
+"""The time for which Google's file system retries a request, even without credentials. Its own default is 15
+minutes."""
 
 
 @lru_cache(maxsize=16)
 def _filesystem(kind: str, place: str, process: int) -> Any:
-    """Return a file system. `process`: the id of this process, because connections do not survive a fork."""
+    """Create a file system. `process`: the id of this process, because connections do not survive a fork."""
     from pyarrow import fs
 
     if kind == "s3":
@@ -236,7 +246,7 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
 
 
 def _azure() -> dict[str, str]:
-    """Return pyarrow's settings for Azure from environment variables: credentials, and the server if it is not
+    """Return pyarrow's settings for Azure, from environment variables: the credentials, and the server if it is not
     Azure's."""
     variables = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
     known = {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}
@@ -248,7 +258,7 @@ def _azure() -> dict[str, str]:
 
 
 def _check_bucket(location: Url) -> None:
-    """Raise StorageError if the bucket does not exist or is not accessible."""
+    """Check that the bucket exists and is accessible. Raises StorageError otherwise."""
     from pyarrow.fs import FileType
 
     if location.kind == "hdfs":
@@ -259,7 +269,7 @@ def _check_bucket(location: Url) -> None:
 
 
 def _lost(location: Url) -> StorageError:
-    """Return the error for a missing file, or for its missing bucket."""
+    """Return the error for a missing file. If its bucket is missing, return the error for that."""
     try:
         _check_bucket(location)
     except StorageError as error:
@@ -276,7 +286,7 @@ def _found(location: Url, info: Any) -> Found | None:
 
 
 def _direct(location: Url, every: Iterable[Found]) -> Iterable[Found]:
-    """Return the direct entries of a folder, from all entries in it and its subfolders."""
+    """Select the direct entries of a folder from all entries in it and its subfolders."""
     folder = joined(str(location), "") if location.key else location.root
     direct: dict[str, Found] = {}
     for entry in every:
@@ -286,7 +296,7 @@ def _direct(location: Url, every: Iterable[Found]) -> Iterable[Found]:
 
 
 def _fits(names: list[str], wanted: list[str]) -> bool:
-    """Return True if a path matches a pattern, part by part."""
+    """Return True if the path `names` matches the pattern `wanted`. Both are split into their parts."""
     if not names or not wanted:
         return not names and all(part == "**" for part in wanted)
     if wanted[0] == "**":
@@ -296,7 +306,7 @@ def _fits(names: list[str], wanted: list[str]) -> bool:
 
 @contextmanager
 def _explaining(location: Url) -> Iterator[None]:
-    """Convert failures of the file system during the block into StorageErrors."""
+    """Convert failures of the file system in the block to StorageErrors."""
     import pyarrow as pa
 
     try:

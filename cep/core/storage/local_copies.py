@@ -15,9 +15,10 @@ from cep.core.storage.urls import url
 
 @contextmanager
 def fetched(address: str, what: str) -> Iterator[Path]:
-    """Copy a file to disk under its own name for the duration of the block. Errors in the block name the address.
+    """Copy a stored file to the local disk, under its own name, for the duration of the block.
 
-    `what`: a description for messages. Raises CepError.
+    `what`: a description of the file for messages. Raises CepError if the file cannot be read. A CepError in the block
+    names the address instead of the local path.
     """
     with tempfile.TemporaryDirectory(prefix="semcep-") as folder:
         path = Path(folder, url(address).key.rpartition("/")[2])

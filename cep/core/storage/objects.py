@@ -1,4 +1,4 @@
-"""Objects of stores with conditional creation: ranged reads, copies, and removal of many at once."""
+"""Objects in stores that have conditional creation: reading of ranges, copying, and removal of many objects at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Given = TypeVar("Given")
 
 
 def part(address: str, offset: int, length: int) -> bytes:
-    """Return a range of bytes of an object. Raises StorageError if it does not exist, is shorter, or cannot be read."""
+    """Return `length` bytes of an object, from `offset` on.
+
+    Raises StorageError if the object does not exist, is too short, or cannot be read.
+    """
     location = url(address)
     if not length:
         return b""
@@ -31,12 +34,16 @@ def part(address: str, offset: int, length: int) -> bytes:
 
 
 def put(address: str, content: bytes) -> None:
-    """Write an object as a whole or not at all. It replaces one of the same name. Raises StorageError."""
+    """Write an object as a whole or not at all. It replaces an object of the same name.
+
+    Raises StorageError if the object cannot be written.
+    """
     stores.put(url(address), content)
 
 
 def copy(address: str, to: str) -> None:
-    """Copy an object within its bucket, on the server. Raises StorageError."""
+    """Copy an object within its bucket, on the server. Raises StorageError if the object does not exist or cannot be
+    copied."""
     source, target = url(address), url(to)
     assert source.place == target.place, "a store copies within a bucket"
     with stores.explaining(source):
@@ -49,7 +56,7 @@ def copy(address: str, to: str) -> None:
 
 
 def remove(addresses: Sequence[str]) -> None:
-    """Remove objects of one bucket. Missing ones are ignored. Raises StorageError."""
+    """Remove objects of one bucket. Missing objects are ignored. Raises StorageError if the store fails."""
     if not addresses:
         return
     first = url(addresses[0])
@@ -63,7 +70,7 @@ def remove(addresses: Sequence[str]) -> None:
 
 
 def at_once(do: Callable[[Given], None], arguments: Iterable[Given]) -> None:
-    """Call `do` for each value, several at a time. Exceptions are raised when all calls have ended."""
+    """Call `do` for each of `arguments`, several at a time. An exception is raised after all calls have ended."""
     some = list(arguments)
     if len(some) < 2:
         for argument in some:

@@ -1,6 +1,6 @@
-"""Object stores through the library obstore, for features that pyarrow's file systems lack.
+"""Access to object stores through the library obstore, for features that pyarrow's file systems lack.
 
-These are conditional creation, and atomic writes on Azure.
+These features are conditional creation, and atomic writes on Azure.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from cep.core.storage.urls import Url
 
 _REQUEST = timedelta(seconds=25)
 _PATIENCE = timedelta(seconds=20)
-"""The timeout of a request, and the time for which a failed one is retried."""
+"""`_REQUEST` is the timeout of a request. `_PATIENCE` is the time for which a failed request is retried."""
 _AT_ONCE = 4  # the number of parts of 5 MiB that are uploaded in parallel
 
 
 def put(location: Url, content: bytes | BinaryIO, mode: Literal["create", "overwrite"] = "overwrite") -> bool:
-    """Write a file as a whole or not at all. With `create`, only if it does not exist. Return True if it was written.
+    """Write a file as a whole or not at all. Return True if it was written.
 
-    Raises StorageError, also if the library is not installed.
+    With the mode `create`, the file is only written if it does not exist. Raises StorageError if the store fails, or if
+    the library is not installed.
     """
     with explaining(location):
         import obstore
@@ -44,7 +45,7 @@ def put(location: Url, content: bytes | BinaryIO, mode: Literal["create", "overw
 
 
 def remove(location: Url) -> None:
-    """Remove a file, if it exists. Raises StorageError, also if the library is not installed."""
+    """Remove a file, if it exists. Raises StorageError if the store fails, or if the library is not installed."""
     with explaining(location):
         import obstore
 
@@ -55,7 +56,7 @@ def remove(location: Url) -> None:
 
 
 def check_installed(location: Url) -> None:
-    """Raise StorageError if the library is not installed."""
+    """Check that the library obstore is installed. Raises StorageError otherwise."""
     try:
         import obstore  # noqa: F401
     except ImportError:
@@ -65,21 +66,21 @@ def check_installed(location: Url) -> None:
 
 
 def store(location: Url) -> Any:
-    """Return the store of an address."""
+    """Return the object store of an address."""
     return _store(location.kind, location.place, os.getpid())
 
 
 def endpoint() -> tuple[str, str] | None:
-    """Return the scheme and the authority of a server other than Azure's, or None.
+    """Return the scheme and the authority of a server that replaces Azure's, or None if none is configured.
 
-    The variable AZURE_STORAGE_ENDPOINT names it with the account as path: `http://127.0.0.1:10000/account`.
+    The variable AZURE_STORAGE_ENDPOINT names the server with the account as path: `http://127.0.0.1:10000/account`.
     """
     configured = urlsplit(os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or "")
     return (configured.scheme, configured.netloc) if configured.netloc else None
 
 
 def of_emulator() -> dict[str, str]:
-    """Return settings for a server other than Google's, from the environment variable STORAGE_EMULATOR_HOST."""
+    """Return settings for a server that replaces Google's, from the environment variable STORAGE_EMULATOR_HOST."""
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     if not emulator:
         return {}
@@ -90,7 +91,7 @@ def of_emulator() -> dict[str, str]:
 
 @lru_cache(maxsize=8)
 def _store(kind: str, place: str, process: int) -> Any:
-    """Return a store. `process`: the id of this process, because connections do not survive a fork."""
+    """Create an object store. `process`: the id of this process, because connections do not survive a fork."""
     from obstore.store import AzureStore, GCSStore, S3Store
 
     plain: dict[str, Any] = {
@@ -107,7 +108,7 @@ def _store(kind: str, place: str, process: int) -> Any:
 
 @contextmanager
 def explaining(location: Url) -> Iterator[None]:
-    """Convert failures of the library during the block into StorageErrors."""
+    """Convert failures of the library in the block to StorageErrors."""
     check_installed(location)
     from obstore.exceptions import BaseError
 

@@ -1,7 +1,7 @@
 """Addresses of files that are not on this machine's disks: `s3://bucket/days/1.jsonl`.
 
-They are taken literally: `%` and `?` are ordinary characters. Credentials and servers come from the environment, as in
-other programs, so an address contains no secret.
+Addresses are taken literally: `%` and `?` are ordinary characters. Credentials and servers come from the environment,
+as in other programs, so an address contains no secret.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = {
     "abfss": "abfs",
     "hdfs": "hdfs",
 }
-"""The kind of file system of each address scheme."""
+"""For each address scheme, the kind of its file system."""
 
 EXAMPLES = {
     "s3": "s3://bucket/folder/file.jsonl",
@@ -37,8 +37,10 @@ _MAGIC = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """An address. `place`: the bucket, the container with its account, or the host. `key`: the rest, without a leading
-    slash."""
+    """An address, split into its parts.
+
+    `place`: the bucket, the container with its account, or the host. `key`: the path in it, without a leading slash.
+    """
 
     scheme: str
     place: str
@@ -55,13 +57,13 @@ class Url:
 
     @property
     def path(self) -> str:
-        """The path in pyarrow's file system."""
+        """The path that pyarrow's file system uses for this address."""
         if self.kind == "hdfs":
             return f"/{self.key}"
         return f"{self.place.partition('@')[0]}/{self.key}".rstrip("/")
 
     def at(self, path: str) -> str:
-        """Return the address of a path in the same file system."""
+        """Return the address of another path in the same file system. `path`: as pyarrow's file system writes it."""
         return self.root + (path.lstrip("/") if self.kind == "hdfs" else path.partition("/")[2])
 
     def __str__(self) -> str:
@@ -69,13 +71,13 @@ class Url:
 
 
 def is_url(text: str) -> bool:
-    """Return True if a text is an address of a file system that is not on this machine's disks."""
+    """Return True if a text is an address of a file that is not on this machine's disks."""
     matched = _SCHEME.match(text)
     return matched is not None and matched[1].lower() in KINDS
 
 
 def url(text: str) -> Url:
-    """Split an address. Raises CepError if it names no bucket."""
+    """Split an address into its parts. Raises CepError if it does not name a bucket."""
     matched = _SCHEME.fullmatch(text)
     assert matched is not None and matched[1].lower() in KINDS, "this is an address of a file system"
     scheme, rest = matched[1].lower(), matched[2]
@@ -92,7 +94,8 @@ def url(text: str) -> Url:
 
 
 def local_path(text: str) -> str:
-    """Return the path in `file:///path`, and any other text unchanged. Raises CepError for another host."""
+    """Convert `file:///path` to a path. Any other text is unchanged. Raises CepError if the address names another
+    host."""
     if not text.lower().startswith(_FILE):
         return text
     host, _, path = text[len(_FILE) :].partition("/")
@@ -109,12 +112,12 @@ def joined(folder: str, name: str) -> str:
 
 
 def is_pattern(text: str) -> bool:
-    """Return True if an address has wildcards."""
+    """Return True if an address contains wildcards."""
     return _MAGIC.search(url(text).key) is not None
 
 
 def near_scheme(scheme: str, others: tuple[str, ...] = ()) -> str:
-    """Return `; did you mean s3://?` for a scheme that resembles a known one, or an empty text."""
+    """Return `; did you mean s3://?` if the scheme resembles a known one, otherwise an empty text."""
     word = scheme.lower()
     same = next((kind for kind in KINDS if sorted(kind) == sorted(word)), None)  # `nearest` ignores two letters
     short = {"s4": "s3", "s": "s3", "s3n": "s3", "aws": "s3", "az": "abfs", "azure": "abfs", "wasb": "abfs"}

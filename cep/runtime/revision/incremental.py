@@ -118,7 +118,7 @@ class Incremental:
         return self.equal_until > since
 
     def look_at(self, records: Table) -> None:
-        """Search `records`, which count separately, for equal ones, and update `equal_until`."""
+        """Search records that count separately for equal records, and update `equal_until`."""
         records = by_arrival(contiguous(records))
         if (before := equal_before(records)) is not None:
             self.equal_until = max(self.equal_until, int(records[END, before > 0].max()))

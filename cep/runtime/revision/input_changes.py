@@ -1,7 +1,7 @@
-"""Changes of the input by a push: rows that it adds, and rows that it withdraws or replaces.
+"""Changes of the input by a push: rows that the push adds, and known rows that it withdraws or replaces.
 
-Equal records count as often as they were sent, and a withdrawal removes the last of them. In a set, equal records count
-once. With a KEY, the last record of each key and time counts.
+Equal records count as often as they were sent, and a withdrawal removes the last of them. If an event's records are a
+set, equal records count once. If the event has a KEY, only the last record of each key and time counts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ UNKNOWN = "unknown-withdrawal"
 KnownRows = Callable[[Table, Sequence[int]], Table]
 """A function that returns the known rows of an event that equal a row of a table.
 
-The second argument lists the matrix rows to compare, among them the end.
+Its second argument lists the matrix rows to compare, which include the end.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class InputChanges:
-    """The changes of an event by a push.
+    """The changes of one event's input by a push.
 
-    `unknown`: the pushed rows that withdraw unknown records. `merged`: the number of equal records that were dropped.
+    `unknown`: the pushed rows that withdraw unknown records. `merged`: the number of pushed records that were dropped
+    as duplicates.
     """
 
     changes: RowChanges
@@ -48,11 +49,13 @@ def input_changes(
     key: tuple[int, ...] | None,
     several: bool,
 ) -> InputChanges:
-    """Return the changes that pushed rows make. The rows are in order of their positions.
+    """Compute how a push changes the input of one event.
 
-    `first`: their earliest end. `withdraws`: a mask of withdrawals (None: there are none). `last`: the latest end of
-    the known rows, so that later rows need no search. `key`: the arguments that identify records of one time (None: all
-    arguments). `several`: equal records count as often as they were sent.
+    - `pushed`: the pushed rows, in order of their positions. `first`: the earliest end among them.
+    - `withdraws`: a mask of the rows that are withdrawals. None: there are none.
+    - `known`: a function that finds known rows. `last`: the latest end of all known rows; no later row needs a search.
+    - `key`: the arguments that identify a record among those of the same time. None: all arguments.
+    - `several`: True if equal records count as often as they were sent.
     """
     ends, none = pushed[END], np.empty(0, np.int64)
     if withdraws is None and (several or (first > last and key is None)):
@@ -82,17 +85,18 @@ def input_changes(
 
 
 def _each_once(pushed: Table) -> Table:
-    """Return the rows without those that equal an earlier one."""
+    """Drop rows that equal an earlier row."""
     ordered = by_arrival(contiguous(pushed))
     before = equal_before(ordered)
     return pushed if before is None else ordered.compress(before == 0, axis=1)
 
 
 def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequence[int]) -> tuple[Table, Ints, Ints]:
-    """Return the known rows to remove, the pushed rows to add, and the unknown withdrawals, if equal rows count
-    separately.
+    """Match pushed rows with known rows if equal rows count separately. A withdrawal removes the last equal row before
+    it.
 
-    A withdrawal removes the last equal row before it.
+    Return the known rows to remove, the positions of the pushed rows to add, and those of the unknown withdrawals.
+    `words`: the matrix rows to compare.
     """
     kinds = KeySet(len(words))
     known = known[:, np.argsort(known[ORDER], kind="stable")]
@@ -112,8 +116,8 @@ def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequ
 def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-untyped-def]
     """Match withdrawals with rows of the same kind, like brackets. The rows are sorted by kind, and then by order.
 
-    `goes` marks withdrawals, and `places` numbers the rows. A withdrawal marks the last unmatched row of its kind in
-    `taken`. If there is none, it is marked in `unknown`. `stack` has room for all rows.
+    `goes` marks withdrawals, and `places` numbers the rows. For each withdrawal, the last unmatched row of its kind is
+    marked in `taken`. If no such row exists, the withdrawal is marked in `unknown`. `stack` has room for all rows.
     """
     depth = 0
     for i in range(len(kinds)):
@@ -130,7 +134,8 @@ def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-unt
 
 
 def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
-    """Return a mask of the ends at which several rows have equal start, end and key."""
+    """Return a mask over `ends`. It is True for an end at which several rows of `table` have equal start, end and
+    key."""
     named = by_arrival(contiguous(table[[START, END, ORDER, IDENTITY, *(FIRST + column for column in key)]]))
     once = first_of_equal(named)
     if rows(once) == rows(named):
@@ -143,9 +148,13 @@ def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
 def _changed(
     pushed: Table, withdraws: Bools, known: Table, words: Sequence[int], keyed: bool
 ) -> tuple[Table, Ints, Ints]:
-    """Return the known rows to remove, the pushed rows to add, and the unknown withdrawals, if equal rows count once.
+    """Match pushed rows with known rows if equal rows count once.
 
-    `known` holds the known rows that agree with a pushed row in `words`, which are matrix rows.
+    Return the known rows to remove, the positions of the pushed rows to add, and those of the unknown withdrawals.
+
+    - `known`: the known rows that agree with a pushed row in the matrix rows `words`.
+    - `keyed`: True if rows that agree in `words` may differ in other arguments. The later row then replaces the
+      earlier.
     """
     groups = KeySet(len(words))
     before, _ = groups.insert(np.ascontiguousarray(known[words].T))
@@ -176,9 +185,10 @@ def _changed(
 def _in_turn(
     pushed: Table, withdraws: Bools, known: Table, several: Ints, group: Ints, known_row: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Process, in order, the pushed rows `several`: those that share their record with other pushed rows.
+    """Process in order the pushed rows at the positions `several`, which agree with other pushed rows.
 
-    Return the pushed rows to add, the groups whose known row is removed, and the unknown withdrawals.
+    `group`: for each pushed row, the number of its group of equal rows. `known_row`: for each group, the known row, or
+    -1. Return the pushed rows to add, the groups whose known row is removed, and the unknown withdrawals.
     """
     now: dict[int, int | None] = {}  # the number of a pushed row, or ~number of a known row
     first: dict[int, int | None] = {}

@@ -130,13 +130,15 @@ class Region:
         to_the_end: bool = False,
         run_as_before: RunStretch | None = None,
     ) -> int:
-        """Rerun keys from their changes on, until their states equal the stored ones. Return the number of these keys.
+        """Rerun keys from their changes on, until their states equal the stored ones.
 
-        - `due`: the changed keys of each stretch. A rerun of all keys counts as one key.
+        - `due`: the changed keys of each stretch.
         - `live`: the goals of the whole program, whose states are corrected, too.
         - `run`: reruns a stretch with the changes.
         - `to_the_end`: True if later results may differ even after states are equal, so that the rerun must not stop.
         - `run_as_before`: reruns a stretch without the changes, before `run`. None: not needed.
+
+        Return the number of keys that were rerun. If all keys were rerun at once, return 1.
         """
         stretches = window.stretches
         active: Bools | None = np.zeros(self.numbers.count, np.bool_)

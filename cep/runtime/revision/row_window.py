@@ -1,4 +1,4 @@
-"""A window of an event's latest rows. Rows can be found by time, added and removed."""
+"""A window of the latest rows of one event. Rows can be added, removed, and found by time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.keys import grow
 
 FEW = 8
-"""Up to this number, rows with the same end are compared one by one. More rows are looked up by hash."""
+"""The number of rows with the same end up to which they are compared one by one. More rows are looked up by hash."""
 SMALL = 8192
-"""The number of rows below which tables are joined, so that their number stays small."""
+"""The number of rows below which a table is joined with the next one, to keep the number of tables small."""
 
 
 class RowWindow:
-    """Rows of one event, in tables by arrival. A table is sorted by end when it is first searched.
+    """Rows of one event, in tables that are ordered by arrival. A table is sorted by end when it is first searched.
 
-    So rows that arrive in order are neither copied nor sorted. `last`: the latest end.
+    So rows that arrive in order are neither copied nor sorted. `last`: the latest end of all rows.
     """
 
     def __init__(self, arguments: int) -> None:
@@ -38,7 +38,7 @@ class RowWindow:
         """True for each table that is known to be sorted by end."""
 
     def add(self, table: Table, span: tuple[int, int] | None = None) -> None:
-        """Add rows in any order. The window keeps the table, which must not change any more.
+        """Add rows in any order. The window keeps the table, so the caller must not change it any more.
 
         `span`: the first and the last end of the rows, if known.
         """
@@ -110,9 +110,9 @@ class RowWindow:
         self.runs, self._spans, self._sorted, self.last = [], [], [], BEGINNING
 
     def same(self, table: Table, words: Sequence[int]) -> Table:
-        """Return the rows that equal a row of a table, in any order.
+        """Return the rows of the window that equal a row of `table`, in any order.
 
-        The table is sorted by end. `words`: the matrix rows to compare, among them the end.
+        `table` is sorted by end. `words`: the matrix rows to compare, which include the end.
         """
         parts = [empty(self.arguments)]
         if rows(table):
@@ -124,7 +124,7 @@ class RowWindow:
         return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def drop(self, table: Table) -> None:
-        """Remove these rows. Tables that have none of them are not touched."""
+        """Remove the rows of `table` from the window."""
         if not rows(table):
             return
         table = table.take(stable_order(table[END]), axis=1)
@@ -142,7 +142,7 @@ class RowWindow:
             self._sorted = [self._sorted[number] for number in kept]
 
     def change(self, table: Table, come: bool) -> None:
-        """Add rows (`come`), or remove them."""
+        """Add rows to the window. If `come` is False, remove them."""
         if come:
             self.add(table)
         else:
@@ -164,11 +164,12 @@ class RowWindow:
         self.last = max(self.last, span[1])
 
     def _within(self, first: int, last: int) -> Iterator[int]:
-        """Return the numbers of the tables that may have rows with an end from `first` to `last`."""
+        """Return the numbers of the tables that may contain an end from `first` to `last`."""
         return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
 
     def _same(self, number: int, table: Table, words: Ints) -> Ints:
-        """Return the places, in a stored table, of the rows that equal a row of another table in these matrix rows."""
+        """Return the positions of rows in the stored table `number` that equal a row of `table`. `words`: the matrix
+        rows to compare."""
         count = rows(table)
         buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
         room = np.empty(count, np.int64), np.empty((count, 1), np.int64)
@@ -176,7 +177,7 @@ class RowWindow:
         return alike
 
     def _run(self, number: int) -> Table:
-        """Return a stored table, after sorting it by end and making it contiguous."""
+        """Return the stored table `number`. If necessary, sort it by end and make it contiguous first."""
         run = self.runs[number] = contiguous(self.runs[number])
         if not self._sorted[number]:
             if bool((run[END, 1:] < run[END, :-1]).any()):
@@ -187,10 +188,12 @@ class RowWindow:
 
 @njit()
 def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-untyped-def]
-    """Return the places in `run` of the rows that equal a row of `table` in these words. Both are sorted by end.
+    """Return the positions of rows in `run` that equal a row of `table` in the matrix rows `words`. Both are sorted by
+    end.
 
-    If more than FEW rows of `table` have the same end, they are looked up by hash. `buckets` needs room for a power of
-    two that is at least twice their number, and `chained` for each row. `places` grows as needed.
+    If more than FEW rows of `table` have the same end, they are looked up by hash. `buckets` and `chained` are memory
+    for this: `buckets` needs room for a power of two that is at least twice the number of these rows, `chained` for
+    each of them. `places` grows as needed.
     """
     count, ends = 0, run[END]
     i, last = np.searchsorted(table[END], ends[0]), ends[ends.shape[0] - 1]
@@ -233,7 +236,7 @@ def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-unty
 
 @njit(_nrt=False)
 def _hashed(table, row, words):  # type: ignore[no-untyped-def]
-    """Return a hash of these words of a row."""
+    """Return a hash of the values that a row has in the matrix rows `words`."""
     mixed = np.uint64(0)
     for word in words:
         mixed = mix(mixed, table[word, row])
@@ -242,7 +245,7 @@ def _hashed(table, row, words):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _equal(first_table, row, other, its, words):  # type: ignore[no-untyped-def]
-    """Return True if a row of one table and a row of another are equal in these words."""
+    """Return True if a row of one table equals a row of another table in the matrix rows `words`."""
     for word in words:
         if first_table[word, row] != other[word, its]:
             return False
@@ -250,12 +253,12 @@ def _equal(first_table, row, other, its, words):  # type: ignore[no-untyped-def]
 
 
 def _telling(words: Sequence[int]) -> Ints:
-    """Return these matrix rows in an order that finds differences early: arguments first."""
+    """Order matrix rows so that a comparison finds differences early: arguments first."""
     return np.array(words[::-1], np.int64)
 
 
 def without(table: Table, others: Table) -> Table:
-    """Return the rows that are not in another table."""
+    """Return the rows of `table` that are not in `others`."""
     if not rows(others) or not rows(table):
         return table
     gone = KeySet(len(table) - 1)
@@ -264,7 +267,7 @@ def without(table: Table, others: Table) -> Table:
 
 
 def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
-    """Split a table into the chosen rows and the others. This is fast if the chosen rows come first."""
+    """Split a table into the chosen rows and the other rows. This is fast if the chosen rows come first."""
     count = int(np.count_nonzero(chosen))
     if chosen[:count].all():
         return contiguous(table[:, :count]), contiguous(table[:, count:])
@@ -272,13 +275,13 @@ def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
 
 
 def _words(table: Table) -> Ints:
-    """Return the words that identify a row, without its handle."""
+    """Return the words that identify each row: everything except its handle."""
     return np.ascontiguousarray(np.delete(table, IDENTITY, axis=0).T)
 
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """The changes of an event: removed rows, and added rows."""
+    """The changes of an event's rows: removed rows, and added rows."""
 
     going: Table
     coming: Table
