@@ -83,7 +83,7 @@ class GoalBuilder:
         return events
 
     def events_of(self, number: int) -> list[str]:
-        """Return the events that have a head above this node."""
+        """Return the events that have a head which reads this node."""
         return list(dict.fromkeys(self._events.get(number, ())))
 
     def node(self, number: int) -> Goal:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _EARLIEST = {"first": "min", "last": "max"}
-"""Aggregates that depend on the order of time, each with an aggregate that does not and may have been meant."""
+"""Aggregates that depend on the order of time. Each is mapped to one that does not, which may have been meant."""
 _TRENDS = ("slope", "rate", "ewma")
 """Aggregates of how values change over time."""
 

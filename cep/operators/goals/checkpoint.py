@@ -23,8 +23,7 @@ ALL = slice(None)
 PICKED = 8
 """The number of consecutive rows that can be copied in the time in which one row is picked by index."""
 Touched = Mapping[str, Ints | slice]
-"""The rows that a step may change, by the goal's attribute that contains the array. ALL if the attribute is a
-number."""
+"""The state that a step may change. It maps attributes of a goal to rows of their arrays, or to ALL for a number."""
 
 
 @dataclass(frozen=True, slots=True)

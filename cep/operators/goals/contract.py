@@ -297,7 +297,7 @@ class StateKeys:
 def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
     """Return arrays of one or two dimensions as a record batch with one row of lists.
 
-    The metadata of the fields contain the shapes.
+    The metadata of each field contains the shape of its array.
     """
     fields, columns = [], []
     for name, array in arrays.items():

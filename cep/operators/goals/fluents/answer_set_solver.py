@@ -29,7 +29,7 @@ Fact = tuple[int, Row]
 Derived = tuple[int, Row, int | None]
 """A derived atom: the number of its predicate, its values, and its tick (None: the current one)."""
 Calculate = Callable[[int, Row], Value]
-"""A derived atom: the number of its predicate, its values, and its tick (None: the current tick)."""
+"""A function that returns the result of a calculation, given its number and its arguments; None: it has no result."""
 
 CONFLICTS = 20_000
 """The maximum number of conflicts in the search for a nearer answer set."""
