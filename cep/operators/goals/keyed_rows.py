@@ -390,7 +390,7 @@ class KeyedRows:
         self._pack()
 
     def _pack(self) -> None:
-        """Copy the rows of all keys to a new array without gaps."""
+        """Copy the rows of all keys to a new array that has no unused rows between the rooms of keys."""
         whole = int(self.spans[:, ROOM].sum())
         packed = np.empty((roomy(whole, whole + whole // 2), self.rows.shape[1]), np.int64)
         self.used = _packed(self.rows, self.spans, packed)

@@ -532,7 +532,8 @@ def next_partner(  # type: ignore[no-untyped-def]
 ):
     """Return the next partner of an arrival, starting with row `p`, or -1.
 
-    `best`: the best partner so far, or -1. Partners that end farther away than `best` are not returned.
+    `best`: the best partner so far, or -1. A partner that has a worse end is not returned. Late ends are better if
+    `backward`, and early ends otherwise.
     """
     hot = waiting.hot
     cold = waiting.cold
