@@ -369,7 +369,7 @@ class EngineView:
     @property
     def state_bytes(self) -> int:
         """The size of the state in bytes: operators, waiting rows, values and lineage."""
-        waiting = sum(table.nbytes for tables in self._buffer.waiting.values() for table in tables)
+        waiting = self._buffer.waiting_bytes
         history = 0 if self.history is None else self.history.nbytes
         waiting += 0 if self._parts.revision is None else self._parts.revision.size[1]
         return self._machine.size[1] + waiting + self.pool.nbytes + history

@@ -7,7 +7,10 @@ from random import Random
 import polars as pl
 import pytest
 
+from cep.core.errors import CepError
 from cep.engine import Engine
+from cep.operators.goals.pairs import join_family
+from cep.operators.goals.pairs.join_family import divided
 from cep.runtime import family
 
 MEMBERS, PUSHES, STEP = 6, 5, 90_000
@@ -111,6 +114,20 @@ RISES = "".join(
 )
 
 
+def _readings(push: int, random: Random) -> dict[str, pl.DataFrame]:
+    """Five readings of each event, within half a second."""
+    return {
+        f"e{i}": pl.DataFrame(
+            {
+                "room": [random.randrange(3) for _ in range(5)],
+                "temp": [float(random.randrange(100)) for _ in range(5)],
+                "time": [500_000 * push + 100_000 * n for n in range(5)],
+            }
+        )
+        for i in range(MANY)
+    }
+
+
 @pytest.mark.parametrize("options", [{"explain": True}, {"revise": 10_000_000}], ids=str)
 def test_lineage_and_revision_run_rules_alone(options: dict[str, int]) -> None:
     """With the same results."""
@@ -120,19 +137,46 @@ def test_lineage_and_revision_run_rules_alone(options: dict[str, int]) -> None:
     assert len(only.inlets) == MANY and not alone._machine.families
     derived: dict[Engine, list[tuple[object, ...]]] = {together: [], alone: []}
     for push in range(7):
-        tables = {
-            f"e{i}": pl.DataFrame(
-                {
-                    "room": [random.randrange(3) for _ in range(5)],
-                    "temp": [float(random.randrange(100)) for _ in range(5)],
-                    "time": [500_000 * push + 100_000 * n for n in range(5)],
-                }
-            )
-            for i in range(MANY)
-        }
+        tables = _readings(push, random)
         for engine, rows in derived.items():
             out = engine.push(tables) if push < 6 else engine.close()
             for name, table in out.items():
                 rows += [(name, *row) for row in table["r", "a", "b", "start", "end"].rows()]
         assert len(together._buffer._waiting) == (push < 6), "they wait as one table"
     assert len(derived[alone]) > 50 and sorted(derived[together], key=str) == sorted(derived[alone], key=str)
+
+
+FLUENT = "fluent near(a: string, b: string) START s END e.\nleave(A, B) <- END OF near(A, B).\n"
+
+
+def test_counts_sizes_and_late_records_do_not_divide_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round of `serve` and of workers asks for counts and sizes, which must not cost as much as the state."""
+    random, together = Random(2), Engine.from_text(FLUENT + RISES)
+    monkeypatch.setattr(family, "LEAST", ALONE)
+    alone = Engine.from_text(FLUENT + RISES)
+    divisions = list[object]()
+    monkeypatch.setattr(join_family, "divided", lambda goal, members: divisions.append(goal) or divided(goal, members))
+    for push in range(4):
+        tables = _readings(push, random)
+        open_ended = {"a": ["x"], "b": ["y"], "start": [600_000 * push], "end": [None], "bounds": ["[)"]}
+        closes = {**open_ended, "start": [600_000 * (push - 1)], "end": [500_000 * push + 450_000]}
+        tables["near"] = pl.DataFrame(open_ended) if push % 2 == 0 else pl.DataFrame(closes)
+        results = [_results(engine, tables) for engine in (together, alone)]
+        assert results[0] == results[1]
+        counts = [
+            {(count.unit, count.produced, count.rows) for count in engine.take_counts() if count.produced or count.rows}
+            for engine in (together, alone)
+        ]
+        assert together.state_rows == alone.state_rows and together.state_bytes > 0
+        assert counts[0] == counts[1] and len(together._buffer._waiting) == 1
+    assert not divisions
+    alone.restore(together.snapshot())
+    assert together.state_rows == alone.state_rows > 0 and len(divisions) == 1
+
+
+def test_a_snapshot_with_the_rows_of_an_inlet_is_damaged() -> None:
+    engine = Engine.from_text(RISES)
+    engine.push(_readings(0, Random(3)))
+    (inlet,) = engine._machine.families[0].events
+    with pytest.raises(CepError, match="damaged"):
+        engine._buffer.restore({inlet: engine._buffer.waiting["e0"][0]}, engine._buffer.times())

@@ -142,11 +142,12 @@ class Family(GoalByGoal):
 
     # --- state ---
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """The number of rows that wait in the family, and their bytes."""
-        goals = [goal for _, goal in self.goals_by_unit()] if self._apart else [slot.goal for slot in self.slots]
-        return sum(goal.size[0] for goal in goals), sum(goal.size[1] for goal in goals)
+    def sizes(self) -> dict[PlanUnit, tuple[int, int]]:
+        """Return the number of rows that wait in each goal of the members, and their bytes. The state stays whole."""
+        if self._apart:
+            return {single.unit: single.goal.size for single in self.singles}
+        sizes = [cast(InFamily, slot.goal).sizes(slot.goals) for slot in self.slots]
+        return {single.unit: size for slot, own in zip(self.slots, sizes) for single, size in zip(slot.singles, own)}
 
     def spread(self) -> None:
         """Copy each member's state to the member's own goals."""

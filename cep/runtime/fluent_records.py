@@ -14,7 +14,7 @@ from cep.core.fluents import BOUNDS, OWN_END, RECORD_BOUNDS, RECORD_END, RECORD_
 from cep.core.relation import END, FIRST, START, Table, rows
 from cep.core.values import MISSING
 from cep.events import Event
-from cep.operators.goals.contract import Bools, Lasting
+from cep.operators.goals.contract import Bools
 from cep.runtime.parts import EngineParts
 
 _BOTH = BOUNDS.index("[]")
@@ -90,8 +90,8 @@ def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
         still = (table[OWN_END] == MISSING) & (rows(table) > 0)
         open_intervals.append((table[FIRST:OWN_END, still], table[START, still]))
     plan = parts.plan
-    for unit, goal in parts.machine.goals():
-        known = goal.known_open() if isinstance(goal, Lasting) else None
+    for unit, goal in parts.machine.lasting():
+        known = goal.known_open()
         if known is None or not isinstance(unit, int):
             continue
         if plan.nodes[plan.nodes[unit].parts[0]].properties().event == name:

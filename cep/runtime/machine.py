@@ -163,7 +163,7 @@ class Machine:
             if name in schemas and (of := schemas[name].fluent) is not None and of.part == RECORDS
         ]
         ends = [int(inputs[name][OWN_END].max()) for name in records if rows(inputs[name])]
-        latest = max([frontier.latest, *ends, *(goal.latest for _, goal in self._goals() if isinstance(goal, Lasting))])
+        latest = max([frontier.latest, *ends, *(goal.latest for _, goal in self.lasting())])
         return replace(frontier, latest=latest)
 
     def step(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[str, list[Table]]:
@@ -271,7 +271,7 @@ class Machine:
     def take_counts(self) -> list[Count]:
         """Return the counts of each unit since the last call. Units that neither ran nor store rows are omitted."""
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
-        sizes = {counted.get(unit, unit): goal.size for unit, goal in self._goals()}
+        sizes = {counted.get(unit, unit): size for unit, size in self._sizes().items()}
         for family in self.families:
             family.count(self.made, self.spent)
         self.made |= {unit: self.made[other] for unit, other in self.same.items()}
@@ -293,6 +293,11 @@ class Machine:
         """Return the goals that belong to an event, each with the event's name."""
         goals = ((unit, goal) for part in self._alone for unit, goal in part.goals_by_unit())
         return [(goal, unit) for unit, goal in goals if isinstance(unit, str) and isinstance(goal, EventGoal)]
+
+    def lasting(self) -> list[tuple[PlanUnit, Lasting]]:
+        """Return the goals whose results last, for a caller that does not change their states. No family has one."""
+        goals = (unit_goal for part in self._alone for unit_goal in part.goals_by_unit())
+        return [(unit, goal) for unit, goal in goals if isinstance(goal, Lasting)]
 
     def touched(self) -> None:
         """Record that a caller has changed the states of goals."""
@@ -374,7 +379,11 @@ class Machine:
     @property
     def size(self) -> tuple[int, int]:
         """The number of occurrences that wait in the goals, and their bytes."""
-        families = {unit for family in self.families for unit, _ in family.goals_by_unit()}
-        sizes = [goal.size for part in self._alone for unit, goal in part.goals_by_unit() if unit not in families]
-        sizes += [family.size for family in self.families]
+        sizes = self._sizes().values()
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)
+
+    def _sizes(self) -> dict[PlanUnit, tuple[int, int]]:
+        """Return the number of rows that wait in each goal, and their bytes, without dividing families."""
+        sizes = {unit: size for family in self.families for unit, size in family.sizes().items()}
+        goals = (unit_goal for part in self._alone for unit_goal in part.goals_by_unit())
+        return sizes | {unit: goal.size for unit, goal in goals if unit not in sizes}

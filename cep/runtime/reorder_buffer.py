@@ -123,6 +123,11 @@ class ReorderBuffer:
         """The number of waiting occurrences."""
         return sum(rows(table) for tables in self._waiting.values() for table in tables)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the waiting occurrences in bytes."""
+        return sum(table.nbytes for tables in self._waiting.values() for table in tables)
+
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
         """Return the pool codes in the waiting rows. `coded`: for each event, the row numbers of its matrices that hold
         codes."""
@@ -164,6 +169,7 @@ class ReorderBuffer:
             of_input, begun = times["of_input"], times["begun"]
         known = [time for time in (watermark, latest, first, of_input, begun) if time is not None]
         demand(all(isinstance(time, int) and BEGINNING <= time <= END_OF_TIME for time in known))
+        demand(self.events.keys().isdisjoint(waiting))
         self.waiting = {name: [table] for name, table in waiting.items()}
         self.watermark, self.latest, self.first, self.of_input = watermark, latest, first, of_input
         self.begun = begun

@@ -37,6 +37,10 @@ class InFamily(ABC):
     def divide(self, members: Sequence[Self]) -> None:
         """Divide the state of the family's goal among its members."""
 
+    @abstractmethod
+    def sizes(self, members: Sequence[Self]) -> Sequence[tuple[int, int]]:
+        """Return the number of waiting rows of each member, and their bytes, without dividing the state."""
+
 
 def compared(tests: Tests) -> Hashable:
     """Return the columns and comparisons of tests, without the constants."""

@@ -62,6 +62,10 @@ class Memoryless(Untimed, InRounds, DeclaredState):
     def divide(self, members: Sequence[Self]) -> None:
         """Do nothing: there is no state."""
 
+    def sizes(self, members: Sequence[Self]) -> Sequence[tuple[int, int]]:
+        """Return zeros: there is no state."""
+        return [self.size] * len(members)
+
     def _tables(self) -> dict[str, StateTable]:
         return {}
 

@@ -129,6 +129,9 @@ class JoinGoal(StoredState, Untimed, InFamily):
     def divide(self, members: Sequence[Self]) -> None:
         join_family.divided(self, members)
 
+    def sizes(self, members: Sequence[Self]) -> Sequence[tuple[int, int]]:
+        return join_family.sizes(self, members)
+
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
         """See `cep.operators.goals.checkpoint`. A step also changes stored rows that have the key of an input row."""
         if self.external and rows(inputs[0]) + rows(inputs[1]) > CHUNK:

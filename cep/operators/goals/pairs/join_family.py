@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cep.operators.goals.contract import Ints
-from cep.operators.goals.store import HEADER, SIDE, SLOT
+from cep.operators.goals.store import GONE, HEADER, HOT, NEXT, SIDE, SLOT
 
 if TYPE_CHECKING:
     from cep.operators.goals.pairs.join import JoinGoal
@@ -54,6 +54,16 @@ def divided(goal: JoinGoal, members: Sequence[JoinGoal]) -> None:
         if member.count or own_rows.start < own_rows.stop:
             arrays = {"hot": hot[own_rows], "cold": cold[own_rows, :-1], "keys": keys[own_keys, :-1]}
             member.become_arrays({name: arrays.get(name, array[:0]).copy() for name, array in state.items()})
+
+
+def sizes(goal: JoinGoal, members: Sequence[JoinGoal]) -> list[tuple[int, int]]:
+    """Return the number of waiting rows of each member of a family's join, and their bytes."""
+    cold, number, member = goal.cold[: goal.count], len(members), members[0]
+    waiting = np.flatnonzero(goal.hot[: goal.count, NEXT] != GONE)
+    owners = cold[waiting, _places(goal, cold)[waiting]]
+    counts, keys = np.bincount(owners, minlength=number), np.bincount(goal.keys.known[:, -1], minlength=number)
+    words = counts * (HOT + member.cold.shape[1]) + keys * (6 + len(member.spec.left_key))
+    return list(zip(counts.tolist(), (8 * words).tolist(), strict=True))
 
 
 def _places(goal: JoinGoal, cold: Ints) -> Ints:
