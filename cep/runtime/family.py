@@ -132,12 +132,12 @@ class Family(GoalByGoal):
         events."""
         if slot.inlet is None:
             return empty(slot.singles[0].width + 1)
-        tables = []
-        for event, table in inputs.items():
-            if event == slot.inlet.name:
-                tables.append(table)
-            elif event in self.inlets and self.inlets[event][0] is slot.inlet:
-                tables.append(with_member(table, self.inlets[event][1]))
+        tables = [inputs[slot.inlet.name]] if slot.inlet.name in inputs else []
+        mine = self.events[slot.inlet.name]
+        for event in mine if len(mine) < len(inputs) else inputs:
+            inlet, member = self.inlets.get(event, (None, 0))
+            if inlet is slot.inlet and event in inputs:
+                tables.append(with_member(inputs[event], member))
         return by_arrival(concat(tables)) if tables else empty(slot.singles[0].width + 1)
 
     # --- state ---
