@@ -69,11 +69,11 @@ def test_a_message_has_what_the_alert_says() -> None:
         FIRST, title="Blizzard at kewr", text="4 readings", instruction="Stay inside.", runbook="https://r.org/a%20b",
         labels={"team": "water"}, severity="Severe",
     )  # fmt: skip
-    found = made([change], came=1_700_000_000_000_000)
+    found = made([change], recorded=1_700_000_000_000_000)
     assert found["From"] == "Weather Service <alerts@example.org>" and found["To"] == "team@example.org"
     assert found["Subject"] == "Firing (Severe): Blizzard at kewr" and found["Auto-Submitted"] == "auto-generated"
     assert found["Message-ID"] == f"<{change.id}@example.org>" and found["X-Semcep-Changes"] == change.id
-    assert found.as_bytes() == made([change], came=1_700_000_000_000_000).as_bytes(), "nothing is left to chance"
+    assert found.as_bytes() == made([change], recorded=1_700_000_000_000_000).as_bytes(), "nothing is left to chance"
     assert found["Date"] == "Tue, 14 Nov 2023 22:13:20 +0000"
     assert found["In-Reply-To"] is None and found["References"] is None
     plain, html = texts(found)

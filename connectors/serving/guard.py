@@ -179,14 +179,14 @@ class Guard:
                 now = admitted(people)
                 if now is None:
                     return endless or not begun
-                return endless and now.role != person.role
+                return endless and now.role < person.role
 
             revocable = _until(people, revoked)
         try:
             async with revocable:
                 await self.app(scope, measured, answered)
         except _Revoked:
-            if begun:  # a client that reconnects is refused, or has other rights
+            if begun:  # a client that reconnects is refused, or has fewer rights
                 await send({"type": "http.response.body", "body": b""})
             else:
                 await PlainTextResponse(UNKNOWN, 401, CHALLENGE)(scope, receive, send)

@@ -107,7 +107,7 @@ async function begin() {
   past.follow();
 }
 
-// The server ends the streams when the roles change, so after each new connection the page asks what the person may do.
+// The server ends the streams of a person with a lower role, so after each new connection the page asks what they may do.
 async function permissions(program, why) {
   const { person } = await (await ask("api/program")).json();
   if (person.refused === program.person.refused) return;
