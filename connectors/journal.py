@@ -89,8 +89,8 @@ class Journal:
         """Open or create the journal. Raises CepError if it cannot be read, if the journal or the snapshot is damaged,
         or if they do not belong together.
 
-        `schemas`: the event types for which the input is read. In replayed batches, tables of other event types are in
-        `beside`. `keeps`: True to keep the batches that a snapshot replaces.
+        `schemas`: the event types for which the input is read. In replayed batches, the field
+        `beside` contains the tables of other event types. `keeps`: True to keep the batches that a snapshot replaces.
         """
         self.version = 1
         self._input = InputHistory(folder / "input") if keeps else None

@@ -13,8 +13,10 @@ from cep.knowledge.rdf.triples import TripleSet
 
 
 class StoreFollower:
-    """A follower of changes of knowledge, which keeps another store up to date. `Knowledge.store` must have filled that
-    store."""
+    """A follower of changes of knowledge, which keeps a copy of its store up to date.
+
+    The copy must come from `Knowledge.store`.
+    """
 
     def __init__(self, knowledge: Knowledge) -> None:
         """Start from the present state of the knowledge. The caller must pass later changes to `change`."""

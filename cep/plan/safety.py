@@ -216,7 +216,7 @@ class Checker:
 
 
 def _idle_policies(rules: Rules) -> list[CepError]:
-    """Return an error for each policy statement that ranks by a variable that no later rule has.
+    """Return an error for each policy statement whose ranking variable occurs in none of the rules after it.
 
     A goal that lacks this variable uses the default policy.
     """

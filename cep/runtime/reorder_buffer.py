@@ -22,12 +22,13 @@ class ReorderBuffer:
     """The watermark, and the occurrences that end after it.
 
     - `lateness`: how far out of order input may arrive, in microseconds. None: only `release` moves the watermark.
-    - `until`, `start`: how far endless recursion into the future and the past must run at the end of the input.
+    - `until`: the time up to which recursion into the future runs at the end of the input.
+    - `start`: the time down to which recursion into the past runs then.
     - `first`, `latest`: the first and the last end of the occurrences that this buffer has received.
     - `begun`, `of_input`: the first and the last end of the whole input, if it is distributed to several engines.
     - `clocks`: the clocks of keys (`cep.runtime.key_clocks`). None: one clock for all input.
-    - `events`: the events of each inlet (`cep.runtime.family`), ordered by member. Rows may arrive under the name of an
-      inlet.
+    - `events`: the event types of each inlet, in the order of the family's members (`cep.runtime.family`). Rows may
+      arrive under the name of an inlet.
 
     The watermark promises that no occurrence will arrive that ends at or before it. After an occurrence that ends at t,
     the watermark is at least t - lateness - 1, because another occurrence may end at the same instant.

@@ -44,7 +44,7 @@ def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | None:
-    """Return the stored texts of the shadow that ran when the server ended.
+    """Return the program texts of the shadow that ran when the server ended, by file name.
 
     Returns None if there are none, or if the files have other names than `names`.
     """

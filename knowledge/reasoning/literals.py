@@ -125,7 +125,7 @@ def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
 
 
 def outside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Return a mask of the literals whose value the datatype does not contain (rule dt-not-type).
+    """Return a mask of the literals with a value outside the datatype (rule dt-not-type).
 
     All literals must be well-formed. Literals whose own datatype is unknown are not in the mask.
     """

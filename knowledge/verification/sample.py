@@ -46,7 +46,7 @@ class TripleSample:
 
 
 def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
-    """Return the schema of some triples, and all triples of at most `subjects` other subjects.
+    """Return the schema triples, and all triples of at most `subjects` subjects outside the schema.
 
     The sample starts from the first subject of each class and property, beginning with the rarest. From there it
     follows references from and to the chosen subjects. "First" means the order of loading.

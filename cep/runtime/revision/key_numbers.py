@@ -30,7 +30,7 @@ Types = tuple[str, ...]
 
 
 class _Words:
-    """The known keys as table values of certain column types. `of`: the key number of each row."""
+    """Known keys, encoded for columns of certain types. `of`: the number of each key in `rows`."""
 
     def __init__(self, width: int) -> None:
         self.rows = KeySet(width)

@@ -32,7 +32,7 @@ MOST_ATOMS = 2**31 - 1
 
 
 def longest(tick: int) -> int:
-    """Return the length of the longest window in ticks. It reaches back to the first tick of any stream."""
+    """Return the length of an unbounded window in ticks. From any tick, it reaches back to the first possible one."""
     return FARTHEST // tick
 
 
