@@ -272,7 +272,7 @@ def alerts() -> st.SearchStrategy[ast.AlertStatement]:
         instruction=st.one_of(st.none(), strings),
         duration=ticks.map(lambda n: n + 1).filter(lambda n: n <= FARTHEST),
         keys=keys.map(tuple),
-        at=st.tuples(expressions, expressions),
+        position=st.tuples(expressions, expressions),
         radius=st.one_of(st.none(), expressions),
         area=st.one_of(st.none(), expressions),
     )

@@ -2,7 +2,7 @@
 
 A component is a set of goals that read each other, from the input events on. Components are members of one family if
 they differ only in names and in constants. Each goal of a family processes the rows of all members
-(`cep.operators.goals.families`).
+(`cep.operators.goals.in_family`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A node describes an event. It has `event`, `text` (as a rule writes it), `argume
 
 - If the event is an input record, its node has `record`, which is {file, line} if they are known.
 - If it is derived, its node has `rule` (name, line, text), `also` (other rules that have the same result), `variables`,
-  `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.explain.derivation.DerivationNode`).
+  `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.explain.nodes.DerivationNode`).
 
 A condition has `text`, `holds` and `values`. A comparison also has `sides`. `because` contains the conditions of the
 static rule that makes a condition true. `triples` contains the triples of the knowledge that it uses: each as a text,
