@@ -64,7 +64,7 @@ def _pushes(random: Random) -> list[dict[str, pl.DataFrame]]:
 
 
 def _results(engine: Engine, tables: dict[str, pl.DataFrame] | None) -> dict[str, object]:
-    """What a push, or the end, comes to: the output, and the rows that are refused or merged."""
+    """Push tables, or end the input. Return the output and the rows that are refused or merged."""
     out = engine.close() if tables is None else engine.push(tables)
     return {
         "output": {name: table.to_dict(as_series=False) for name, table in out.items()},

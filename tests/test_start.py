@@ -16,7 +16,7 @@ warming(F, A, B) <- reading(F, A) SEQ reading(F, B) WHERE A > 7, B > A WITHIN 15
 KNOWLEDGE = {"owlrl", "pyoxigraph", "pyproj", "pyshacl", "rdflib", "shapely"}
 COMPILER = {"llvmlite", "numba"}
 PARSER = {"pydantic"}
-"""What typer loads to convert the values of options."""
+"""Modules that typer imports only to convert the values of options."""
 TABLES = {"polars.dataframe", "pyarrow.lib"}
 RUNS = """
 import sys

@@ -6,7 +6,7 @@ step:  for every group, outputs of the units that it reads -> its output
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import TypeAlias, cast
@@ -291,13 +291,11 @@ class Machine:
 
     def events(self) -> list[tuple[EventGoal, str]]:
         """Return the goals that belong to an event, each with the event's name."""
-        goals = ((unit, goal) for part in self._alone for unit, goal in part.goals_by_unit())
-        return [(goal, unit) for unit, goal in goals if isinstance(unit, str) and isinstance(goal, EventGoal)]
+        return [(goal, unit) for unit, goal in self._singles() if isinstance(unit, str) and isinstance(goal, EventGoal)]
 
     def lasting(self) -> list[tuple[PlanUnit, Lasting]]:
         """Return the goals whose results last, for a caller that does not change their states. No family has one."""
-        goals = (unit_goal for part in self._alone for unit_goal in part.goals_by_unit())
-        return [(unit, goal) for unit, goal in goals if isinstance(goal, Lasting)]
+        return [(unit, goal) for unit, goal in self._singles() if isinstance(goal, Lasting)]
 
     def touched(self) -> None:
         """Record that a caller has changed the states of goals."""
@@ -313,7 +311,11 @@ class Machine:
     def _goals(self) -> list[tuple[PlanUnit, Goal]]:
         for family in self.families:
             family.spread()
-        return [unit_goal for part in self._alone for unit_goal in part.goals_by_unit()]
+        return list(self._singles())
+
+    def _singles(self) -> Iterator[tuple[PlanUnit, Goal]]:
+        """Yield every goal with its unit. Goals of a family may have an outdated state."""
+        return (unit_goal for part in self._alone for unit_goal in part.goals_by_unit())
 
     def evict(self, frontier: Frontier) -> None:
         """Drop all state that no later input can need. A step drops only a part of this state, and only in goals that
@@ -385,5 +387,4 @@ class Machine:
     def _sizes(self) -> dict[PlanUnit, tuple[int, int]]:
         """Return the number of rows that wait in each goal, and their bytes, without dividing families."""
         sizes = {unit: size for family in self.families for unit, size in family.sizes().items()}
-        goals = (unit_goal for part in self._alone for unit_goal in part.goals_by_unit())
-        return sizes | {unit: goal.size for unit, goal in goals if unit not in sizes}
+        return sizes | {unit: goal.size for unit, goal in self._singles() if unit not in sizes}

@@ -189,6 +189,7 @@ class Lasting:
 
         `ended`: True if the input has ended. Then each occurrence gets a new handle, if there is lineage.
         """
+        # Goals that override only `known_open` inherit this, and the machine never calls it on them.
         raise NotImplementedError("a goal that only keeps records is not asked what lasts")
 
     def known_open(self) -> tuple[Ints, Ints] | None:
