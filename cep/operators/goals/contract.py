@@ -8,6 +8,7 @@ not on how they are divided into steps.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -176,7 +177,7 @@ class Goal(Protocol):
         ...
 
 
-class Lasting:
+class Lasting(ABC):
     """The part of the goal protocol for occurrences that may continue when the input ends.
 
     `latest`: the latest end of the records that the goal has received.
@@ -184,13 +185,12 @@ class Lasting:
 
     latest = BEGINNING
 
+    @abstractmethod
     def open(self, ended: bool = True) -> Table:
         """Return the occurrences that have not ended. In the result, their end is later than every time.
 
         `ended`: True if the input has ended. Then each occurrence gets a new handle, if there is lineage.
         """
-        # Goals that override only `known_open` inherit this, and the machine never calls it on them.
-        raise NotImplementedError("a goal that only keeps records is not asked what lasts")
 
     def known_open(self) -> tuple[Ints, Ints] | None:
         """Return the records that have no end yet, as their arguments (one row per record) and their starts.
