@@ -17,6 +17,9 @@ FUZZ ?= 20
 # How many minutes `make soak` runs.
 SOAK ?= 30
 
+# `make bench WRITE=--write` also puts the tables into docs/benchmarks.md.
+WRITE ?=
+
 # How many processes pytest uses: one more than there are cores, since tests wait for others, or `make test WORKERS=0` for none.
 WORKERS ?= auto
 
@@ -123,11 +126,14 @@ docs: $(VENV)/.docs
 	@echo 'the site is in build/site; to read and search it: $(BIN)/python -m http.server -d build/site 8001'
 
 bench: $(VENV)/.run $(VENV)/.kernels
-	@$(BIN)/python -m benchmarks
-	@$(BIN)/python -m benchmarks.small
-	@$(BIN)/python -m benchmarks.small --curve
-	@$(BIN)/python -m benchmarks.peers
-	@$(BIN)/python -m benchmarks.curves
+	@$(BIN)/python -m benchmarks $(WRITE)
+	@$(BIN)/python -m benchmarks.small $(WRITE)
+	@$(BIN)/python -m benchmarks.small --curve $(WRITE)
+	@$(BIN)/python -m benchmarks.curves $(WRITE)
+	@$(BIN)/python -m benchmarks.waiting_rows $(WRITE)
+	@$(BIN)/python -m benchmarks.peers $(WRITE)
+	@$(BIN)/python -m benchmarks.first $(WRITE)
+	@$(BIN)/python -m benchmarks.workers --events 3000000 --only 'README, csv, 1,000' $(WRITE)
 
 fuzz: $(VENV)/.test
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py \

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import applications, closure, knowledge, lars, metric, metric_time, processes
+from benchmarks import applications, charts, closure, knowledge, lars, metric, metric_time, processes, report
 from benchmarks.measure import Measured, measure
-from benchmarks.table import Line, Target, json_lines, markdown, short, show
+from benchmarks.report import circumstances, parser, replace
+from benchmarks.table import Line, Target, json_lines, markdown, rates, short, show
 from benchmarks.workload import Size, Workload
 from benchmarks.workloads import workloads
 
@@ -82,21 +83,34 @@ def smaller(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
     return tuple(dict.fromkeys((min(events, QUICK), keys) for events, keys in few))
 
 
+def publish(results: list[Line], run: str) -> None:
+    """Write the results into the three tables of the page, and draw their chart. `run`: when and where they were
+    measured."""
+    charts.renew("engine", json_lines(results), run)
+    fluents = {line.workload: line.workload for line in results if line.workload.startswith("fluent")}
+    others = [line for line in results if line.workload not in charts.WORKLOADS | fluents]
+    tables = {
+        "rules": rates(results, charts.WORKLOADS),
+        "fluents": rates(results, fluents),
+        "further workloads": markdown(others),
+    }
+    replace(report.PAGE, {name: f"`python -m benchmarks`, {run}:\n\n{table}" for name, table in tables.items()})
+
+
 def main() -> None:
     """Parse the options, measure, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"at most {QUICK:,} events and a thousand keys")
-    parser.add_argument("--only", metavar="NAME", default="", help="workloads whose name holds this")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON Lines too")
-    parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table as Markdown too")
-    parser.add_argument("--profile", metavar="NAME", choices=workloads, help="where this workload spends its time")
-    options = parser.parse_args()
+    known = parser("benchmarks", __doc__)
+    known.add_argument("--quick", action="store_true", help=f"at most {QUICK:,} events and a thousand keys")
+    known.add_argument("--only", metavar="NAME", default="", help="workloads whose name holds this")
+    known.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON Lines too")
+    known.add_argument("--profile", metavar="NAME", choices=workloads, help="where this workload spends its time")
+    options = known.parse_args()
     if options.profile:
         sizes = workloads[options.profile].sizes
         events, keys = smaller(sizes)[-1] if options.quick else sizes[1]
         measure(options.profile, events, keys, "engine", profile=True)
         return
-    costs: dict[tuple[str, Size], float] = {}
+    before, costs = os.getloadavg()[0], dict[tuple[str, Size], float]()
     results: list[Line] = []
     for workload in workloads.values():
         if options.only in workload.name:
@@ -112,8 +126,8 @@ def main() -> None:
     show(results)
     if options.json:
         options.json.write_text(json_lines(results))
-    if options.markdown:
-        options.markdown.write_text(markdown(results) + "\n")
+    if options.write:
+        publish(results, circumstances(before))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Input and output have the contents of the engine's tables, as tuples. Events of each type are sorted by time: (type,
 time, *attributes). Results are (type, start, end, *arguments). The loops follow the semantics of the language: events
-at the same time are not ordered, and identical events count once.
+at the same time are not ordered, and equal records are as many events. What an operator with two operands derives is a
+set.
 """
 
 from __future__ import annotations
@@ -22,14 +23,19 @@ Waiting = defaultdict[Any, deque[tuple[int, int]]]
 
 
 def arrivals(*sides: list[Row]) -> list[Row]:
-    """Return all events in order of time, identical ones once. At equal times, an earlier argument comes first.
+    """Return all events in order of time. At equal times, an earlier argument comes first.
 
     A loop passes the right side of a SEQ before the left. So it never sees a left event before a right one at the same
     time.
     """
+    return sorted(chain(*sides), key=itemgetter(1))
+
+
+def distinct(*sides: list[Row]) -> list[Row]:
+    """Return all events like `arrivals`, and equal ones once: they would derive the same."""
     out: list[Row] = []
     now, last, instant = None, None, None
-    for event in sorted(chain(*sides), key=itemgetter(1)):
+    for event in arrivals(*sides):
         if event[1] != now:
             now, last, instant = event[1], event, None
         elif event == last:
@@ -48,7 +54,7 @@ def seq_unrestricted(events: Rows, within: int) -> list[Row]:
     """Return every a before a b with the same id, at most `within` apart."""
     lefts: Waiting = defaultdict(deque)
     out: list[Row] = []
-    for name, time, key, value in arrivals(events["b"], events["a"]):
+    for name, time, key, value in distinct(events["b"], events["a"]):
         waiting = lefts[key]
         while waiting and waiting[0][0] < time - within:
             waiting.popleft()
@@ -64,7 +70,7 @@ def seq_recent(events: Rows, within: int) -> list[Row]:
     """Return the latest a before each b."""
     latest: dict[Any, tuple[int, int]] = {}
     out: list[Row] = []
-    for name, time, key, value in arrivals(events["b"], events["a"]):
+    for name, time, key, value in distinct(events["b"], events["a"]):
         if name == "a":
             latest[key] = (time, value)
         elif key in latest:
@@ -88,7 +94,7 @@ def seq_chronological(events: Rows, within: int) -> list[Row]:
         if waiting:
             start, x = waiting.popleft()
             out.append(("ab", start, time, key, x, value))
-    return out
+    return list(dict.fromkeys(out))
 
 
 def seq_three(events: Rows, within: int) -> list[Row]:
@@ -96,7 +102,7 @@ def seq_three(events: Rows, within: int) -> list[Row]:
     firsts: Waiting = defaultdict(deque)
     seconds: Waiting = defaultdict(deque)
     out: list[Row] = []
-    for name, time, key, value in arrivals(events["c"], events["b"], events["a"]):
+    for name, time, key, value in distinct(events["c"], events["b"], events["a"]):
         if name == "a":
             firsts[key].append((time, value))
         elif name == "b":
@@ -125,7 +131,7 @@ def conjunction(events: Rows, within: int) -> list[Row]:
     lefts: Waiting = defaultdict(deque)
     rights: Waiting = defaultdict(deque)
     out: list[Row] = []
-    for name, time, key, value in arrivals(events["a"], events["b"]):
+    for name, time, key, value in distinct(events["a"], events["b"]):
         oldest = time - within
         if name == "a":
             partners = rights[key]
@@ -149,7 +155,7 @@ def absence(events: Rows, within: int) -> list[Row]:
     events."""
     lefts: Waiting = defaultdict(deque)
     out: list[Row] = []
-    for name, time, key, value in arrivals(events["b"], events["c"], events["a"]):
+    for name, time, key, value in distinct(events["b"], events["c"], events["a"]):
         waiting = lefts[key]
         if name == "a":
             waiting.append((time, value))
@@ -168,7 +174,7 @@ def timer(events: Rows, within: int) -> list[Row]:
     due: deque[tuple[int, Any, int]] = deque()
     stopped: dict[Any, int] = {}  # the time of the last b of an id
     out: list[Row] = []
-    for name, time, key, value in arrivals(events["a"], events["b"]):
+    for name, time, key, value in distinct(events["a"], events["b"]):
         while due and due[0][0] + within <= time:
             start, open_key, x = due.popleft()
             if stopped.get(open_key, -1) <= start:

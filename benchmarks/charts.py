@@ -1,8 +1,8 @@
 """`python -m benchmarks.charts`: the charts of `docs/benchmarks.md`, drawn from `benchmarks/results.json`.
 
-`--engine FILE --run TEXT` first imports the lines of a run of `python -m benchmarks --json FILE`; the text says where
-and when it ran. `--fleet FILE --run TEXT` does the same for `benchmarks.fleet_revision`. A chart is an SVG with its own
-background, which is dark if the reader's colour scheme is.
+`python -m benchmarks --write` draws its chart anew. `--fleet FILE --run TEXT` first takes the output of
+`benchmarks.fleet_revision`; the text says where and when it ran. A chart is an SVG with its own background, which is
+dark if the reader's colour scheme is.
 """
 
 from __future__ import annotations
@@ -238,28 +238,39 @@ def charts(results: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def renew(part: str, lines: str, run: str) -> None:
+    """Put measured lines into `benchmarks/results.json`, and draw the charts.
+
+    `part`: `engine` or `fleet`. `lines`: JSON Lines. `run`: when and where they were measured.
+    """
+    results = json.loads(RESULTS.read_text())
+    if part == "engine":
+        results[part] = {"run": run, "lines": taken(lines)}
+    else:
+        results[part] = {"run": run, "lines": [json.loads(line) for line in lines.splitlines()], "peers": PEERS}
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    draw()
+
+
+def draw() -> None:
+    """Draw the charts from `benchmarks/results.json`."""
+    for name, text in charts(json.loads(RESULTS.read_text())).items():
+        (PICTURES / name).write_text(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.charts", description=__doc__)
-    parser.add_argument("--engine", metavar="FILE", type=Path, help="take the lines of `python -m benchmarks --json`")
     parser.add_argument(
         "--fleet", metavar="FILE", type=Path, nargs="*", help="take the lines of `python -m benchmarks.fleet_revision`"
     )
     parser.add_argument("--run", metavar="TEXT", help="when and where that ran")
-    parser.add_argument("--to", metavar="FOLDER", type=Path, default=PICTURES)
     options = parser.parse_args()
-    if (options.engine is None and not options.fleet) != (options.run is None):
-        parser.error("`--engine` or `--fleet`, and `--run` go together")
-    results = json.loads(RESULTS.read_text())
-    if options.engine is not None:
-        results["engine"] = {"run": options.run, "lines": taken(options.engine.read_text())}
+    if (not options.fleet) != (options.run is None):
+        parser.error("`--fleet` and `--run` go together")
     if options.fleet:
-        found = [json.loads(line) for path in options.fleet for line in path.read_text().splitlines()]
-        results["fleet"] = {"run": options.run, "lines": found, "peers": PEERS}
-    if options.run is not None:
-        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    options.to.mkdir(parents=True, exist_ok=True)
-    for name, text in charts(results).items():
-        (options.to / name).write_text(text)
+        renew("fleet", "".join(path.read_text() for path in options.fleet), options.run)
+    else:
+        draw()
 
 
 def taken(text: str) -> list[dict[str, Any]]:

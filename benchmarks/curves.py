@@ -2,25 +2,22 @@
 
 Each point is measured in its own process, with one thread per library. The last column is the greatest factor between
 neighbours, whose sizes differ by a factor of ten. More events must not make an event more expensive, so their factor is
-about one. Other sizes are superlinear only if a factor exceeds ten. `--write` puts the table into `docs/benchmarks.md`.
-Rules and types: `python -m benchmarks.small --curve`.
+about one. Other sizes are superlinear only if a factor exceeds ten. Rules and types:
+`python -m benchmarks.small --curve`.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from benchmarks.measure import ONE_CORE, measure
+from benchmarks.report import ROOT, parser, publish
 
-ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "benchmarks.md"
 EVENTS, KEYS = 1_000_000, 1_000
 SIZES = tuple(10**power for power in range(8))
 
@@ -87,22 +84,12 @@ def table(curves: Sequence[Curve], most: int) -> Iterator[str]:
 
 def main() -> None:
     """Measure the curves, and print their table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.curves", description=__doc__)
-    parser.add_argument("--only", default="", help="curves whose name holds this")
-    parser.add_argument("--most", type=int, default=SIZES[-1], help="the greatest size")
-    parser.add_argument(
-        "--write", metavar="WHEN", help="put the table into docs/benchmarks.md, with this date and load"
-    )
-    asked = parser.parse_args()
-    lines = []
-    for line in table([curve for curve in CURVES if asked.only in curve.name], asked.most):
-        print(line, flush=True)
-        lines.append(line)
-    if asked.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, _, rest = page.partition("<!-- curves -->\n")
-        text = "\n".join([f"`python -m benchmarks.curves`, {asked.write}:", "", *lines])
-        PAGE.write_text(f"{before}<!-- curves -->\n{text}\n<!-- /curves -->{rest.partition('<!-- /curves -->')[2]}")
+    options = parser("benchmarks.curves", __doc__)
+    options.add_argument("--only", default="", help="curves whose name holds this")
+    options.add_argument("--most", type=int, default=SIZES[-1], help="the greatest size")
+    asked = options.parse_args()
+    lines = table([curve for curve in CURVES if asked.only in curve.name], asked.most)
+    publish("curves", "python -m benchmarks.curves", lines, asked.write)
 
 
 if __name__ == "__main__":

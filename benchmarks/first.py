@@ -8,21 +8,22 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
+from benchmarks.report import parser, publish
 from benchmarks.workloads import workloads
 
 JOB, KEYS, UNREADABLE = "seq2 recent", 100, 30_000
 RULES = "event reading(room: string, temp: float) TIME time.\nhot(R, T) <- reading(R, T) WHERE T > 70.\n"
 RECORD = '{{"time": "2024-05-01T08:{0:02}:00Z", "room": "r{0}", "temp": {1}}}\n'
-FAULTS = {"ill-typed": '"x"', "missing": "null", "torn": '"'}
+FAULTS = {"of a wrong type": '"x"', "without a value": "null", "torn": '"'}
 
 
 def cpu(*command: str, **environment: str) -> float:
@@ -37,7 +38,7 @@ def cpu(*command: str, **environment: str) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def runs(events: int, folder: Path) -> None:
+def runs(events: int, folder: Path) -> Iterator[str]:
     """Measure the first, second and compiling run over a CSV file."""
     rules = folder / "rules.cep"
     rules.write_text(workloads[JOB].program(KEYS))
@@ -49,11 +50,13 @@ def runs(events: int, folder: Path) -> None:
     home = {"XDG_CACHE_HOME": str(folder / "cache")}
     first, second = cpu(*command, **home), cpu(*command, **home)
     compiled = cpu(*command, **home, NUMBA_CACHE_DIR=str(folder / "kernels"), NUMBA_OPT="2")
-    print(f"{events:,} rows of CSV, `{JOB}`: first {first:.1f}, second {second:.1f}, compiled {compiled:.1f}")
-    print(f"  first / second {first / second:.2f}, to reach 1.3")
+    yield row(
+        f"the first run over {events:,} rows of CSV, `a SEQ b`, recent", first, "the second run", second, "1.3 times"
+    )
+    yield row("the same where numba compiles the kernels", compiled, "the second run", second, "")
 
 
-def checks(folder: Path) -> None:
+def checks(folder: Path) -> Iterator[str]:
     """Measure `cep check`."""
     rules = folder / "rules.cep"
     rules.write_text(RULES)
@@ -61,10 +64,10 @@ def checks(folder: Path) -> None:
     cpu(*command)
     took = min(cpu(*command) for _ in range(5))
     baseline = min(cpu("-c", "import numba, polars") for _ in range(5))
-    print(f"`cep check`: {took:.2f}, to reach 0.5; importing numba and polars: {baseline:.2f}")
+    yield row("`cep check`", took, "importing numba and polars", baseline, "0.5 s")
 
 
-def refusals(folder: Path) -> None:
+def refusals(folder: Path) -> Iterator[str]:
     """Measure unreadable records."""
     rules, path = folder / "rules.cep", folder / "in.jsonl"
     rules.write_text(RULES)
@@ -74,18 +77,30 @@ def refusals(folder: Path) -> None:
         command = ("-m", "cep", "run", str(rules), "--input", f"reading={path}")
         command += ("--dead-letter", str(folder / "dead.jsonl"), "--output", str(folder / "out.jsonl"))
         took[name] = min(cpu(*command) for _ in range(2))
-    bad = ", ".join(f"{name} {seconds:.1f} ({seconds / took['good']:.1f})" for name, seconds in took.items())
-    print(f"{UNREADABLE:,} records: {bad} (times the good ones, to reach 2)")
+    for name in FAULTS:
+        yield row(f"{UNREADABLE:,} records of JSON, {name}", took[name], "as many good ones", took["good"], "2 times")
+
+
+def row(name: str, seconds: float, other: str, compared: float, aim: str) -> str:
+    """Return a row of the table."""
+    return f"| {name} | {seconds:.2f} | {other} | {compared:.2f} | {seconds / compared:.2f} | {aim} |"
+
+
+def lines(events: int, folder: Path) -> Iterator[str]:
+    """Yield the table."""
+    yield "| command | takes | compared with | takes | ratio | aim |"
+    yield "| --- | --: | --- | --: | --: | --: |"
+    yield from runs(events, folder)
+    yield from checks(folder)
+    yield from refusals(folder)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.first", description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    given = parser.parse_args()
+    options = parser("benchmarks.first", __doc__)
+    options.add_argument("--events", type=int, default=1_000_000)
+    asked = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        checks(Path(name))
-        refusals(Path(name))
-        runs(given.events, Path(name))
+        publish("commands", "python -m benchmarks.first", lines(asked.events, Path(name)), asked.write)
 
 
 if __name__ == "__main__":

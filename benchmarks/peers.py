@@ -6,13 +6,12 @@ thread, and derive the same number of rows.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ import polars as pl
 from benchmarks import streams
 from benchmarks.measure import ONE_CORE
 from benchmarks.processes import ROOT, write
+from benchmarks.report import parser, publish
 
 RULES = """\
 event a(id: int, x: int) TIME time.
@@ -205,6 +205,10 @@ def sliding(kind: str, window: str, events: int, keys: int) -> list[Peer]:
     return [Peer("semcep", ours), Peer("numba loop", theirs)]
 
 
+AIMS = {"to Parquet": 1.0, "WHERE B = A": 1.0, "LAST": 2.5}
+"""The greatest ratio to reach, by a part of the comparison's name."""
+
+
 def comparisons(folder: Path, events: int) -> dict[str, Callable[[], list[Peer]]]:
     """Return the comparisons by name."""
     made: dict[str, Callable[[], list[Peer]]] = {
@@ -237,22 +241,31 @@ def measure(name: str, events: int, turns: int) -> None:
         seconds, same = min(found)
         assert same == rows, f"{name}: semcep derives {rows:,}, {peer} {same:,}"
         if peer != "semcep":
-            print(f"| {name} | {mine:.3f} | {peer} | {seconds:.3f} | {mine / seconds:.2f} |", flush=True)
+            aim = next((f"{ratio}" for part, ratio in AIMS.items() if part in name), "")
+            print(f"| {name} | {mine:.3f} | {peer} | {seconds:.3f} | {mine / seconds:.2f} | {aim} |", flush=True)
+
+
+def lines(events: int, turns: int, only: str) -> Iterator[str]:
+    """Yield the table. Each comparison runs in its own process, with one thread per library."""
+    yield "| | semcep | beside | takes | ratio | aim |"
+    yield "| --- | --: | --- | --: | --: | --: |"
+    for name in comparisons(Path(), events):
+        if only in name:
+            code = f"from benchmarks.peers import measure; measure(*{json.dumps([name, events, turns])})"
+            command = [sys.executable, "-c", code]
+            ran = subprocess.run(
+                command, env={**os.environ, **ONE_CORE}, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+            )
+            yield from ran.stdout.splitlines()
 
 
 def main() -> None:
-    """Measure each comparison in its own process, with one thread per library."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--only", default="", help="comparisons whose name holds this")
-    asked = parser.parse_args()
-    print("| | semcep | beside | takes | ratio |\n| --- | --: | --- | --: | --: |", flush=True)
-    for name in comparisons(Path(), asked.events):
-        if asked.only in name:
-            spec = json.dumps([name, asked.events, asked.turns])
-            code = f"from benchmarks.peers import measure; measure(*{spec})"
-            subprocess.run([sys.executable, "-c", code], env={**os.environ, **ONE_CORE}, cwd=ROOT, check=True)
+    options = parser("benchmarks.peers", __doc__)
+    options.add_argument("--events", type=int, default=1_000_000)
+    options.add_argument("--turns", type=int, default=3)
+    options.add_argument("--only", default="", help="comparisons whose name holds this")
+    asked = options.parse_args()
+    publish("peers", "python -m benchmarks.peers", lines(asked.events, asked.turns, asked.only), asked.write)
 
 
 if __name__ == "__main__":

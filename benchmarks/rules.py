@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.baselines import Waiting, arrivals
+from benchmarks.baselines import Waiting, arrivals, distinct
 from benchmarks.streams import Row, Rows
 
 RULES, TYPES, KINDS = 1000, 200, 100
@@ -49,7 +49,7 @@ def by_type_loop(events: Rows, keys: int) -> list[Row]:
         begins[left].append((threshold, lefts))
         ends[right].append((number, lefts))
     out: list[Row] = []
-    for name, time, key, value in arrivals(*events.values()):
+    for name, time, key, value in distinct(*events.values()):
         for number, lefts in ends[name]:
             if key in lefts:
                 waiting = lefts[key]
@@ -90,6 +90,7 @@ def by_kind_loop(events: Rows, keys: int) -> list[Row]:
     levels, jumps = kind_rules()
     waits: defaultdict[tuple[str, Any], deque[tuple[int, int]]] = defaultdict(deque)
     out: list[Row] = []
+    pairs: dict[Row, None] = {}
     for _, time, key, kind, value in arrivals(events["reading"]):
         for name, level in levels[kind]:
             if value >= level:
@@ -102,7 +103,7 @@ def by_kind_loop(events: Rows, keys: int) -> list[Row]:
                 for start, x in waiting:
                     if start == time:
                         break
-                    out.append((name, start, time, key, x, value))
+                    pairs[name, start, time, key, x, value] = None
             if value < low:
                 waits[name, key].append((time, value))
-    return out
+    return out + list(pairs)

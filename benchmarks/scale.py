@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.report import replace
 from benchmarks.scale_measure import Shape
 from benchmarks.scale_model import MANY, Costs, Measured, Tried, tried
 from benchmarks.scale_paper import by_the_day, on_paper
@@ -113,11 +114,7 @@ def main() -> None:
     if asked.write:
         from benchmarks.scale_charts import charts
 
-        page = PAGE.read_text(encoding="utf-8")
-        for name, text in tables(costs, found).items():
-            before, _, rest = page.partition(f"<!-- {name} -->\n")
-            page = f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->{rest.partition(f'<!-- /{name} -->')[2]}"
-        PAGE.write_text(page, encoding="utf-8")
+        replace(PAGE, tables(costs, found))
         for name, text in charts(costs, found, figures["run"]).items():
             (PAGE.parent / "pictures" / name).write_text(text)
 

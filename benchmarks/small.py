@@ -11,14 +11,14 @@ import os
 import subprocess
 import sys
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from time import process_time
 from typing import TYPE_CHECKING
 
 from benchmarks.measure import ONE_CORE
+from benchmarks.report import ROOT, parser, publish
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,11 +84,11 @@ CASES = (
     Case("one event pushed, one rule", _rises(1, one), 1, 2_000, False, 40),
     Case("one event pushed, 100 rules", _rises(100, one), 1, 300, False, 400),
     Case("a hundred events pushed, one rule", _rises(1, one), 100, 200, False, 150),
-    Case("an event of one type", _rises(1, one), LARGE, 3, True, 0.2),
-    Case("an event of one of 1,000 types", _rises(1_000, "reading{}".format), LARGE, 3, True, 0.2),
-    Case("1,000 rules, above a constant", _hot(1_000, False), LARGE, 3, True, 3, False),
-    Case("1,000 rules, equal to a constant", _hot(1_000, True), LARGE, 3, True, 3, False),
-    Case("1,000 rules, two constants and SEQ", _rises(1_000, one), LARGE, 3, True, 3),
+    Case("one of 50,000 events of one type, pushed together", _rises(1, one), LARGE, 3, True, 0.2),
+    Case("one of 50,000 events of 1,000 types", _rises(1_000, "reading{}".format), LARGE, 3, True, 0.2),
+    Case("one of 50,000 events, 1,000 rules above a constant", _hot(1_000, False), LARGE, 3, True, 3, False),
+    Case("one of 50,000 events, 1,000 rules equal to a constant", _hot(1_000, True), LARGE, 3, True, 3, False),
+    Case("one of 50,000 events, 1,000 rules with two constants and SEQ", _rises(1_000, one), LARGE, 3, True, 3),
     Case("one event pushed, 1,000 rules", _hot(1_000, False), 1, 300, False, 400, False),
 )
 
@@ -163,43 +163,61 @@ def loop(case: Case) -> tuple[list[float], int]:
 
 
 def measure(number: int) -> None:
-    """Measure one case and print a line, or a cell of the curve. This runs in the child process."""
-    if number >= len(CASES):
-        case = CURVE[number - len(CASES)]
-        seconds, _ = engine(case)
-        print(f"{sorted(seconds)[len(seconds) // 2] * 1e6 / case.push:>12,.2f}", end="", flush=True)
-        return
-    case = CASES[number]
-    (ours, derived), (theirs, same) = engine(case), loop(case)
-    assert derived == same, f"{derived:,} events are derived, and {same:,} by the loop"
+    """Measure one case and print its cells of the table or of the curve. This runs in the child process."""
+    case = (*CASES, *CURVE)[number]
+    ours, derived = engine(case)
     unit = 1e6 / (case.push if case.each else 1)
-    mine, other = (sorted(seconds)[len(seconds) // 2] * unit for seconds in (ours, theirs))
-    late = sorted(ours)[99 * len(ours) // 100] * unit
-    reached = "" if mine <= case.to_reach else f"   above {case.to_reach:g}"
-    print(f"{case.name:36} {mine:>10,.2f} {late:>10,.2f} {other:>12,.2f}{reached}", flush=True)
+    mine = sorted(ours)[len(ours) // 2] * unit
+    if number >= len(CASES):
+        print(f"{mine:,.2f}")
+        return
+    theirs, same = loop(case)
+    assert derived == same, f"{derived:,} events are derived, and {same:,} by the loop"
+    late, other = sorted(ours)[99 * len(ours) // 100] * unit, sorted(theirs)[len(theirs) // 2] * unit
+    aim = f"{case.to_reach:g}" if case.to_reach else ""
+    print(f"{case.name} | {mine:,.2f} | {late:,.2f} | {other:,.2f} | {aim}")
+
+
+def cells(number: int) -> str:
+    """Return the cells of a case, measured in a process with one thread per library."""
+    command = [sys.executable, "-m", "benchmarks.small", "--case", str(number)]
+    ran = subprocess.run(
+        command, env={**os.environ, **ONE_CORE}, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return ran.stdout.strip()
+
+
+def table(only: str) -> Iterator[str]:
+    """Yield the table of cases."""
+    yield "| | median | 99 of 100 | a Python loop | aim |"
+    yield "| --- | --: | --: | --: | --: |"
+    for number, case in enumerate(CASES):
+        if only in case.name:
+            yield f"| {cells(number)} |"
+
+
+def curve(only: str) -> Iterator[str]:
+    """Yield the table of curves: a row for each number of types or rules, a column for each size of a push."""
+    sizes = list(dict.fromkeys(case.push for case in CURVE))
+    yield f"| | {' | '.join(f'pushes of {size:,}' for size in sizes)} |"
+    yield f"| --- |{' --: |' * len(sizes)}"
+    for first in range(0, len(CURVE), len(sizes)):
+        if only in (name := CURVE[first].name):
+            yield f"| {name} | {' | '.join(cells(len(CASES) + first + at) for at in range(len(sizes)))} |"
 
 
 def main() -> None:
-    """Measure each case in a process with one thread per library."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.small", description=__doc__)
-    parser.add_argument("--only", default="", help="cases whose name holds this")
-    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--curve", action="store_true", help="the cost of an event with 1 to 1,000 types or rules")
-    given = parser.parse_args()
-    if given.case is not None:
-        measure(given.case)
-        return
-    if given.curve:
-        sizes = "".join(f"{push:>12,}" for push in dict.fromkeys(case.push for case in CURVE))
-        print(f"{'microseconds per event, push of':32}{sizes}", end="")
+    options = parser("benchmarks.small", __doc__)
+    options.add_argument("--only", default="", help="cases whose name holds this")
+    options.add_argument("--case", type=int, help=argparse.SUPPRESS)
+    options.add_argument("--curve", action="store_true", help="the cost of an event with 1 to 1,000 types or rules")
+    asked = options.parse_args()
+    if asked.case is not None:
+        measure(asked.case)
+    elif asked.curve:
+        publish("types and rules", "python -m benchmarks.small --curve", curve(asked.only), asked.write)
     else:
-        print(f"{'microseconds':36} {'median':>10} {'99 of 100':>10} {'Python loop':>12}", flush=True)
-    for number, case in enumerate((*CASES, *CURVE)):
-        if given.curve == (number >= len(CASES)) and given.only in case.name:
-            if given.curve and case.push == CURVE[0].push:
-                print(f"\n{case.name:32}", end="", flush=True)
-            command = [sys.executable, "-m", "benchmarks.small", "--case", str(number)]
-            subprocess.run(command, env={**os.environ, **ONE_CORE}, cwd=Path(__file__).parent.parent, check=True)
+        publish("small pushes", "python -m benchmarks.small", table(asked.only), asked.write)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
@@ -100,6 +101,27 @@ def markdown(lines: list[Line]) -> str:
     align = [":--" if name in ("workload", "to reach", "reached") else "--:" for name in COLUMNS]
     rows = [COLUMNS, align, *(line.cells() for line in lines)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def rates(lines: list[Line], names: Mapping[str, str]) -> str:
+    """Return a table in Markdown of millions of events per second, and how many times the loop's rate that is.
+
+    It has a row for each workload in `names`, with its name there, and two columns for the largest run with at most a
+    hundred keys and two for the one with the most keys.
+    """
+    rows = [
+        "| workload | 100 keys | beside the loop | 100,000 keys | beside the loop |",
+        "| --- | --: | --: | --: | --: |",
+    ]
+    for workload, name in names.items():
+        cells = [name]
+        for many in (False, True):
+            sizes = [line for line in lines if line.workload == workload and ((line.keys or 0) > 100) == many]
+            line = max(sizes, key=lambda size: (size.events or 0, size.keys or 0), default=None)
+            cells.append("" if line is None else f"{line.value / 1e6:.1f}")
+            cells.append("" if line is None or line.ratio is None else f"{line.ratio:.1f}")
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def json_lines(lines: list[Line]) -> str:

@@ -6,13 +6,17 @@ the same condition tested row by row (`Y - X > c`), up to a thousand rows.
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator, Sequence
 from time import process_time
 
 import numpy as np
 import polars as pl
 
-EVENTS, ROWS, MOST_TRIED = 200_000, (1, 10, 100, 1_000, 10_000, 100_000), 1_000
+from benchmarks.report import parser, publish
+
+EVENTS, KEYS, ROWS = 200_000, (1, 100), (1, 10, 100, 1_000, 10_000, 100_000)
+MOST, MOST_TRIED = 1_000_000, 1_000
+"""The most rows that wait in all, and the most of a key whose pairs are tested row by row."""
 
 
 def stream(events: int, keys: int) -> dict[str, pl.DataFrame]:
@@ -42,18 +46,25 @@ def measured(rows: int, keys: int, events: int, condition: str) -> tuple[float, 
     return (process_time() - began) / (events - events // 2) * 1e9, sum(each.height for each in found.values())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.waiting_rows", description=__doc__)
-    parser.add_argument("--keys", type=int, default=1)
-    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, help="rows of a key that wait")
-    options = parser.parse_args()
+def lines(many: Sequence[int]) -> Iterator[str]:
+    """Yield the table, with a line for each number of waiting rows per key."""
     measured(10, 1, 1_000, "Y > X + {}"), measured(10, 1, 1_000, "Y - X > {}")  # compiles
-    print(f"{'rows of a key':>14} {'pairs':>8} {'index':>8} {'row by row':>11}   ns an event")
-    for rows in options.rows:
-        events = max(EVENTS, 4 * rows * options.keys)
-        ours, found = measured(rows, options.keys, events, "Y > X + {}")
-        tried = measured(rows, options.keys, events, "Y - X > {}")[0] if rows <= MOST_TRIED else None
-        print(f"{rows:>14,} {found:>8,} {ours:>8.0f} {'' if tried is None else f'{tried:.0f}':>11}", flush=True)
+    yield "| rows of a key that wait | one key | 100 keys | one key, row by row |"
+    yield "| --: | --: | --: | --: |"
+    for rows in many:
+        costs = [
+            measured(rows, keys, max(EVENTS, 4 * rows * keys), "Y > X + {}")[0] if rows * keys <= MOST else None
+            for keys in KEYS
+        ]
+        costs.append(measured(rows, 1, max(EVENTS, 4 * rows), "Y - X > {}")[0] if rows <= MOST_TRIED else None)
+        yield f"| {rows:,} | {' | '.join('' if cost is None else f'{cost:,.0f}' for cost in costs)} |"
+
+
+def main() -> None:
+    options = parser("benchmarks.waiting_rows", __doc__)
+    options.add_argument("--rows", type=int, nargs="+", default=ROWS, help="rows of a key that wait")
+    asked = options.parse_args()
+    publish("waiting rows", "python -m benchmarks.waiting_rows", lines(asked.rows), asked.write)
 
 
 if __name__ == "__main__":

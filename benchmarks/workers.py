@@ -26,6 +26,7 @@ from time import clock_gettime, perf_counter, process_time, thread_time
 from benchmarks import streams
 from benchmarks.measure import ONE_CORE
 from benchmarks.processes import ROOT, write
+from benchmarks.report import parser, publish
 
 READING = "event a(id: int, x: int) TIME time.\n"
 CORES = 2
@@ -197,19 +198,19 @@ def table(cases: Iterable[tuple[Case, list[tuple[Measured, Measured]]]]) -> Iter
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.workers", description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--turns", type=int, default=1)
-    parser.add_argument("--only", metavar="WORD", default="", help="cases whose name holds this")
-    parser.add_argument("--here", nargs=5, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    options = parser("benchmarks.workers", __doc__)
+    options.add_argument("--events", type=int, default=1_000_000)
+    options.add_argument("--turns", type=int, default=1)
+    options.add_argument("--only", metavar="WORD", default="", help="cases whose name holds this")
+    options.add_argument("--here", nargs=5, help=argparse.SUPPRESS)
+    asked = options.parse_args()
     if asked.here:
         name, first, source, target, workers = asked.here
         found = run(program(name), Path(first), Path(source), Path(target), int(workers))
         print(json.dumps([found.own, found.first, found.workers, found.clock, found.derived]))
         return
-    for line in table(pairs(asked.events, asked.only, asked.turns)):
-        print(line, flush=True)
+    command = f"python -m benchmarks.workers --events {asked.events} --only '{asked.only}'"
+    publish("workers", command, table(pairs(asked.events, asked.only, asked.turns)), asked.write)
 
 
 if __name__ == "__main__":

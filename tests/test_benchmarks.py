@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import polars as pl
 import pytest
 
-from benchmarks import asked, browser_tasks, curves, fluents, processes, soak
+from benchmarks import asked, browser_tasks, curves, fluents, processes, report, soak
 from benchmarks.__main__ import smaller
 from benchmarks.processes import programs
 from benchmarks.streams import Batch, Row, Stream, mixed
@@ -48,6 +49,15 @@ def test_the_loop_derives_what_the_language_says(workload: Workload, events: int
     expected = sorted((event.type, event.start, event.end, *event.args) for event in derived)
     assert looped(workload, stream, keys) == expected
     assert len(expected) > 10, "too little is derived to tell"
+
+
+@pytest.mark.parametrize("workload", [each for each in workloads.values() if each.loop and each not in fluents.listed])
+def test_loops_count_equal_records_like_the_engine(workload: Workload) -> None:
+    once = workload.stream(200, 3)
+    stream = Stream({name: pl.concat([table, table[::3]]).sort("start") for name, table in once.tables.items()})
+    engine = Engine.from_text(workload.program(3))
+    derived = engine_rows([engine.push(stream.tables), engine.close()])
+    assert derived == looped(workload, stream, 3) and derived
 
 
 @small
@@ -126,7 +136,7 @@ def test_a_quick_look_takes_fewer_events() -> None:
 def test_a_curve_is_a_row_of_the_page() -> None:
     curve = curves.Curve("keys", 1, 4, lambda size: 2.0 * size**1.5)
     assert curve.row(100) == "| keys |  | 63 | 2,000 |  |  |  |  |  | 31.6 |"
-    page = curves.PAGE.read_text(encoding="utf-8")
+    page = report.PAGE.read_text(encoding="utf-8")
     head, *rows = page.partition("<!-- curves -->\n")[2].partition("\n<!-- /curves -->")[0].splitlines()
     assert head.startswith("`python -m benchmarks.curves`")
     measured = [row.removeprefix("| ").partition(" |")[0] for row in rows if row.startswith("| ") and "---" not in row]

@@ -9,7 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.charts import PICTURES, RESULTS, WORKLOADS, charts, main, taken
+from benchmarks.__main__ import publish
+from benchmarks.charts import PICTURES, RESULTS, WORKLOADS, charts
+from benchmarks.table import Line
 
 DOCUMENT = PICTURES.parent / "benchmarks.md"
 PAIR = r"([\d.]+) \| +([\d.]+)"
@@ -34,16 +36,24 @@ def test_the_table_of_the_document_says_the_same() -> None:
 
 
 def test_a_new_run_takes_the_place_of_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results, new = tmp_path / "results.json", tmp_path / "new.jsonl"
+    results, page = tmp_path / "results.json", tmp_path / "benchmarks.md"
     results.write_text(RESULTS.read_text())
-    line = {"workload": "seq3", "events": 2_000_000, "keys": 100, "value": 5e6, "ratio": 4.0, "peak": 900}
-    others = [line | {"workload": "rules by type"}, line | {"ratio": None}, line | {"keys": 100_000, "value": 4e6}]
-    new.write_text("".join(json.dumps(one) + "\n" for one in (line, *others)))
-    assert [one["keys"] for one in taken(new.read_text())] == [100, 100_000]
+    page.write_text(DOCUMENT.read_text())
     monkeypatch.setattr("benchmarks.charts.RESULTS", results)
-    said = ["charts", "--engine", str(new), "--run", "today, <here>", "--to", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", said)
-    main()
+    monkeypatch.setattr("benchmarks.charts.PICTURES", tmp_path)
+    monkeypatch.setattr("benchmarks.report.PAGE", page)
+    sizes = [
+        Line("seq3", 5e6, events=2_000_000, keys=100, loop=1.25e6),
+        Line("seq3", 6e6, events=20_000, keys=100, loop=1e6),
+        Line("seq3", 4e6, events=2_000_000, keys=100_000, loop=1e6),
+        Line("rules by type", 5e6, events=1_000_000, keys=100, loop=1e6),
+        Line("fluent", 3e6, events=2_000_000, keys=100, loop=1e6),
+    ]
+    publish(sizes, "today, <here>")
     drawn = (tmp_path / "benchmarks-engine.svg").read_text()
     assert "today, &lt;here&gt;" in drawn and "5.0 M, 4.0 times" in drawn and "a SEQ b SEQ c" in drawn
     assert "a AND b" not in drawn
+    text = page.read_text()
+    assert "| a SEQ b SEQ c | 5.0 | 4.0 | 4.0 | 4.0 |" in text and "| fluent | 3.0 | 3.0 |  |  |" in text
+    assert "| rules by type | 1M | 100 | 5M |" in text and "today, <here>" in text
+    assert text.count("\n#") == DOCUMENT.read_text().count("\n#")
