@@ -52,8 +52,8 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 class Alerting:
     """An alert, the rules that derive its occurrences, and the schema of these occurrences.
 
-    `ends`: for an alert on a fluent, the schema of the event `Alert.ends`. `key`: for each variable of the alert's key,
-    its column.
+    `ends`: for an alert on a fluent, the schema of the event `Alert.ends`. `key`: maps each KEYED BY variable of the
+    alert to the name of the column that contains it.
     """
 
     alert: Alert
@@ -64,7 +64,11 @@ class Alerting:
 
 
 def alert_variables(statement: AlertStatement) -> list[str]:
-    """Return the variables of the conditions, texts, labels, key and position. A variable can occur several times."""
+    """Return the names of all variables that an alert statement uses: in its conditions, texts, labels, key and
+    position.
+
+    A variable can occur several times.
+    """
     names = [name for condition in statement.conditions for name in condition_variables(condition)]
     for template in (statement.title, statement.text, statement.instruction, statement.runbook):
         names += [] if template is None else [name for name in _PIECE.findall(str(template.value)) if name]
@@ -76,7 +80,8 @@ def alert_variables(statement: AlertStatement) -> list[str]:
 def alerting(
     statement: AlertStatement, atom: Atom, conditions: tuple[Condition, ...], event: Schema, source: Source
 ) -> tuple[Alerting, list[CepError]]:
-    """Lower an alert on the event that `atom` matches. Return the lowered alert, and the mistakes in it.
+    """Lower an alert on the event that `atom` matches. Return the lowered alert, and an error for each mistake in the
+    statement.
 
     The columns of the alert's rule are the event's arguments, then the other variables that the alert uses, then the
     alert's position on the map.
@@ -105,7 +110,7 @@ def _alerting(
 ) -> tuple[Alerting, list[CepError]]:
     """Lower an alert on an event or on the beginning of a fluent.
 
-    `whole`: True if all arguments are the key when the alert has no KEYED BY.
+    `whole`: if the statement has no KEYED BY, True uses all arguments as the key, and False uses an empty key.
     """
     own, head = _named(atom, event)
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
@@ -171,7 +176,8 @@ def on_fluent(
     """Lower an alert on a fluent. `atom` matches the beginning of an interval of the fluent. The alert lasts until this
     interval ends.
 
-    Without KEYED BY, all arguments are the key, because each tuple of a fluent begins and ends independently.
+    If the statement has no KEYED BY, all arguments are the key, because each tuple of a fluent begins and ends
+    independently.
     """
     lowered, errors = _alerting(statement, atom, conditions, fluent, source, True)
     alert = lowered.alert
@@ -203,8 +209,8 @@ def watching(statement: AlertStatement) -> AlertStatement:
 
 
 def since_ever(watched: Alerting) -> Alerting:
-    """Add rules to a hidden alert on a fluent, so that it also inhibits during intervals that began before the
-    stream."""
+    """Add two rules to a hidden alert on a fluent. With them, the alert also inhibits during the fluent's intervals
+    that began before the stream."""
     more = [
         replace(rule, body=replace(rule.body, arguments=(*rule.body.arguments[:-1], Constant(kind, "int"))))
         for rule, kind in zip(watched.rules, (BEFORE, HELD), strict=True)
@@ -216,12 +222,12 @@ def since_ever(watched: Alerting) -> Alerting:
 def inhibited(
     statement: AlertStatement, alerting: Alerting, by: Alerting, source: Source
 ) -> tuple[Alert, list[CepError]]:
-    """Add the inhibitor to an alert. Return the alert, and the mistakes in its INHIBITED BY clause.
+    """Add the inhibitor to an alert. Return the alert, and an error for each mistake in its INHIBITED BY clause.
 
-    `by`: the alert that the clause names. If the clause names a fluent, it is the hidden alert on this fluent.
+    `by`: the alert that the clause names. If the clause names a fluent, `by` is the hidden alert on this fluent.
 
-    In INHIBITED BY, the arguments of an alert are its KEYED BY variables in lower case. Without KEYED BY they are the
-    fluent's arguments.
+    In INHIBITED BY, the arguments of an alert are its KEYED BY variables in lower case. If it has no KEYED BY, they are
+    the fluent's arguments.
     """
     pattern, errors = statement.inhibitor, list[CepError]()
     assert pattern is not None, "something inhibits it"
@@ -282,7 +288,8 @@ def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Consta
 
 
 def _binds(condition: Condition) -> bool:
-    """Return True if a condition can bind variables. Later checks of the rule decide whether it does."""
+    """Return True for a condition that can give a value to a variable: an equation, or a predicate that is not
+    negated."""
     if isinstance(condition, Disjunction):
         return all(any(_binds(inner) for inner in inside) for inside in condition.alternatives)
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated
@@ -314,8 +321,8 @@ class _AlertReader:
         return self.known.get(name, name)
 
     def template(self, constant: Constant | None) -> Template:
-        """Split a text such as `Blizzard at {S}` into literal texts and columns. `{{` and `}}` stand for single
-        braces."""
+        """Split a text such as `Blizzard at {S}` into literal texts and columns. The texts `{{` and `}}` mean a literal
+        `{` and a literal `}`."""
         if constant is None:
             return ()
         text = str(constant.value)
@@ -359,7 +366,7 @@ class _AlertReader:
             self.error("a runbook must be an address that begins with `https://`", self.statement.runbook.span, hint)
 
     def check_escalations(self) -> None:
-        """Report each escalation whose severity or time does not increase."""
+        """Report each escalation whose severity or time is not greater than in the escalation before it."""
         word, time = self.statement.severity or SEVERITY, 0
         for severity, ticks, span in self.statement.escalations:
             if SEVERITIES.index(severity) >= SEVERITIES.index(word):
@@ -373,7 +380,11 @@ class _AlertReader:
             word, time = severity, ticks
 
     def ill(self, written: str, constant: Constant, place: tuple[int, int]) -> tuple[str, Span, str]:
-        """Return the message, span and hint of the error for braces that do not contain a variable."""
+        """Return the message, span and hint of the error for an unmatched brace, or for a pair of braces that does not
+        contain a variable.
+
+        `written`: the faulty part of the text. `place`: its start and end in the string.
+        """
         span = self.span(constant, place)
         if len(written) == 1:
             return (

@@ -14,8 +14,8 @@ from cep.rules.terms import Constant
 
 
 def refuse_circular(fluents: Fluents, rules: Sequence[Rule]) -> None:
-    """Report each rule that reads the beginnings or ends of a fluent, if that fluent depends on the event that the rule
-    derives."""
+    """Report an error for each rule that reads the beginnings or ends of a fluent and derives an event on which the
+    same fluent depends."""
     needs: dict[str, list[str]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))

@@ -11,8 +11,8 @@ from cep.core.errors import Files, Source
 def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
     """Join files to one text. `texts`: the name and the text of each file.
 
-    Return the joined text, a name of the program for messages, and the name and first line of each file. If there is
-    only one file, return its text and name, and no files.
+    Return the joined text, a program name for messages, and for each file its name and its first line in the joined
+    text. If there is only one file, the result contains its text and name, and an empty list of files.
     """
     parts = list(texts)
     assert parts, "a program has a text"
@@ -31,8 +31,8 @@ def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
 
 
 def apart(source: Source) -> Iterator[tuple[str, Source]]:
-    """Yield the name of each file, and a source that contains only its text. The lines keep their numbers in the joined
-    text."""
+    """Yield the name of each file, and a source with the lines of this file only. Empty lines before them keep the line
+    numbers of the joined text."""
     lines = source.text.splitlines(keepends=True)
     ends = [first - 1 for _, first in source.files[1:]] + [len(lines)]
     for (name, first), end in zip(source.files, ends, strict=True):
@@ -41,7 +41,8 @@ def apart(source: Source) -> Iterator[tuple[str, Source]]:
 
 
 def blended(sources: Iterable[Source]) -> Source:
-    """Merge sources that contain different lines of the same text."""
+    """Merge sources that contain different parts of the same text. Each source begins with empty lines up to its
+    part."""
     parts = list(sources)
     lines: list[str] = []
     for part in parts:

@@ -71,10 +71,11 @@ def transitions(name: str) -> str:
 
 
 class Late(Protocol):
-    """A check that refuses fluents whose values become known too late for event rules."""
+    """A check of the fluents that event rules use. It refuses a fluent whose value becomes known only after the rule
+    needs it."""
 
     def refuse(self, name: str, span: Span) -> None:
-        """Report the use of a fluent in an event rule if the fluent's value is not known in time."""
+        """Report the use of the fluent `name` in an event rule if its value is not known in time."""
         ...
 
 
@@ -83,7 +84,7 @@ class Fluents:
 
     - `declared`: the declaration of each fluent.
     - `errors`: the mistakes in statements about fluents.
-    - `flawed`: the ids of the statements that have mistakes.
+    - `flawed`: the `id` of each statement that has a mistake.
     """
 
     def __init__(
@@ -256,8 +257,11 @@ class Fluents:
         mine.append(FluentDeadline(value, statement.duration, becomes, statement.renewed, statement.span))
 
     def constant(self, name: str, value: Expression | None) -> Constant | None:
-        """Return the constant to which a deadline applies, or None if it applies to any value. Report a value of the
-        wrong type."""
+        """Return the constant `value` to which a deadline of the fluent `name` applies. Return None if the deadline
+        applies to any value.
+
+        Report an error if the constant has the wrong type.
+        """
         declared = self.declared[name].value
         if value is None or declared is None or (isinstance(value, Variable)):
             return None
@@ -286,7 +290,7 @@ class Fluents:
         return Rule(transitions(statement.name), tuple(arguments), body, None, statement.span, statement.head_span)
 
     def initially(self, statement: ast.FluentRule, conditions: tuple[Condition, ...]) -> Rule:
-        """Return the rule of a fluent that already holds before the stream begins."""
+        """Return the rule for a fluent that `statement` initiates before the stream begins."""
         body: Pattern = Point(SINCE_EVER, None, statement.span)
         return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
@@ -323,8 +327,8 @@ class Fluents:
         return replace(lowered, event=edges(atom.name), arguments=arguments)
 
     def of(self, condition: Condition) -> tuple[str, tuple[Expression, ...], bool] | None:
-        """Return the fluent that a condition tests, its arguments, and True if the test is negated. The last argument
-        is the fluent's value, if it has one.
+        """Return the fluent that a condition tests, the fluent's arguments, and a flag that is True if the test is
+        negated. If the fluent has a value, it is the last argument.
 
         Return None if the condition tests no fluent.
         """
@@ -345,7 +349,8 @@ class Fluents:
         return None
 
     def elsewhere(self, condition: Condition) -> None:
-        """Report a fluent in a condition that cannot test it, for instance inside an expression."""
+        """Report each fluent that occurs in a condition where it cannot be tested, for instance inside an
+        expression."""
         if self.held.refuse(condition):
             return
         for nested in each_condition([condition]):
@@ -367,7 +372,10 @@ class Fluents:
     def given(
         self, pattern: Pattern, conditions: Sequence[Condition], within: int | None, span: Span
     ) -> Pattern | None:
-        """Lower `pattern WHERE conditions`, where some conditions test fluents. Return None after a mistake."""
+        """Lower `pattern WHERE conditions`, where some conditions test fluents. Return None after a mistake.
+
+        `within`: the maximum duration of a match in microseconds, or None.
+        """
         before = len(self.errors)
         held = [asked_at for condition in conditions if (asked_at := self.held.of(condition)) is not None]
         conditions = [condition for condition in conditions if not self.held.is_one(condition)]
@@ -395,7 +403,10 @@ class Fluents:
         return HoldingPattern(pattern, self.asked_atom(asked, span), asked[2], None, span)
 
     def asked_atom(self, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Atom:
-        """Return an atom that matches the beginnings and ends of the fluent that a condition tests."""
+        """Return an atom that matches the beginnings and ends of a fluent in a condition.
+
+        `asked`: the fluent, its arguments, and a flag that is True if the condition is negated.
+        """
         name, arguments, _ = asked
         if self.late is not None:
             self.late.refuse(name, span)

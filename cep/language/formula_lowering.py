@@ -1,8 +1,8 @@
-"""Lowering of formulas. Each formula becomes a pattern that binds only the variables that are needed outside it.
+"""Lowering of formulas. The pattern for a formula binds only those of its variables that the rest of the rule needs.
 
-If only X is needed, `ONCE p(X, Y)` holds for any Y, so its state is kept for each X. Operators that test one value
-throughout (HISTORICALLY, LASTING, AGGREGATE) keep all variables. The modules in `cep/operators/` describe the pattern
-of each operator: their `lowered` methods call this module for their operands.
+If the rule needs only X, `ONCE p(X, Y)` holds for any Y, so the engine keeps one state per X. Operators that test one
+value throughout (HISTORICALLY, LASTING, AGGREGATE) keep all variables. The modules in `cep/operators/` describe the
+pattern of each operator. Their `lowered` methods call this module for the operands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cep.rules.terms import Condition
 
 
 class FormulaLowering:
-    """Lowering of formulas to patterns. `fluents` resolves the names and collects the mistakes."""
+    """Lowering of formulas to patterns. `fluents` resolves the names in the formulas and collects the mistakes."""
 
     def __init__(self, fluents: Fluents, known: KnowledgePatterns, lateness: Lateness) -> None:
         self.fluents, self.known, self.lateness, self.error = fluents, known, lateness, fluents.error
@@ -36,16 +36,18 @@ class FormulaLowering:
 
         - `keep`: the variables that the pattern must bind.
         - `cycle`: the fluents that depend on the rule's fluent and on which it depends.
-        - `now`: the fluents of the cycle that depend on each other at the same time. These are all fluents of the
-          cycle, unless it is `lagging`.
-        - `lagging`: True if the cycle has NOT or AGGREGATE.
+        - `now`: the fluents of the cycle that depend on each other at the same time. Unless `lagging` is True, these
+          are all fluents of the cycle.
+        - `lagging`: True if a rule of the cycle contains NOT or AGGREGATE.
         """
         self.cycle, self.now, self.late, self.lagging = cycle, now, late, lagging
         return self.lowered(formula, keep, keep)
 
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
-        """Lower a formula to a pattern that binds the variables in `keep`. `outside`: the variables that are used
-        around it."""
+        """Lower a formula to a pattern that binds the variables in `keep`.
+
+        `outside`: the variables that the rest of the rule uses.
+        """
         before = self.cycle, self.now
         if self.waits and not _asks(formulas(formula), self.cycle):
             late, self.cycle, self.now = FOREVER, frozenset(), frozenset()
@@ -60,10 +62,9 @@ class FormulaLowering:
 
     @property
     def waits(self) -> bool:
-        """Return True if the inputs of a cycle wait for the end of the stream, because some of them are not known
-        earlier.
+        """Return True if the rule belongs to a cycle whose results are known only at the end of the stream.
 
-        The cycle then runs alone, and none of its formulas has a delay.
+        Such a cycle starts when its inputs are complete. Then none of its formulas needs a delay.
         """
         return bool(self.cycle) and self.late >= FOREVER
 
@@ -72,17 +73,17 @@ class FormulaLowering:
         return self.within(self.lateness.late_of(formula))
 
     def within(self, late: int) -> int:
-        """Return a delay, or 0 inside a cycle that waits for the end of the stream."""
+        """Return `late`, or 0 inside a cycle that waits for the end of the stream."""
         return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:
-        """Return True if a formula uses a fluent of the cycle. On a lagging cycle, it must use the fluent at the same
-        time."""
+        """Return True if a formula uses a fluent of the cycle. If the cycle contains NOT or AGGREGATE, count only
+        fluents that the formula uses at the same time."""
         return _asks(asked_now(formula) if self.lagging else formulas(formula), self.now)
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
-        """Combine the formulas that do not use the cycle into one formula, by `make`. Outside a recursion, return
-        `parts` unchanged."""
+        """Combine all formulas of `parts` that do not use a fluent of the cycle into one formula, by `make`. Return
+        this formula and the remaining parts. If the rule is not recursive, return `parts` unchanged."""
         outer = [part for part in parts if not self.through(part)]
         if not self.now or len(outer) < 2:
             return list(parts)
@@ -94,18 +95,19 @@ class FormulaLowering:
         return pattern if mine <= keep else self.narrowed(pattern, mine & keep, self.late_of(formula), formula.span)
 
     def narrowed(self, pattern: Pattern, names: Iterable[str], late: int, span: Span) -> Pattern:
-        """Return a pattern that binds only `names`. It holds while `pattern` holds for some values of the other
-        variables."""
+        """Return a pattern that binds only `names`. The new pattern holds while `pattern` holds for some values of its
+        other variables."""
         return ProjectionPattern(pattern, tuple(sorted(set(names) - {KIND})), late, 0, None, span)
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
-        """Extend the intervals of a pattern so that they include the instant at which they begin or end. `edge` says
-        which of the two."""
+        """Extend each interval of a pattern by the instant at which the interval begins or ends. `edge`: `begin` or
+        `end`, to select this instant."""
         names = tuple(sorted(variables(pattern) - {KIND}))
         return ProjectionPattern(pattern, names, self.late_of(formula), 0, None, formula.span, edge)
 
     def edges(self, name: str) -> str | None:
-        """Return the table of a fluent's beginnings and ends, or None if `name` is an event."""
+        """Return the name of the table that contains the beginnings and ends of the fluent `name`. Return None if
+        `name` is an event."""
         return recorded_fluents.edges(name) if name in self.fluents.declared else None
 
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:

@@ -67,8 +67,8 @@ class Formulas:
     def _recursive(self) -> set[str]:
         """Check the recursion among fluents. Return the fluents whose recursion was refused.
 
-        Record in `cycles` the cycle of each recursive fluent. Record in `now` which fluents a recursive fluent uses at
-        the same time. Record in `lagging` the fluents of cycles that have NOT or AGGREGATE.
+        For each recursive fluent, record the fluents of its cycle in `cycles`, and the fluents that it uses at the same
+        time in `now`. Record the fluents whose cycle contains NOT or AGGREGATE in `lagging`.
         """
         refused: set[str] = set()
 
@@ -106,9 +106,10 @@ class Formulas:
         return refused
 
     def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
-        """Record which fluents of a cycle through NOT or AGGREGATE depend on each other at the same time.
+        """Record which fluents of a cycle depend on each other at the same time. The cycle contains NOT or AGGREGATE.
 
-        Refuse the cycle if NOT or AGGREGATE applies to the value that such a fluent has at the same time.
+        Report an error if NOT or AGGREGATE applies to the current value of a fluent that itself depends on the result
+        at the same time.
         """
 
         def now(name: object) -> list[str]:
@@ -134,8 +135,8 @@ class Formulas:
                             )
 
     def looks_ahead(self, rule: ast.WhileRule, cycle: frozenset[str]) -> Iterator[tuple[str, Span]]:
-        """Yield the words of a rule that look ahead on the cycle, with their spans. Refuse operators that cannot be
-        recursive."""
+        """Yield each operator of a rule that looks ahead to a fluent of the cycle: its word and its span. Report
+        operators that cannot be recursive."""
 
         def through(formula: Formula) -> bool:
             return bool(_names(formula) & cycle)
@@ -157,12 +158,13 @@ class Formulas:
         ahead: tuple[str, Span],
         asks_whole: Sequence[tuple[Formula, str, Span]],
     ) -> bool:
-        """Return True if all operators of a cycle look ahead and none looks back. Otherwise report the cycle.
+        """Return True if all operators of a cycle look ahead and none looks back. Otherwise report an error and return
+        False.
 
-        Also report the cycle if an operator such as NOT needs the complete result of the cycle.
+        Also report an error for each operator, such as NOT, that needs the complete result of the cycle.
 
-        - `ahead`: a word that looks ahead, and its span.
-        - `asks_whole`: the operators that need a complete result: the operand, the word and the span of each.
+        - `ahead`: the word and the span of an operator that looks ahead.
+        - `asks_whole`: the operators that need a complete result, each as its operand, word and span.
         """
         word, span = ahead
         name = rules[0].name
@@ -237,8 +239,8 @@ class Formulas:
         return Rule(transitions(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
-        """Return rules that compute the beginnings and ends of each fluent from changes, and rules that merge them into
-        maximal intervals."""
+        """Return two rules per fluent. The first computes the fluent's beginnings and ends from changes, and the second
+        merges them into maximal intervals."""
         rules = []
         for name in self.rules:
             span = self.fluents.declared[name].span
@@ -254,8 +256,8 @@ class Formulas:
         return [*rules, *(rule for name in self.whole_of for rule in self.long_of(name))]
 
     def long_of(self, name: str) -> list[Rule]:
-        """Return the rules of an auxiliary fluent for LASTING. The fluent `name` holds in those intervals of the
-        auxiliary fluent that are long enough.
+        """Return the rules of an auxiliary fluent for the fluent `name`, which LASTING defines. The fluent `name` holds
+        in the intervals of the auxiliary fluent that are long enough.
 
         The auxiliary fluent is not part of the output.
         """
@@ -277,7 +279,8 @@ class Formulas:
     def occurrence(self, atom: Atom, written: ast.EventPattern) -> Pattern:
         """Return the pattern for a fluent in an event pattern.
 
-        If LASTING defines the fluent, the pattern reads an auxiliary fluent, whose intervals are known in time.
+        If LASTING defines the fluent, the pattern reads the auxiliary fluent of `long_of` and selects its long
+        intervals. They are known in time for event rules, and the intervals of the fluent itself are not.
         """
         name = written.name
         if name not in self.rules or name in self.recursive or self.lateness.in_time(name):
@@ -294,7 +297,7 @@ class Formulas:
     # --- names ---
 
     def resolved(self, formula: Formula) -> Formula | None:
-        """Return the formula after its arguments become positional and each `_` becomes a fresh variable. Return None
+        """Replace the named arguments of a formula by positional ones, and each `_` by a fresh variable. Return None
         after a mistake."""
         if isinstance(formula, FormulaAtom):
             return self.named(formula)
@@ -340,7 +343,8 @@ class Formulas:
         )
 
     def right(self, atom: Atom, fluent: bool) -> bool:
-        """Return True if a lowered event pattern has all arguments of its event. After a mistake, some are absent."""
+        """Return True if a lowered event pattern has all arguments of its event. It lacks some of them if the pattern
+        has a mistake."""
         schema = self.fluents.schemas[atom.event]
         return len(atom.arguments) == len(schema.attributes)
 
@@ -365,7 +369,8 @@ class Formulas:
 
 
 def _names(formula: Formula, now: bool = False) -> frozenset[str]:
-    """Return the fluents and events that a formula uses. `now`: True for only those that it uses at the same time."""
+    """Return the fluents and events that a formula uses. `now`: True to return only those that the formula uses at the
+    same time."""
     parts = asked_now(formula) if now else formulas(formula)
     return frozenset(part.name for part in parts if isinstance(part, FormulaAtom))
 

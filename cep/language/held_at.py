@@ -1,6 +1,6 @@
-"""Lowering of `held(moving(V), T)` in a WHERE, which tests a fluent at the time T.
+"""Lowering of `held(moving(V), T)` in a WHERE. This condition tests if a fluent holds at the time T.
 
-This module also calculates how far T can lie before the end of a match.
+The module also calculates how far T can lie before the end of a match.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from cep.rules.terms import (
 WORD = "held"
 FORM = "`held(moving(V), start())`, `held(location(P) = X, end() - 5 s)`"
 Asked = tuple[str, tuple[Expression, ...], bool]
-"""The name of a fluent, its arguments, and True if the test is negated. The last argument is the fluent's value, if it
-has one."""
+"""A tested fluent: its name, its arguments, and a flag that is True if the test is negated. If the fluent has a value,
+it is the last argument."""
 
 
 class KnownFluents(Protocol):
@@ -57,7 +57,7 @@ class AskedAt:
 
     @property
     def fresh(self) -> set[str]:
-        """The variables to which the condition gives a value, unless another part of the rule does."""
+        """The variables that get their value from the condition, if no other part of the rule binds them."""
         return set() if self.fluent[2] else {n for argument in self.fluent[1] for n in expression_variables(argument)}
 
 
@@ -78,8 +78,8 @@ class HeldConditions:
         return True
 
     def of(self, condition: Condition) -> AskedAt | None:
-        """Return the parts of a `held(...)` condition. Return None for any other condition, and after reporting a
-        mistake."""
+        """Return the parts of a `held(...)` condition. Return None for any other condition, and for a `held` condition
+        that has a mistake. Report the mistake."""
         if not self.is_one(condition):
             return None
         assert isinstance(condition, Predicate), "it was asked"
@@ -102,8 +102,8 @@ class HeldConditions:
         return AskedAt((name, (*arguments, *([] if value is None else [value])), negated), time, condition.span)
 
     def refuse(self, condition: Condition) -> bool:
-        """Report a `held` condition outside the WHERE of an event pattern. Return True if `condition` is a `held`
-        condition."""
+        """Report a `held` condition that is outside the WHERE of an event pattern. Return True if `condition` is a
+        `held` condition, otherwise False."""
         if not self.is_one(condition):
             return False
         hint = "in a formula, `ONCE[5 s, 5 s] moving(V)` means that it held 5 s ago"
@@ -113,10 +113,11 @@ class HeldConditions:
     def before(
         self, pattern: Pattern, asked: Sequence[AskedAt], rest: tuple[Condition, ...], within: int | None, span: Span
     ) -> tuple[Pattern, tuple[Condition, ...]]:
-        """Add the positive `held` conditions to a pattern. Return the pattern and the conditions that remain.
+        """Add the positive `held` conditions to a pattern. Return the new pattern, and the conditions that the caller
+        still has to add.
 
-        `asked`: the positive `held` conditions. `rest`: the other conditions of the WHERE. If they give a value to the
-        time of a `held` condition, they are added first.
+        `asked`: the positive `held` conditions. `rest`: the other conditions of the WHERE. If the time of a `held`
+        condition gets its value from a condition of `rest`, this condition is added to the pattern first.
         """
         every, waiting = rest, list(asked)
         while waiting:
@@ -137,7 +138,8 @@ class HeldConditions:
         return pattern, rest
 
     def at(self, pattern: Pattern, asked: AskedAt, beside: tuple[Condition, ...], within: int | None) -> Pattern:
-        """Add one `held` condition to a pattern. `beside`: the conditions of the same WHERE."""
+        """Add one `held` condition to a pattern. `beside`: the other conditions of the same WHERE, which can limit the
+        tested time."""
         time, span = asked.time, asked.span
         fluent = self.fluents.asked_atom(asked.fluent, span)
         if time == Call("end", ()):
@@ -154,7 +156,8 @@ class HeldConditions:
     # --- how far back ---
 
     def back(self, pattern: Pattern, time: Expression, beside: tuple[Condition, ...]) -> int | None:
-        """Return how far `time` can lie before the end of a match, in microseconds. None means unlimited."""
+        """Return how far `time` can lie before the end of a match, in microseconds. Return None if the distance is
+        unlimited."""
         bound = _bound(time, lambda name, seen: _of_conditions(name, beside, seen) or _of_pattern(name, pattern, seen))
         if bound is None:
             return None
@@ -167,7 +170,8 @@ class HeldConditions:
         return max(lag, 0)
 
     def longest(self, pattern: Pattern) -> int | None:
-        """Return the longest duration that a match of a pattern can have, in microseconds. None means unlimited."""
+        """Return the longest duration that a match of a pattern can have, in microseconds. Return None if the duration
+        is unlimited."""
         bounds = [] if pattern.within is None else [pattern.within]
         while isinstance(pattern, SelectPattern | HoldingPattern):
             pattern = pattern.pattern
@@ -180,8 +184,11 @@ class HeldConditions:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The bound of a time: it lies at most `lag` microseconds before the end of a match, or before its start
-    (`of_start`)."""
+    """A lower bound for a time.
+
+    `lag`: the maximum distance in microseconds from the time to the end of a match. `of_start`: if True, the distance
+    is measured to the start of the match instead.
+    """
 
     of_start: bool
     lag: int
@@ -203,7 +210,7 @@ def _fluent(expression: Expression) -> str | None:
 
 
 def _later(conditions: tuple[Condition, ...], fresh: set[str]) -> tuple[Condition, ...]:
-    """Return the conditions that need a variable of `fresh`, directly or through another condition."""
+    """Return the conditions that read a variable of `fresh`, or a variable whose value depends on one of `fresh`."""
     later: tuple[Condition, ...] = ()
     while True:
         more = tuple(condition for condition in conditions if fresh.intersection(condition_variables(condition)))
@@ -237,7 +244,7 @@ def _bound(time: Expression, search: Search, seen: frozenset[str] = frozenset())
 
 
 def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[str]) -> _Bound | None:
-    """Return the bound that `conditions` set for the time in the variable `name`, or None."""
+    """Return the bound that `conditions` set for the time in the variable `name`. Return None if they set no bound."""
     for condition in conditions:
         if not isinstance(condition, Comparison):
             continue
@@ -253,7 +260,8 @@ def _of_conditions(name: str, conditions: Sequence[Condition], seen: frozenset[s
 
 
 def _of_pattern(name: str, pattern: Pattern, seen: frozenset[str]) -> _Bound | None:
-    """Return the bound that the conditions inside a pattern set for the time in the variable `name`, or None."""
+    """Return the bound that the conditions inside a pattern set for the time in the variable `name`. Return None if
+    they set no bound."""
     if isinstance(pattern, SelectPattern):
         return _of_conditions(name, pattern.conditions, seen) or _of_pattern(name, pattern.pattern, seen)
     if isinstance(pattern, HoldingPattern):

@@ -10,7 +10,8 @@ from cep.language.syntax import ast
 
 
 def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
-    """Return a program without the statements that contain one of `names`, or that depend on such a statement."""
+    """Remove the statements that contain one of `names`, and the statements that depend on a removed statement. Return
+    the remaining program."""
     users: dict[str, list[int]] = {}
     for index, statement in enumerate(tree.statements):
         for word in set(_words(statement)):
@@ -25,7 +26,7 @@ def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
 
 
 def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
-    """Return the names that the statements with errors declare or derive."""
+    """Return the names that are declared or derived by statements with an error."""
     spans = [error.span for error in errors if error.span is not None]
     names = set[str]()
     for statement in tree.statements:
@@ -44,7 +45,7 @@ def _inside(span: Span, other: Span) -> bool:
 
 
 def _words(value: object) -> Iterator[str]:
-    """Yield all strings in a statement: names of events, predicates, variables and others."""
+    """Yield all strings in a statement, such as the names of events, predicates and variables."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, tuple):

@@ -33,7 +33,7 @@ from cep.rules.terms import (
 class KnowledgePatterns:
     """The queries of a program to the background knowledge.
 
-    - `asked`: the query of each predicate that this class creates.
+    - `asked`: the queries. The keys are the names of the predicates by which this class replaces them.
     - `rules`: the static rules of the program.
     - `own`: the names of predicates that the program defines or declares.
     """
@@ -55,7 +55,7 @@ class KnowledgePatterns:
         return cls(rules, [*tables, *declared, *(rule.name for rule in rules)])
 
     def asked_by(self, conditions: Sequence[Condition]) -> bool:
-        """Return True if conditions query the background knowledge, directly or through static rules."""
+        """Return True if one of the conditions queries the background knowledge, directly or through static rules."""
         if self._following is None:
             self._following = following = set[str]()
             known = -1
@@ -89,7 +89,8 @@ class KnowledgePatterns:
         return replace(rule, conditions=tuple(self.condition(condition, counts) for condition in rule.conditions))
 
     def condition(self, condition: Condition, uses: Mapping[str, int]) -> Condition:
-        """Replace a query by a predicate for the table that contains its answers. Return other conditions unchanged.
+        """Replace a query to the background knowledge by a predicate for the table that contains the query's answers.
+        Return other conditions unchanged.
 
         `uses`: how often the rule uses each variable.
         """

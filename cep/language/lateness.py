@@ -1,4 +1,5 @@
-"""The delay of fluents that look ahead or otherwise depend on later input.
+"""The delay of fluents: the time until a value of the fluent is known, because its formulas look ahead or depend on
+later input.
 
 The module also decides which fluents event rules may use.
 """
@@ -18,7 +19,7 @@ from cep.rules.terms import Variable
 
 
 class Lateness:
-    """The delay of each fluent that `rules` define, in microseconds. `error`: a function that reports a mistake."""
+    """The delays of the fluents that `rules` define, in microseconds. `error`: a function that reports a mistake."""
 
     def __init__(
         self,
@@ -27,7 +28,7 @@ class Lateness:
         error: Callable[..., None],
         answered: Container[str] = (),
     ) -> None:
-        """Create the object. Delays are calculated when they are first needed.
+        """Store the arguments. The delay of a fluent is calculated when a method first needs it.
 
         `answered`: the fluents that LARS derives. Event rules read these fluents at the end of a tick.
         """
@@ -45,9 +46,9 @@ class Lateness:
         return self.found[name]
 
     def of_cycle(self, names: Iterable[str], ahead: bool) -> None:
-        """Set the delay of fluents that depend on each other to the longest delay of the fluents that they use.
+        """Set the delay of fluents that depend on each other. All get the same delay: the longest delay of their rules.
 
-        `ahead`: True if the fluents depend on later events, so that they are known only at the end of the input.
+        `ahead`: True if the fluents depend on later events. Then they are known only at the end of the input.
         """
         self.found |= dict.fromkeys(names, FOREVER if ahead else 0)
         late = [self.late_of(whole(rule)) for name in names for rule in self.rules[name]]
@@ -58,7 +59,7 @@ class Lateness:
         return formula.late(self)
 
     def refuse(self, name: str, span: Span) -> None:
-        """Report the use of a fluent in an event rule if the fluent's value is not known in time."""
+        """Report the use of the fluent `name` in an event rule if its value is not known in time."""
         if name in self.recursive or self.in_time(name):
             return
         hint = "what looks back is known in time"
@@ -68,7 +69,8 @@ class Lateness:
         self.error(f"`{name}` is known only {after}, and events do not wait for it", span, hint, "late")
 
     def in_time(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
-        """Return True if event rules may use a fluent. It must have no delay, or only the delay of a tick of LARS."""
+        """Return True if event rules may use a fluent. The fluent must have no delay, or only the delay of a tick of
+        LARS."""
         if not self.late(name) or name in self.answered:
             return True
         if not self.answered or name in seen or self.late(name) >= FOREVER:
@@ -95,8 +97,9 @@ class Lateness:
     def whole(self, name: str) -> bool:
         """Return True if each maximal interval of a fluent is known when the interval ends.
 
-        This is true if the fluent has no delay. It is also true if the fluent has a single rule that selects the long
-        intervals (LASTING) of a formula without delay. The head of this rule must have all variables of the formula.
+        This is true if the fluent has no delay. It is also true if the fluent has a single rule, and this rule selects
+        the long intervals (LASTING) of a formula that has no delay. The head of this rule must have all variables of
+        the formula.
         """
         if name in self.recursive or not self.late(name):
             return not self.late(name)

@@ -1,5 +1,5 @@
-"""Linking of a program's files to one tree. The files can have several dialects, and each one may use what another
-derives.
+"""Linking of a program's files to one syntax tree. The files can be in several dialects. Rules of one dialect may use
+events and fluents that another dialect derives.
 
 The files of one dialect form one program. The other files see the atoms that LARS derives as fluents, which are known
 at the end of their tick. LARS sees the events of other files as input atoms. Such an atom belongs to the tick in which
@@ -38,7 +38,7 @@ class Together:
     """The statements of several files.
 
     - `others`: the statements of all dialects except LARS.
-    - `lars`: the LARS program, or None.
+    - `lars`: the LARS program, or None if no file is in LARS.
     - `untyped`: the events that LARS reads and other rules derive, but no file declares.
     - `needs`: for each derived event or fluent, the names that its rules use.
     """
@@ -54,7 +54,8 @@ class Together:
     def of(
         cls, source: Source, trees: Sequence[FileTree], lars: LarsProgram | None, options: AnswerSetOptions | None
     ) -> Together:
-        """Combine the statements of all files. Raises CepError if they contradict each other."""
+        """Combine the statements of all files. Raises CepError if statements of different files contradict each
+        other."""
         derived = frozenset[str]() if lars is None else lars.derived
         others = MergedFiles(source, trees, lars).tree()
         needs = _needs(others, lars)
@@ -78,9 +79,9 @@ class Together:
         return link
 
     def tree(self, types: Types) -> ast.SyntaxTree:
-        """Return the whole program. Raises CepError with the mistakes of its LARS part.
+        """Return the whole program. Raises CepError with the mistakes in the LARS files.
 
-        `types`: the attribute types of the untyped events.
+        `types`: the attribute types of the events in `untyped`.
         """
         if self.lars is None:
             return self.others
@@ -100,8 +101,8 @@ class Together:
         )
 
     def _never(self, types: Types, declared: Collection[str]) -> Iterator[ast.Statement]:
-        """Yield declarations of fluents that other files read, but that no rule of LARS can derive. These fluents never
-        hold."""
+        """For each fluent that other files read, but that no rule of LARS can derive, yield a declaration and a rule
+        that is never true."""
         assert self.lars is not None, "it derives something"
         program = self.asking(types)
         columns = column_types(program, given_types(program), "any")
@@ -119,7 +120,7 @@ class Together:
             yield ast.FluentRule("initially", name, some, None, None, (never,))
 
     def typed(self, plan: Callable[[ast.SyntaxTree], Types]) -> ast.SyntaxTree:
-        """Return the whole program after the types of the untyped events are inferred.
+        """Infer the attribute types of the events in `untyped`, and return the whole program.
 
         `plan`: a function that infers attribute types from a part of the program.
         """
@@ -134,8 +135,8 @@ class Together:
         return self.tree(known)
 
     def _part(self, names: Iterable[str], types: Types) -> ast.SyntaxTree:
-        """Return the statements on which the events `names` depend. In the result, fluents that LARS derives are
-        input."""
+        """Return a program that consists of the statements on which the events `names` depend. In this program, fluents
+        that LARS derives are input."""
         assert self.lars is not None, "it asks events"
         wanted = set(names).union(*(_before(name, self.needs) for name in names))
         program = self.asking(types)
@@ -189,8 +190,8 @@ class Together:
         )
 
     def _facts(self, name: str, rules: Sequence[StaticRule]) -> FactDeclaration:
-        """Return a declaration of facts. The types follow from the values of the facts. Raises CepError if values of
-        one argument differ in type."""
+        """Return a declaration of facts. The types of its arguments are the types of the values in `rules`. Raises
+        CepError if the values of an argument differ in type."""
         first = rules[0]
         types: list[str] = []
         for index in range(len(first.arguments)):
@@ -308,7 +309,8 @@ def _refuse_unknown(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -
 
 
 def _refuse_twice(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> None:
-    """Refuse names that both LARS and other files derive or declare, and fluents of other files in LARS."""
+    """Refuse names that both LARS and another file derive or declare. Also refuse fluents that another file declares
+    and LARS uses."""
     errors = Mistakes()
     derived = lars.derived
     fluents: set[str] = set()

@@ -19,7 +19,7 @@ Declaration = ast.EventDeclaration | ast.FluentDeclaration | FactDeclaration
 class FileTree:
     """The statements of one file in our own language, or of all files of another dialect.
 
-    `weak`: True if the declarations are inferred from rules, so that declarations of other files take precedence.
+    `weak`: True if the declarations are inferred from rules. Then declarations of other files replace them.
     """
 
     tree: ast.SyntaxTree
@@ -66,10 +66,10 @@ class MergedFiles:
         return ast.SyntaxTree(tuple(statements), self.source, impossible, helpers)
 
     def declare(self, number: int, declaration: Declaration) -> None:
-        """Choose between a declaration and an earlier declaration of the same name. Report it if the two contradict
-        each other.
+        """Record a declaration. If the same name has an earlier declaration, choose one of the two. Report an error if
+        they contradict each other.
 
-        `number`: the index of the declaration's tree.
+        `number`: the index of the tree that contains the declaration.
         """
         name, weak = declaration.name, self.trees[number].weak
         elsewhere = name in self.derived or any(
@@ -97,7 +97,7 @@ class MergedFiles:
 
 
 def one_program(source: Source, parts: Sequence[LarsProgram], tick: int) -> LarsProgram:
-    """Merge LARS files. If several files have the same declaration, it is kept once.
+    """Merge LARS files into one program. If several files contain the same declaration, the program contains it once.
 
     Raises CepError if files declare a name differently.
     """
@@ -125,7 +125,8 @@ def _otherwise(source: Source, declaration: Declaration, other: Declaration) -> 
 
 
 def instants(statement: Declaration) -> Declaration:
-    """Make an event instantaneous, as in LARS, unless its declaration names a time column."""
+    """Give an event declaration a time column if it declares none, so that the event is instantaneous as in LARS.
+    Return other declarations unchanged."""
     if not isinstance(statement, ast.EventDeclaration):
         return statement
     plain = (statement.time, statement.start) == (None, None)

@@ -1,4 +1,4 @@
-"""Reader of events in questions of users, such as `warning(EWR)`, `warning(station: EWR)` or `warning`.
+"""Reader of the events in users' questions, such as `warning(EWR)`, `warning(station: EWR)` or `warning`.
 
 For LARS, a question can also name an atom at a tick, `used(EWR) at 3`.
 """
@@ -101,9 +101,10 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
 
 
 def quoted(text: str, place: int | None = None) -> str | None:
-    """Put quotes around the arguments that are not valid values, and around the argument number `place`.
+    """Put quotes around the arguments that are not valid values, and around the argument number `place`. Return the
+    corrected event.
 
-    Return None if the result is still not an event.
+    Return None if this changes nothing, or if the result is still not a valid event.
     """
     text = text.strip().removesuffix(".")
     parts = _PARTS.fullmatch(text if ")" in text else f"{text})")
@@ -117,7 +118,8 @@ def quoted(text: str, place: int | None = None) -> str | None:
 
 
 def to_type(event: str) -> str:
-    """Return a hint that shows how to quote an argument, in an event and in a shell."""
+    """Return a hint that says to put texts in quotes. `event`: the event with quotes, which the hint shows as an
+    example."""
     return f"put text of several words in double quotes: `{event}`, in a shell `{shlex.quote(event)}`"
 
 

@@ -55,9 +55,10 @@ DIALECTS = (*_READERS, *(name for name in LARS if not name.endswith("/n")))
 
 
 def dialect_of(name: str, dialect: str | None = None) -> str | None:
-    """Return the dialect of a program, or None for our own language. Raises CepError if there is no such dialect.
+    """Return the dialect of a program, or None for our own language. Raises CepError for an unknown dialect.
 
-    `dialect` takes precedence over the suffix of the file, unless it is only `/n`.
+    `dialect` takes precedence over the suffix of the file name. If `dialect` is only `/n`, the suffix selects the
+    dialect.
     """
     asked = (dialect or "").removesuffix("/n")
     counted = "/n" if dialect is not None and dialect.endswith("/n") else ""
@@ -74,10 +75,10 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
 
 
 def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
-    """Return the dialect of one of several files, or None for our own language. Raises CepError if there is no such
+    """Return the dialect of one file of a program, or None for our own language. Raises CepError for an unknown
     dialect.
 
-    A known suffix takes precedence over `dialect`.
+    A known suffix of the file name takes precedence over `dialect`.
     """
     if name.endswith(OWN):
         return None
@@ -89,7 +90,8 @@ def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
 
 
 def dialects_of(name: str, dialect: str | None, files: Files) -> tuple[str | None, ...]:
-    """Return the dialect of a program, or of each of its files. Raises CepError if there is no such dialect."""
+    """Return the dialect of each file of a program, or of the program if `files` is empty. Raises CepError for an
+    unknown dialect."""
     return tuple(dialect_of_file(file, dialect) for file, _ in files) if files else (dialect_of(name, dialect),)
 
 
@@ -138,9 +140,10 @@ def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | No
 
 
 def parameters_with(source: Source, beside: Mapping[str, str]) -> Parameters:
-    """Return the parameters that a program in several files declares. Statements that have mistakes are ignored.
+    """Return the parameters that the files of a program declare. Statements that have mistakes are ignored.
 
-    `source`: one file. `beside`: the texts of the other files, by file name. It may also contain `source`.
+    `source`: one of the files. `beside`: the texts of the other files, by file name. It may also contain the text of
+    `source`.
     """
     parameters = Parameters()
     for file, text in {**beside, source.name: source.text}.items():
@@ -223,7 +226,7 @@ def read(
 ) -> ast.SyntaxTree:
     """Read the statements of a program. Raises CepError with all mistakes.
 
-    - `tick`: the length of a tick of a dialect, in microseconds. None means a second.
+    - `tick`: the length of a tick in microseconds, for dialects that have ticks. None means a second.
     - `answer_sets`: the options of the answer set solver, for LARS.
     - `parameters`: the parameters of the program.
     - `recovery`: a collector of mistakes. It already contains the mistakes in PARAM statements.
@@ -256,10 +259,10 @@ def parameters_of(
     values: Mapping[str, object] | None = None,
     recovery: Recovery | None = None,
 ) -> Parameters:
-    """Return the parameters that a program declares. `values`: values to assign to them, by name.
+    """Return the parameters that a program declares. `values`: maps names of parameters to the values that they get.
 
-    Raises CepError if a declaration has a mistake, or `values` contains a parameter that is not declared. With
-    `recovery`, mistakes in declarations are collected there instead.
+    Raises CepError if a declaration has a mistake, or if `values` contains a parameter that is not declared. If
+    `recovery` is set, mistakes in declarations are added to `recovery` instead.
     """
     parameters = Parameters()
     source = Source(text, name, files)

@@ -1,8 +1,8 @@
 """Lowering of fluents whose input is records that have intervals.
 
-Such a fluent `f` has three tables: `records of f`, `times of f` (its beginnings and ends) and `f` (its maximal
-intervals). If formulas also define `f`, its records belong to a second fluent, `f recorded`, and the program gets the
-rule `f(X) WHILE f recorded(X).`
+Such a fluent `f` has three tables. `records of f` contains the input, `times of f` contains the beginnings and ends of
+f, and `f` contains its maximal intervals. If formulas also define `f`, its records belong to a second fluent, `f
+recorded`, and the program gets the rule `f(X) WHILE f recorded(X).`
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def incoming(
     format: RecordFormat,
     span: Span,
 ) -> ast.FluentDeclaration:
-    """Declare a fluent of a dialect, whose input is records.
+    """Declare a fluent of a dialect that the program reads as records.
 
     The records are final: no record closes an interval that an earlier record left open.
     """
@@ -74,8 +74,8 @@ def is_recorded(statement: ast.Statement) -> bool:
 
 
 def records_apart(program: ast.SyntaxTree) -> ast.SyntaxTree:
-    """Move the records of each fluent that also has formulas to a second fluent. A new formula derives the fluent from
-    the second one."""
+    """Split each fluent that has both records and formulas. A second fluent gets the records, and a new formula derives
+    the original fluent from the second one."""
     defined = {statement.name for statement in program.statements if isinstance(statement, ast.WhileRule)}
     statements: list[ast.Statement] = []
     helpers = set(program.helpers)
@@ -129,8 +129,8 @@ def tables_of_records(
 
 
 def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
-    """Return rules that compute the beginnings and ends of a fluent from its records, and rules that merge them into
-    maximal intervals.
+    """Return the rules of a fluent whose input is records. They compute the fluent's beginnings and ends from its
+    records, and its maximal intervals from the beginnings and ends.
 
     `final`: True if no record closes an interval that an earlier record left open.
     """

@@ -17,7 +17,7 @@ from cep.rules.terms import Variable
 
 RESERVED = ("type", "time", "start", "end", "args")
 _TIMES = {"senml": "t", "influx": "time", "prometheus": "time"}
-"""For some record formats, the time column of events that declare none."""
+"""The default time column of some record formats. It applies if the declaration of an event names no time column."""
 
 _ZEEK_MISSING = ("-", "(empty)")
 """The texts that Zeek writes for an unset value and for an empty set."""
@@ -29,7 +29,7 @@ class Schemas:
     - `types`: the attribute types of undeclared input events, as far as they are known.
     - `found`: the schema of each event.
     - `errors`: the mistakes in declarations and heads.
-    - `flawed`: the ids of the rules whose heads have mistakes.
+    - `flawed`: the `id` of each rule whose head has a mistake.
     """
 
     def __init__(self, program: ast.SyntaxTree, types: Mapping[str, tuple[str, ...]]) -> None:
@@ -104,8 +104,8 @@ class Schemas:
     def _name_heads(self) -> None:
         """Name the attributes of derived events.
 
-        If an event is declared, its declaration has the names. Otherwise they are in a head that has named arguments,
-        or they are the variables of the heads.
+        The names come from the event's declaration. If it has none, they come from a head that has named arguments.
+        Otherwise they are the variables of the heads.
         """
         heads: dict[str, list[ast.EventRule]] = {}
         for statement in self.program.statements:
@@ -140,8 +140,8 @@ class Schemas:
             self.found[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
 
     def _check_names(self, name: str, rules: Sequence[ast.EventRule], named: ast.EventRule) -> None:
-        """Check heads that have named arguments against the declaration of their event, or against the first such
-        head."""
+        """Check the heads of an event that have named arguments. Their names must match the declaration of the event,
+        or the head `named` if the event is not declared."""
         declared = name in self.found
         if not declared:
             assert named.names is not None, "a head has names"
@@ -195,8 +195,8 @@ class Schemas:
 
 
 def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFormat | None:
-    """Return the format of an attribute's times. If the format has no time zone, the zone of the declaration
-    applies."""
+    """Return the format of an attribute's times. If this format has no time zone, use the time zone of the event's
+    declaration."""
     if attribute.type != "time" or event.format is None or event.format.zone is None:
         return attribute.format
     own = attribute.format or TimeFormat()
@@ -207,22 +207,22 @@ def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFo
 
 
 def _when(event: ast.EventDeclaration) -> When | None:
-    """Return the tests of WHEN. In these tests, the values that mean a missing value in every column also count as
-    missing."""
+    """Return the tests of WHEN. In the result, each test also treats a value as missing if the declaration lists it as
+    missing for every column."""
     if event.when is None:
         return None
     return tuple(tuple(replace(test, missing=_all_missing(event)) for test in tests) for tests in event.when)
 
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
-    """Return the values that mean a missing value in a column. The attribute and its declaration both list such
-    values."""
+    """Return the values that mean a missing value in a column. The attribute lists some of them, and the event's
+    declaration lists those for every column."""
     values = (attribute.missing or ()) + _all_missing(event)
     return tuple(dict.fromkeys(values)) or None
 
 
 def _all_missing(event: ast.EventDeclaration) -> tuple[int | float | str, ...]:
-    """Return the values that mean a missing value in every column."""
+    """Return the values that the event's declaration lists as missing for every column."""
     of_format = _ZEEK_MISSING if event.records is not None and event.records.name == "zeek" else ()
     return (event.missing or ()) + of_format
 

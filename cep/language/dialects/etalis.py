@@ -366,8 +366,10 @@ class _Lowering:
         return self.fluents.atom(atom, lowered) if fluent else lowered
 
     def inhibitions(self, alerts: Mapping[str, Alerting], rules: list[Rule]) -> list[Alert]:
-        """Return all alerts after their inhibitors are added. The result includes hidden alerts on fluents, whose rules
-        are appended to `rules`."""
+        """Add to each alert the alert that its INHIBITED BY clause names, and return all alerts.
+
+        The result includes hidden alerts on fluents. Their rules are appended to `rules`.
+        """
         by_name = {name: alerting.alert for name, alerting in alerts.items()}
         written = [statement for statement in self.program.statements if isinstance(statement, ast.AlertStatement)]
         by: dict[str, str] = {}
@@ -401,8 +403,8 @@ class _Lowering:
         alerts: Mapping[str, Alerting],
         written: frozenset[str],
     ) -> Alerting | None:
-        """Return the alert that inhibits another alert, or None after a mistake. If `pattern` names a fluent, the
-        result is a hidden alert."""
+        """Return the alert that the INHIBITED BY clause of `statement` names, or None after a mistake. If `pattern`
+        names a fluent, the result is a hidden alert."""
         name = pattern.name
         alert, fluent = name in written, name in self.fluents.declared
         if alert and fluent:

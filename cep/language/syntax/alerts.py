@@ -63,7 +63,7 @@ _DURATIONS = {
     "KEEP": ("the time after `KEEP` must be longer than 0", "10 min"),
     "REPEAT": ("the time after `REPEAT` must be longer than 0", "4 h"),
 }
-"""For each clause, the message for a duration of 0, and an example."""
+"""For each clause, the error message for a duration of 0, and an example of a valid duration."""
 
 
 @dataclass(slots=True)
@@ -199,7 +199,8 @@ def _string(cursor: Cursor, hint: str) -> Constant:
 
 
 def _choice(cursor: Cursor, word: Token, key: str = "") -> str:
-    """Read one of the values that a clause permits, in quotes. `key`: the clause, if it is not `word`."""
+    """Read a quoted value that must be one of those that a clause permits. `word`: the word that begins the clause.
+    `key`: the key of the clause in `CHOICES`, if it is not `word`."""
     key = key or word.key
     choices = CHOICES[key]
     all_of_them = f"the {_PLURALS[key]} are {', '.join(f'`{choice}`' for choice in choices)}"

@@ -41,7 +41,7 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`left OPERATOR right`. The operator is an interval relation, OR, or CNOT, whose left side must be a SEQ.
+    """`left OPERATOR right`. The operator is an interval relation, OR or CNOT. The left side of CNOT must be a SEQ.
 
     `gap`: for `left SEQ[g, h] right`, the least and the greatest time between the sides, in microseconds.
     """
@@ -184,8 +184,8 @@ class EventDeclaration:
 class FluentDeclaration:
     """`fluent name(attributes) [= value: type].` `value` is None for a fluent that only holds or does not hold.
 
-    - `records`: the clauses from `START s END e` on, as the declaration of an event whose last attribute is the
-      value. None if the declaration has no such clauses.
+    - `records`: the clauses from `START s END e` on, in the form of an event declaration. The last attribute of this
+      event is the value. `records` is None if the declaration has no such clauses.
     - `final`: True if an interval without an end lasts for ever, because no later record closes it.
     """
 
@@ -342,7 +342,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class SyntaxTree:
-    """All statements in the order of the program, and its text.
+    """All statements in the order of the program, and the program's text.
 
     The other fields are for dialects:
 
@@ -358,8 +358,8 @@ class SyntaxTree:
     answered: frozenset[str] = field(default=frozenset(), compare=False)
 
     def as_facts(self) -> SyntaxTree:
-        """Return a tree in which every event without a KEY is DISTINCT. Equal records are then one occurrence, as in
-        dialects."""
+        """Return a copy of the tree in which every event without a KEY is DISTINCT. Dialects need this, because they
+        treat equal records as one occurrence."""
         return replace(self, statements=tuple(map(_as_fact, self.statements)))
 
 

@@ -71,7 +71,10 @@ def _conjunction(cursor: Cursor, separators: Collection[str]) -> tuple[Condition
 
 
 def _alternatives(cursor: Cursor, separators: Collection[str]) -> tuple[Condition, ...]:
-    """Read alternatives: `X > 3, linked(X, Y) or X < 1`. The separators of a conjunction bind tighter than `or`."""
+    """Read one or more conjunctions that are separated by `or`: `X > 3, linked(X, Y) or X < 1`.
+
+    `separators`: the tokens that separate the conditions of a conjunction. They bind tighter than `or`.
+    """
     first = cursor.token
     parts = [_conjunction(cursor, separators)]
     height = cursor.height
@@ -84,7 +87,8 @@ def _alternatives(cursor: Cursor, separators: Collection[str]) -> tuple[Conditio
 
 
 def _either(alternatives: list[tuple[Condition, ...]], span: Span) -> tuple[Condition, ...]:
-    """Return the disjunction of conjunctions. A disjunction inside a disjunction is flattened."""
+    """Return the disjunction of `alternatives`, each of which is a conjunction. If an alternative is itself a
+    disjunction, its alternatives become alternatives of the result."""
     flat: list[tuple[Condition, ...]] = []
     for alternative in alternatives:
         if len(alternative) == 1 and isinstance(alternative[0], Disjunction):
@@ -95,7 +99,7 @@ def _either(alternatives: list[tuple[Condition, ...]], span: Span) -> tuple[Cond
 
 
 def _opposite(condition: Condition) -> tuple[Condition, ...]:
-    """Return the negation of a condition. It is correct only for values that are not missing."""
+    """Return the negation of a condition. The result is correct only if no value in the condition is missing."""
     match condition:
         case Comparison(operator):
             return (replace(condition, operator=_OPPOSITE[operator]),)
@@ -270,7 +274,7 @@ def _negated(cursor: Cursor) -> tuple[Condition, ...]:
 
 
 def _holds_conditions(cursor: Cursor) -> bool:
-    """Return True if the parenthesis that opens next contains conditions, False if it contains a value."""
+    """Return True if the next parenthesis contains conditions, False if it contains a value."""
     open_brackets, ahead = 0, 0
     while (token := cursor.peek(ahead)).kind != "end":
         if token.key in ("(", "["):
@@ -340,8 +344,8 @@ def _comparison_hint(cursor: Cursor) -> str:
 
 
 def _decimal_comma(cursor: Cursor) -> str | None:
-    """Return the number with a decimal point, `7.5`, if the program has a decimal comma, `7,5`. Otherwise return
-    None."""
+    """Return the number as it should be written, `7.5`, if the program contains a number with a decimal comma, `7,5`.
+    Otherwise return None."""
     after = cursor.previous
     before = _WHOLE.search(cursor.source.text, max(0, after.start - 25), after.start)
     return f"{before[1]}.{after.text}" if before and after.text.isdigit() else None

@@ -85,9 +85,9 @@ class Cursor:
     # -- parameters
 
     def parameter(self, span: Span | None = None) -> str | None:
-        """Return the name of the parameter that the program writes at `span`, or by default as the next token.
+        """Return the name of the parameter that the program writes at `span`. The default of `span` is the next token.
 
-        Return None if there is no parameter's name, or only in a part of `span`.
+        Return None if the program writes no parameter there, or if the name is only a part of `span`.
         """
         token = self.token if span is None else self._named.get((span.line, span.column))
         if token is None or (span is None and (token.line, token.column) not in self._named):
@@ -96,17 +96,20 @@ class Cursor:
         return name.text if span is None or span == name.span else None
 
     def parameter_meant(self, *types: str) -> str | None:
-        """Return a hint if the next token is nearly the name of a parameter that has one of `types`, or None."""
+        """Return a hint if the next token is similar to the name of a parameter whose type is one of `types`. Otherwise
+        return None."""
         return did_you_mean(
             self.token.text, [parameter.name for parameter in self._parameters if parameter.type in types]
         )
 
     def written(self, token: Token) -> Token:
-        """Return a token as the program writes it. For the value of a parameter, this is the parameter's name."""
+        """Return a token as it is written in the program. If the token is the value of a parameter, return the
+        parameter's name."""
         return self._named.get((token.line, token.column), token)
 
     def as_word(self) -> None:
-        """Read the next token as the program writes it, where the value of a parameter makes no sense."""
+        """If the next token is the value of a parameter, replace it by the parameter's name. Readers call this where a
+        name is expected."""
         self._tokens[-1] = self.token = self.written(self.token)
 
     # -- looking and moving
@@ -124,7 +127,8 @@ class Cursor:
         return token
 
     def accept(self, key: str) -> bool:
-        """Move past the next token and return True if that token is the keyword or mark `key`."""
+        """Return True and move past the next token if it is the keyword or mark `key`. Otherwise return False and
+        stay."""
         if self.token.key != key:
             return False
         self.advance()
@@ -171,7 +175,7 @@ class Cursor:
         return tokenise(self.source.text, self._starts, first.start, last.start)[:-1]
 
     def span(self, first: Token) -> Span:
-        """Return the span from the token `first` to the previous token."""
+        """Return the span from the token `first` to the last token that the cursor has read."""
         return Span(first.line, first.column, *self.previous.stop)
 
     def place(self, offset: int, length: int) -> Span:
@@ -191,8 +195,10 @@ class Cursor:
             self.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")
 
     def grow(self, below: int, token: Token) -> None:
-        """Set `height` for a node whose operands have at most the height `below`. Raises CepError if the node is too
-        high."""
+        """Set `height` to the height of a new node of the tree. Raises CepError if it exceeds HIGHEST.
+
+        `below`: the largest height of the node's operands. `token`: the position of the error.
+        """
         self.height = below + 1
         if self.height > HIGHEST:
             self.stop(f"more than {HIGHEST} operators on one another", "give a part a rule of its own", token.span)
@@ -250,7 +256,8 @@ class Cursor:
         self.stop(f"expected {expected}, found {messages.token_name(token)}", self._spaced() or hint)
 
     def _spaced(self) -> str | None:
-        """Return a hint if a blank separates a date from a time of day, or None."""
+        """Return a hint if the next token is a time of day that a blank separates from its date. Otherwise return
+        None."""
         day = self.previous
         clock = CLOCK.match(self.source.text, day.end) if day.kind == "time" and len(day.text) == 10 else None
         return f"a time is one word, with a `T` before the hour: `{joined(day.text, clock[1])}`" if clock else None

@@ -18,10 +18,10 @@ from cep.language.syntax.tokens import Token
 from cep.rules.keywords import RESERVED
 
 KEY = "KEY"
-"""The word before the attributes that identify a record. A later record that has the same values and time replaces an
-earlier one.
+"""The word before the attributes that identify a record. If a later record has the same values of these attributes and
+the same time, it replaces the earlier record.
 
-It is a keyword only here, because events have attributes called `key`.
+`KEY` is a keyword only after a declaration, because events may have an attribute called `key`.
 """
 _PARTS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 DISTINCT = "DISTINCT"
@@ -63,7 +63,8 @@ def policy_statement(cursor: Cursor) -> ast.PolicyStatement:
 
 
 def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: str = "`.`") -> None:
-    """Read the final dot. If the next line begins another statement, report a missing dot after the last token."""
+    """Read the dot that ends a statement. If it is missing, raise CepError. If a new statement begins on the next line,
+    the error points to the end of the last token."""
     token = cursor.token
     if token.key == ".":
         cursor.advance()
@@ -76,7 +77,7 @@ def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: 
 
 
 def missing_dot(cursor: Cursor) -> bool:
-    """Return True if the program ends after the previous token, or the next line seems to begin a statement."""
+    """Return True if a dot is probably missing here: the program ends, or the next line seems to begin a statement."""
     token = cursor.token
     if token.kind == "end":
         return True
@@ -113,7 +114,8 @@ def declaration(cursor: Cursor) -> ast.EventDeclaration:
 def record_clauses(
     cursor: Cursor, name: str, attributes: tuple[ast.AttributeTree, ...], sources: list[tuple[str, Token]], first: Token
 ) -> ast.EventDeclaration:
-    """Read the clauses of a declaration that describe its records. Append the columns that they name to `sources`."""
+    """Read the clauses of a declaration that describe the records of an event. Append the columns that these clauses
+    name to `sources`."""
     key = when = None
     if cursor.accept("WHEN"):
         when = record_tests(cursor, attributes, sources)
@@ -154,7 +156,8 @@ def record_clauses(
 
 
 def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence[str | None], first: Token) -> None:
-    """Refuse WHEN if the records of the event are already selected by a measurement of InfluxDB or by an RDF class."""
+    """Refuse WHEN if another part of the declaration already selects the event's records: a measurement of InfluxDB, or
+    an RDF class."""
     if clauses.records is not None and clauses.records.name == "influx":
         hint = f'`FORMAT influx(measurement: "...")` after {name} names it; leave out WHEN'
         cursor.stop("the measurement of an InfluxDB line decides which event it is", hint, cursor.span(first))
@@ -164,7 +167,7 @@ def _check_tested(cursor: Cursor, name: str, clauses: Clauses, sources: Sequence
 
 
 def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None, list[str], str | None, str | None]:
-    """Read `TIME ts`, perhaps with further columns, or `START departed END landed`.
+    """Read `TIME ts`, which may name further columns, or `START departed END landed`.
 
     Return the time column, the further columns, the start column and the end column.
     """
@@ -296,9 +299,9 @@ def _type(cursor: Cursor) -> str:
 
 
 def _column(cursor: Cursor, sources: list[tuple[str, Token]]) -> str:
-    """Read the source of a value: a column, a path in a record, or an RDF property or property path, `<...>/<...>`.
+    """Read the source of a value: a column, a path in a record, an RDF property, or a property path `<...>/<...>`.
 
-    Append it to `sources`, unless it is from RDF.
+    Append a column or a path in a record to `sources`.
     """
     token = cursor.token
     if token.kind in ("iri", "prefixed"):

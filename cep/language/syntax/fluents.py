@@ -92,7 +92,7 @@ def _rule(cursor: Cursor) -> ast.FluentRule:
 
 
 def begins_deadline(cursor: Cursor) -> bool:
-    """Return True if ENDS or BECOMES follows, perhaps after `= value`."""
+    """Return True if the rest of a deadline follows: ENDS or BECOMES, with or without `= value` before it."""
     ahead = 0
     if cursor.token.key == "=":
         while cursor.peek(ahead).key not in ("ENDS", "BECOMES", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":

@@ -1,7 +1,7 @@
 """Formatter of programs. It rewrites a program in the usual layout without changing its meaning.
 
-- Line breaks of the author and single blank lines stay.
-- Spaces, indentation and the case of reserved words change.
+- The author's line breaks and single blank lines are kept.
+- Spaces, indentation and the case of reserved words are changed.
 - Text that the author aligned in columns stays aligned.
 - Each statement begins on a new line, and lines that are too long are broken.
 - Graph patterns stay unchanged.
@@ -36,7 +36,7 @@ _FIRST = {
     **dict.fromkeys(("EVENT", "FLUENT", "FACT", "POLICY", "INITIATE", "TERMINATE", "INITIALLY"), str.lower),
     **dict.fromkeys(("PREFIX", "PARAM", "ALERT"), str.upper),
 }
-"""Functions that write the first word of a statement in its usual case."""
+"""For the first word of each kind of statement, a function that writes it in lower case or in capitals."""
 _EITHER = frozenset(("AND", "OR", "NOT"))
 """Reserved words that have two spellings: `a AND b` joins events, `X > 1 and Y > 1` joins conditions."""
 _CAPITALS = RESERVED - _EITHER
@@ -83,10 +83,11 @@ class _Item:
 
 @dataclass(slots=True, eq=False)
 class _Line:
-    """The items of one line.
+    """The tokens and comments of one line.
 
-    `statement`: the number of their statement, or None for a comment between statements. `fresh`: True if this line was
-    cut off from a line that was too long.
+    - `blank`: True if a blank line precedes this line.
+    - `statement`: the number of the statement that contains the items. It is None for a comment between statements.
+    - `fresh`: True if the formatter created this line by breaking a line that was too long.
     """
 
     items: list[_Item]
@@ -156,8 +157,8 @@ def _comments(text: str) -> list[str]:
 def _items(
     text: str, statements: Sequence[tuple[ast.Statement | None, int, int]]
 ) -> Iterator[tuple[int | None, _Item]]:
-    """Yield all tokens and comments in order, each with the number of its statement. Comments between statements have
-    None."""
+    """Yield all tokens and comments in order, each with the number of its statement. The number is None for a comment
+    between statements."""
     tokens = tokenise(text, line_starts(text))
     lines = _Places(text)
     index = 0
@@ -224,13 +225,14 @@ class _Places:
         return self._line, offset - self._start + 1
 
     def between(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the number of line breaks between two offsets, and the number of characters after the last one."""
+        """Return the number of line breaks between two offsets, and the number of characters after the last line
+        break."""
         stretch = self._text[begin:end]
         return stretch.count("\n"), len(stretch) - stretch.rfind("\n") - 1
 
 
 def _written(token: Token, previous: Token | None, statement: ast.Statement | None, first: bool, after: str) -> str:
-    """Return the text of a token in its usual case. The colon after a label or an attribute is followed by a space."""
+    """Return the text of a token in its usual case. Add a space after the colon of a label or an attribute."""
     text = token.text
     declared = isinstance(statement, _DECLARED)
     if first and statement is not None and isinstance(statement, ast.EventRule | StaticRule | ast.DeadlineStatement):
@@ -252,7 +254,7 @@ def _written(token: Token, previous: Token | None, statement: ast.Statement | No
 
 
 def _is_sign(previous: Token | None, token: Token, text: str) -> bool:
-    """Return True if the minus `token` is the sign of the number or term that follows."""
+    """Return True if the token is a minus that is the sign of the number or term after it."""
     if previous is None:
         return True
     if previous.kind == "mark":
@@ -347,9 +349,10 @@ def _aligned(run: list[_Item]) -> Iterator[list[_Item]]:
 
 
 def _levels(lines: Sequence[_Line], runs: list[list[_Item]]) -> list[list[list[_Item]]]:
-    """Sort aligned groups into levels, by the number of aligned groups before them on their lines.
+    """Divide aligned groups into levels. The level of a group is the number of aligned groups before it on the same
+    lines.
 
-    All groups of a level can be laid out together.
+    The groups of one level can be laid out in one step.
     """
     line_of = {id(item): number for number, line in enumerate(lines) for item in line.items}
     before = [0] * len(lines)
@@ -366,7 +369,7 @@ def _levels(lines: Sequence[_Line], runs: list[list[_Item]]) -> list[list[list[_
 
 
 def _lay_out(lines: Sequence[_Line], levels: Sequence[Sequence[list[_Item]]]) -> None:
-    """Set the output column of every item."""
+    """Set the output column of every item. `levels`: the groups of items to align, as `_levels` returns them."""
     for runs in levels:
         for run in runs:
             for item in run:
@@ -397,14 +400,16 @@ def _place(lines: Sequence[_Line]) -> None:
 
 
 def _opens(item: _Item | None) -> bool:
-    """Return True if items of later lines may be aligned with the token after `item`."""
+    """Return True if `item` is an arrow, an opening bracket or a keyword. The formatter may then align later lines with
+    the token after `item`."""
     if item is None:
         return False
     return item.key in ("<-", ":-", "(", "[") or (item.key != "" and item.kind in ("name", "variable"))
 
 
 def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
-    """Return the column in which a continuation line begins."""
+    """Return the column in which a continuation line begins. `anchors`: the items of earlier lines with which the
+    author may have aligned this line."""
     head = line.items[0]
     if head.key in (")", "]"):
         return 1

@@ -33,16 +33,16 @@ INTERVAL = "write how far it reaches: `ONCE[0, 10 min]`, `SINCE(2 s, inf)`"
 LASTING = "e.g. `slow(V) LASTING >= 10 min`"
 UNARY, BINARY, LENGTHS = words(Place.BEFORE), words(Place.BETWEEN), words(Place.BEHIND)
 BOXES = tuple(word for word, operator in TEMPORAL.items() if operator.of_head is not None)
-"""The temporal operators that a head may have."""
+"""The temporal operators that a rule may have before its head."""
 
 
 def begins_boxes(cursor: Cursor) -> bool:
-    """Return True if a rule follows whose head begins with a temporal operator."""
+    """Return True if the next tokens are a temporal operator before the head of a rule."""
     return cursor.token.key in (*UNARY, *BINARY) and cursor.peek().key in ("[", "(") and _opens(cursor, 2)
 
 
 def begins_while(cursor: Cursor) -> bool:
-    """Return True if WHILE follows, perhaps after `= value`."""
+    """Return True if WHILE follows, with or without `= value` before it."""
     ahead = 0
     if cursor.token.key == "=":
         while cursor.peek(ahead).key not in ("WHILE", ".", "<-", ":-") and cursor.peek(ahead).kind != "end":
@@ -248,7 +248,8 @@ _BEHIND: Mapping[str, Callable[[Cursor, Token, Token, Formula], Formula]] = {
 
 
 def _opens(cursor: Cursor, ahead: int = 0) -> bool:
-    """Return True if the interval of an operator follows. A `(` can also open a formula."""
+    """Return True if the interval of an operator follows, such as `[0, 4 s]`. After a `(`, the next token decides,
+    because a `(` can also open a formula."""
     if ahead == 0:
         if cursor.token.key == "[":
             return True

@@ -215,7 +215,8 @@ def unknown(word: str, choices: tuple[str, ...], all_of_them: str, foreign: dict
 
 
 def logic_hint(token: Token) -> str | None:
-    """Return the hint for a token that follows a condition but does not continue the conditions, or None."""
+    """Return the hint for a token that another language uses to join conditions, such as `&&`. Return None for all
+    other tokens."""
     return FOREIGN_LOGIC.get(token.text.upper())
 
 
@@ -225,7 +226,8 @@ def truth(name: str, value: str) -> str:
 
 
 def operator_hint(token: Token) -> str | None:
-    """Return the hint for a token where an operator, a clause or the final `.` is expected."""
+    """Return the hint for an unexpected token in a place where an operator, a clause or the final `.` is expected.
+    Return None if no hint fits."""
     word = token.text.upper()
     if word in MISPLACED:
         return MISPLACED[word]

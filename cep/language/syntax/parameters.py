@@ -54,7 +54,8 @@ def collect(source: Source, parameters: Parameters, recovery: Recovery | None = 
 
 
 def _begins_statement(cursor: Cursor) -> bool:
-    """Return True if a statement can begin here: at the beginning of a text, after a statement, or after a PREFIX."""
+    """Return True if the cursor is at a place where a statement can begin: at the beginning of a text, after a
+    statement, or after a PREFIX."""
     return cursor.previous is cursor.token or cursor.previous.key == "." or cursor.previous.kind == "iri"
 
 
@@ -87,7 +88,7 @@ def _parameter(cursor: Cursor) -> Parameter:
 
 
 def _value(cursor: Cursor, like: Constant | None = None) -> Constant:
-    """Read a constant. `like`: a constant of the required type. If it is a float, an int is permitted, too."""
+    """Read a constant. `like`: a constant that has the required type. For a float, an int is permitted, too."""
     first = cursor.token
     negative = cursor.accept("-")
     token = cursor.token

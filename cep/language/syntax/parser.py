@@ -147,12 +147,12 @@ def parse(
 ) -> ast.SyntaxTree:
     """Read the statements of a program. Raises CepError with all mistakes, unless `recovery` collects them.
 
-    - `name`: the name of the program in messages. If it has several `files`, messages contain their names
-      instead.
+    - `name`: the name of the program in messages.
+    - `files`: the files of the program. If there are several, messages contain their names instead of `name`.
     - `parameters`: the parameters that the program uses. By default, these are the parameters that its text
       declares.
 
-    The trees are at most HIGHEST high, so later passes may be recursive.
+    The height of each statement's tree is at most HIGHEST, so later passes may be recursive.
     """
     source, mistakes = Source(text, name, files), recovery or Recovery()
     statements = tuple(statement for statement, _, _ in placed(source, parameters, mistakes) if statement is not None)
@@ -231,7 +231,8 @@ def _statement(cursor: Cursor) -> ast.Statement:
 
 
 def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement | ast.WhileRule:
-    """Read an event rule, with or without a label, a deadline, a WHILE rule, a static rule or a fact."""
+    """Read a statement that begins with a name: an event rule with or without a label, a deadline, a WHILE rule, a
+    static rule or a fact."""
     _refuse_other_words(cursor)
     first = cursor.token
     if first.kind == "prefixed" and first.text[0] != ":":  # `storm:e(X) <- a(X)`: a label
@@ -274,7 +275,8 @@ def _rule(cursor: Cursor) -> ast.EventRule | StaticRule | ast.DeadlineStatement 
 
 
 def _refuse_other_words(cursor: Cursor) -> None:
-    """Refuse a statement that begins with two words, if no statement begins with the first: `evnt a(x: int)`."""
+    """Refuse a statement that begins with two words if the first one is not the first word of any statement: `evnt a(x:
+    int)`."""
     token, after = cursor.token, cursor.peek()
     if token.kind not in ("name", "variable") or after.line > token.line:
         return
@@ -308,7 +310,8 @@ def _statement_hint(cursor: Cursor) -> str | None:
 
 
 def _left_over(cursor: Cursor) -> bool:
-    """Return True if the tokens up to the next `.` seem to be the rest of a rule after a superfluous `.`."""
+    """Return True if the tokens up to the next `.` are probably the rest of a rule that was ended too early by a
+    superfluous `.`."""
     ahead = 0
     while (token := cursor.peek(ahead)).kind != "end" and token.key != ".":
         if token.key == "<-":

@@ -72,7 +72,8 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
 
 
 def _with_deadline(left: ast.PatternTree, waiting: ast.UnlessTree, met: ast.UnlessTree) -> ast.PatternTree:
-    """Replace the UNLESS `waiting` by `met` in a pattern. `met` is the same UNLESS after its duration has been read."""
+    """Replace the UNLESS `waiting` by `met` in the pattern `left`. `met` is the same UNLESS with its duration, which
+    was read later."""
     if left is waiting:
         return met
     if isinstance(left, ast.Binary):
@@ -97,7 +98,8 @@ def _postfixed(cursor: Cursor, postfix: Token, first: Token, left: ast.PatternTr
 
 
 def _refuse_logic(cursor: Cursor) -> NoReturn:
-    """Refuse `a WHERE X > 1 AND linked(X)`: a condition was meant, but AND would join an event."""
+    """Refuse AND or OR after the conditions of a WHERE: `a WHERE X > 1 AND linked(X)`. A condition was probably meant,
+    but AND would join an event."""
     word = cursor.token.text
     logic = messages.logic_hint(cursor.token)
     hint = f"{logic}; to join another event, write `(smoke(R, T) WHERE T > 50) {word} heat(R)`"
@@ -157,7 +159,8 @@ def _parenthesised(cursor: Cursor) -> ast.PatternTree:
 
 
 def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
-    """Return the hint for a token that directly follows the conditions of a pattern, or None."""
+    """Return the hint for an unexpected token after the conditions of a pattern. Return None if the token does not
+    directly follow them, or if no hint fits."""
     if not isinstance(read, ast.Where) or (read.span.end_line, read.span.end_column) != cursor.previous.stop:
         return None
     token = cursor.token
@@ -170,7 +173,8 @@ def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
 
 
 def join_hint(cursor: Cursor) -> str | None:
-    """Return the hint for a token between two events that is not an operator, or None."""
+    """Return the hint for a token that stands between two events and is not an operator. Return None if no hint
+    fits."""
     token = cursor.token
     if token.kind == "graph":
         return messages.GRAPH
@@ -253,7 +257,7 @@ def _refuse_parameters(cursor: Cursor, values: Iterable[Expression]) -> None:
 
 
 def goes_by_name(cursor: Cursor) -> bool:
-    """Return True if the parenthesis that opens next contains named arguments."""
+    """Return True if the next parenthesis contains named arguments."""
     return cursor.peek().kind in ("name", "variable") and cursor.peek(2).key == ":"
 
 

@@ -69,11 +69,12 @@ Missing = tuple[int | float | str, ...]
 
 @dataclass(slots=True)
 class Clauses:
-    """The clauses that have been read so far, about an attribute's value or an event's records.
+    """The clauses of one attribute or one declaration that have been read so far. They describe the format of values or
+    records.
 
     - `of`: the type of the attribute.
     - `timed`: True if the event's declaration names a time column.
-    - `facts`: True if the clauses belong to facts, whose times may be times of day.
+    - `facts`: True if the clauses belong to a declaration of facts, whose times may be times of day.
     """
 
     of: str | None = None
@@ -128,7 +129,8 @@ class Clauses:
                 self.missing = _values(cursor)
 
     def times(self, cursor: Cursor) -> TimeFormat | None:
-        """Return the format of times, or None for the default. Raises CepError if clauses contradict each other."""
+        """Return the format of times that the clauses specify. Return None if they specify none. Raises CepError if the
+        clauses contradict each other."""
         if self.fold is not None and self.zone is None:
             assert self.fold_at is not None, "it was read"
             cursor.stop("FOLD needs a ZONE", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
@@ -198,7 +200,7 @@ class Clauses:
 
 
 def _known_zone(name: str) -> None:
-    """Raise CepError if there is no time zone of this name."""
+    """Check the name of a time zone. Raises CepError if no time zone has this name."""
     if name not in names():
         raise CepError(f"unknown time zone `{name}`", hint=zone_hint(name), code="syntax")
 
@@ -270,8 +272,8 @@ def _records(cursor: Cursor) -> RecordFormat:
 
 
 def _twice(columns: str) -> str | None:
-    """Return the first column name that occurs twice, or None. The names `_` and `-` stand for unused columns and may
-    be repeated."""
+    """Return the first column name that occurs twice. Return None if there is none. The names `_` and `-` stand for
+    unused columns and may occur several times."""
     names = [name for column in columns.split(",") if (name := column.strip()).strip("_-")]
     return next((name for place, name in enumerate(names) if name in names[:place]), None)
 

@@ -21,8 +21,8 @@ _TEXTS, _NUMBERS = ("string", "iri"), ("int", "float")
 
 
 def record_tests(cursor: Cursor, attributes: Sequence[ast.AttributeTree], sources: list[tuple[str, Token]]) -> When:
-    """Read the tests after WHEN: `kind = "deploy", level > 3 or deploy EXISTS`. Append the paths that they name to
-    `sources`."""
+    """Read the tests after WHEN: `kind = "deploy", level > 3 or deploy EXISTS`. Append the columns and paths that the
+    tests name to `sources`."""
     alternatives = [_together(cursor, attributes, sources)]
     while cursor.accept("OR"):
         alternatives.append(_together(cursor, attributes, sources))

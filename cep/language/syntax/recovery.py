@@ -1,6 +1,7 @@
-"""Recovery from syntax errors, so that the mistakes of several statements are reported together.
+"""Recovery from syntax errors. The parser skips a statement that has a mistake and reads the others, so that all
+mistakes are reported together.
 
-After a mistake, the next statement begins on a new line, after a `.` or with a word such as `event`.
+The next statement begins on a new line. It begins after a `.`, or with a word such as `event`.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.tokens import Token
 
 _FIRST_WORDS = ("ALERT", "EVENT", "FACT", "FLUENT", "INITIALLY", "INITIATE", "PARAM", "PREFIX", "TERMINATE")
-"""Words that begin a statement if a name follows."""
+"""Words that begin a statement if a name follows them."""
 _BEHIND_NAMES = ("(", "<-", ":-", "=", "ON")
-"""Marks and words that follow the name which a statement declares."""
+"""Marks and words that directly follow the name of an event, predicate or alert in its declaration."""
 _CONSTANTS = ("PARAM", "PREFIX")
-"""The first words of statements whose names are needed to read other statements."""
+"""The first words of the statements that declare parameters and prefixes. Other statements cannot be read without these
+names."""
 
 
 class SyntaxErrors(CepErrors):
-    """The mistakes in statements that cannot be read.
+    """The mistakes in the statements of a program that the parser could not read.
 
     `tree`: the statements without mistakes. `names`: the names that the statements with mistakes declare.
     """
@@ -33,7 +35,7 @@ class SyntaxErrors(CepErrors):
 
 
 class Recovery:
-    """Collector of mistakes while a program is read.
+    """A collector of the mistakes that the parser reports while it reads a program.
 
     `names`: the names that the statements with mistakes declare. `skipped`: the lines and columns at which these
     statements begin.
@@ -46,7 +48,8 @@ class Recovery:
         self._constants: set[str] = set()
 
     def refuse_constant(self, error: CepError, first: Token, name: Token, known: bool) -> None:
-        """Record a mistake in a PARAM statement. `known`: True if another statement declares the parameter."""
+        """Record a mistake in a PARAM statement. `known`: True if another PARAM statement declares the same
+        parameter."""
         self.errors.add(error)
         self.skipped.add((first.line, first.column))
         if name.kind == "variable" and not known:
@@ -54,15 +57,21 @@ class Recovery:
             self.names.add(name.text)
 
     def refuse(self, error: CepError, cursor: Cursor, first: Token) -> None:
-        """Record the mistake of a statement, and move to the next statement. Drop a mistake that follows from an
-        earlier one."""
+        """Record the mistake in a statement, and move the cursor to the next statement.
+
+        If the statement uses a parameter or prefix whose own declaration has a mistake, do not record the mistake.
+        """
         before = set(self._constants)
         tokens = self.skip(cursor, first)
         if not any(token.text.partition(":")[0] in before for token in tokens):
             self.errors.add(error)
 
     def skip(self, cursor: Cursor, first: Token) -> list[Token]:
-        """Move to the next statement. Record the names that the skipped tokens declare, and return these tokens."""
+        """Move the cursor to the next statement. Record the names that the skipped tokens declare, and return these
+        tokens.
+
+        `first`: the first token of the statement that is skipped.
+        """
         cursor.depth = 0
         if cursor.token is first and first.kind != "end":
             cursor.advance()
@@ -81,8 +90,8 @@ class Recovery:
 
 
 def _begins(cursor: Cursor, first: Token) -> bool:
-    """Return True if the next token begins a statement. It must not be further right than `first`, the beginning of the
-    skipped statement."""
+    """Return True if the next token begins a statement. `first`: the first token of the skipped statement. A token
+    further to the right does not begin a statement."""
     token, before, after = cursor.token, cursor.previous, cursor.peek()
     if not cursor.on_new_line() or token.column > first.column:
         return False
@@ -93,10 +102,10 @@ def _begins(cursor: Cursor, first: Token) -> bool:
 
 
 def _declared(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the names that tokens declare: in each statement, the names before the first bracket or arrow.
+    """Yield the names that tokens declare. In each statement, these are the names before the first bracket or arrow.
 
-    A new line begins a statement even if the `.` before it is missing, unless it is indented deeper than the first
-    token.
+    A new line begins a statement even if the `.` before it is missing, unless the line is indented deeper than the
+    first token.
     """
     line, before, heading = 0, ".", False
     for token in tokens:

@@ -119,7 +119,7 @@ def _operand(cursor: Cursor) -> Expression:
 
 
 def _choice(cursor: Cursor, word: Token) -> Call:
-    """Read the rest of `if(Level > 3, "high", "low")`. The first argument is a condition."""
+    """Read the arguments of `if(Level > 3, "high", "low")`. The first argument is a condition."""
     opening = cursor.expect("(")
     condition = cursor.test(cursor)
     height = cursor.height
@@ -169,7 +169,8 @@ def _constant(cursor: Cursor, token: Token, before: Token) -> Constant:
 
 
 def unit_after_number(cursor: Cursor) -> int:
-    """Read the unit after a number. Return the unit's length in microseconds, or 0 if there is no unit."""
+    """Read the unit after a number. Return the length of the unit in microseconds. Return 0 if the number has no
+    unit."""
     token = cursor.token
     if cursor.on_new_line():
         return 0
@@ -217,8 +218,8 @@ def arguments(cursor: Cursor, colon: str = messages.ONLY_IN_PATTERNS) -> tuple[E
 
 
 def called(cursor: Cursor, word: Token) -> tuple[Expression, ...]:
-    """Read the arguments of a function or a predicate. In `held(location(P) = X, T)`, the first argument has a
-    value."""
+    """Read the arguments of a function or a predicate. For `held(location(P) = X, T)`, the first argument may be a
+    fluent with its value."""
     if word.text != "held":
         return arguments(cursor)
     if cursor.peek().key == "NOT":

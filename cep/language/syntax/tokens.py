@@ -13,11 +13,11 @@ from cep.rules.keywords import KEYWORDS
 
 
 class Token(NamedTuple):
-    """A token on one line, or a graph pattern.
+    """A token. All tokens except graph patterns are on one line.
 
     - `kind` of valid text: name, variable, number, string, iri, prefixed, time, duration, graph, mark or end.
     - `kind` of invalid text: open (a string without an end), quoted (single quotes), brace (not closed) or bad.
-    - `key`: the keyword in capitals, or the mark, or empty.
+    - `key`: for a keyword, its text in capitals; for a mark, its text; for all other tokens, an empty string.
     - `start`, `end`: offsets into the text.
     """
 

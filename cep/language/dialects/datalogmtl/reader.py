@@ -1,5 +1,5 @@
-"""Reader of DatalogMTL. It turns rules into the syntax tree of defined fluents: `Flag(X,Z) :- Monit(X,Z),
-Boxminus[0,4]Signal(Z)`.
+"""Reader of DatalogMTL. It turns rules such as `Flag(X,Z) :- Monit(X,Z), Boxminus[0,4]Signal(Z)` into the syntax tree
+of defined fluents.
 
     program  = { rule }, one per line; a rule continues after a comma, or on a line that begins with a blank
     rule     = { box within } atom ":-" literal { "," literal } [ "." ]
@@ -8,7 +8,7 @@ Boxminus[0,4]Signal(Z)`.
     atom     = name [ "(" term { "," term } ")" ]
     within   = ( "[" | "(" ) number [ "," number ] ( "]" | ")" )
 
-Every predicate becomes a fluent with string arguments. Its facts may also arrive as records.
+Every predicate becomes a fluent with string arguments. The intervals of a predicate may also arrive as records.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ class _ProgramReader:
         return [ast.Box(operator, within) for operator, within in operators]
 
     def meets(self, name: str, arguments: tuple[Expression, ...], span: Span, own: bool = False) -> None:
-        """Check the name of a predicate, and that the predicate has the same number of arguments everywhere.
+        """Record the number of arguments of a predicate. Raises CepError if the predicate occurs elsewhere with another
+        number of arguments, or if its name is a reserved word.
 
         `own`: True if the reader created the name, which may then be a reserved word.
         """
@@ -196,7 +197,8 @@ class _ProgramReader:
             )
 
     def name(self, head: FormulaAtom) -> None:
-        """Name the attributes of a predicate after the variables of the first head that the predicate has."""
+        """Name the attributes of a predicate after the variables of `head`, unless an earlier head has already named
+        them."""
         wanted = [
             argument.name.lower() if isinstance(argument, Variable) and argument.name.strip("_") else None
             for argument in head.arguments
@@ -316,8 +318,8 @@ class _ProgramReader:
     # --- how far an operator reaches ---
 
     def operators(self, cursor: DatalogMtlCursor, word: DatalogMtlToken) -> list[tuple[str, MetricInterval]]:
-        """Translate an operator of MeTeoR into ours. Return two operators if the interval reaches both back and
-        ahead."""
+        """Translate an operator of MeTeoR into ours. If its interval reaches into the past and into the future, return
+        one operator for each."""
         if word.text in OPERATORS:
             return [(OPERATORS[word.text], self.within(cursor, word, False))]
         low, high, bounds = self.interval(cursor, True)
@@ -342,8 +344,8 @@ class _ProgramReader:
     def interval(
         self, cursor: DatalogMtlCursor, signed: bool, word: DatalogMtlToken | None = None
     ) -> tuple[int | None, int | None, str]:
-        """Read `[a, b]`, or `[a]`, which means exactly the distance a. Return both ends (None: infinite) and the
-        brackets."""
+        """Read an interval `[a, b]`. The short form `[a]` means `[a, a]`. Return its two ends and its brackets. An end
+        is None if it is infinite."""
         opening = cursor.token
         if opening.text not in ("[", "(") or opening.kind == "string":
             cursor.fail("`[`", WITHIN)

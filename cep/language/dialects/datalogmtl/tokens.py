@@ -50,7 +50,7 @@ def tokens(line: str, number: int) -> list[DatalogMtlToken]:
 
 
 def with_values(words: list[DatalogMtlToken], parameters: Parameters, tick: int) -> list[DatalogMtlToken]:
-    """Replace the names of parameters by their values. A name before `(` is a predicate and stays."""
+    """Replace the names of parameters by their values. A name before `(` is a predicate and is not replaced."""
     if not parameters:
         return words
     replaced = list[DatalogMtlToken]()
@@ -84,7 +84,7 @@ class DatalogMtlCursor:
         return self.previous
 
     def accept(self, *marks: str) -> bool:
-        """Move past the next token and return True if that token is one of `marks`."""
+        """Return True and move past the next token if it is one of `marks`. Otherwise return False and stay."""
         if self.token.kind in ("end", "string") or self.token.text not in marks:
             return False
         self.advance()
@@ -96,7 +96,7 @@ class DatalogMtlCursor:
         return self.previous
 
     def span(self, first: DatalogMtlToken) -> Span:
-        """Return the span from the token `first` to the previous token."""
+        """Return the span from the token `first` to the last token that the cursor has read."""
         return first.span.to(self.previous.span)
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:

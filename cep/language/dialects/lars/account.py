@@ -14,14 +14,14 @@ LONGEST = 4
 
 
 def circles(program: LarsProgram, source: Source) -> list[str]:
-    """Explain why components are not stratified. Return one text per such component."""
+    """Return one text for each component that is not stratified. The text explains why."""
     return [told(component.cyclic, source) for component in components(program) if component.cyclic is not None]
 
 
 def counted(program: LarsProgram) -> list[str]:
-    """Return the numbers of rules, of components, of recursive components and of components that are not stratified.
+    """Return how many rules, components, recursive components and components that are not stratified the program has.
 
-    Each number is a text, such as `3 rules`.
+    Each count is a text, such as `3 rules`.
     """
     groups = [component for component in components(program) if component.predicates]
     cyclic = sum(component.cyclic is not None for component in groups)
@@ -32,7 +32,8 @@ def counted(program: LarsProgram) -> list[str]:
 
 
 def comes_in(program: LarsProgram) -> list[str]:
-    """Return the undeclared input: predicates that bodies use, but that no rule, fact or declaration defines.
+    """Return the predicates that must arrive as input although no declaration says so: bodies use them, but no rule,
+    fact or declaration defines them.
 
     If the program declares events, return an empty list.
     """

@@ -1,4 +1,5 @@
-"""Warnings about a LARS program: code that is valid but probably not intended, or that keeps its input for ever."""
+"""Warnings about a LARS program: code that is valid but probably not intended, or that makes the engine store input
+without a time limit."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ def _given(program: LarsProgram) -> frozenset[str]:
 
 
 def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Warn of literals whose window reaches back over the whole input."""
+    """Warn of each literal for which the engine must store input without a time limit.
+
+    This is a literal that reaches back over the whole input, or a window that keeps the last atoms of each value.
+    """
     derived = program.derived
     for literal in _literals(program):
         name, window = literal.atom.predicate, literal.window
@@ -96,7 +100,7 @@ def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Warn of recursion that has no bound: it derives atoms at ever later ticks, or ever new values."""
+    """Warn of each recursive rule that can derive atoms without end, at ever later ticks or with ever new values."""
     for component in components(program):
         if not component.recursive:
             continue
@@ -113,8 +117,8 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
-    """Return True if a head argument is calculated from values that the component itself derives, and nothing bounds
-    it."""
+    """Return True if a head argument can take ever new values: it is calculated from values that the component itself
+    derives, and no comparison limits it."""
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
     own: set[str] = set()
@@ -131,7 +135,8 @@ def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
 
 
 def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
-    """Return the variables of an expression, and the variables from which these are calculated."""
+    """Return the variables of the expression `calculated`, and all variables from which the rule's equations calculate
+    them."""
     names = set(expression_variables(calculated))
     for element in rule.body:
         if (
@@ -144,7 +149,7 @@ def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
 
 
 def _moves(rule: LarsRule, instant: Expression) -> bool:
-    """Return True if the value of an expression is calculated from other values."""
+    """Return True if an expression is a calculation, or a variable that an equation of the rule's body calculates."""
     if isinstance(instant, Call):
         return True
     return isinstance(instant, Variable) and any(
@@ -159,8 +164,8 @@ def _moves(rule: LarsRule, instant: Expression) -> bool:
 
 
 def _bounded(rule: LarsRule, instant: Expression) -> bool:
-    """Return True if a comparison bounds the value of an expression, or a window bounds a tick from which it is
-    calculated."""
+    """Return True if the rule's body limits the value of an expression. A comparison can do so, or a window that
+    contains a tick from which the value is calculated."""
     names = _origins(rule, instant)
     for element in rule.body:
         if isinstance(element, Comparison) and element.operator in ("<", "<=", ">", ">="):

@@ -1,8 +1,9 @@
-"""Keys of an answer set program: columns by which the program splits into independent programs.
+"""Keys of an answer set program. A key consists of one column per derived predicate, and splits the program into
+independent programs.
 
-A key has one column of each derived predicate. In each rule, all derived atoms must have the same variable in their key
-columns. Then atoms that have different values in the key column do not depend on each other. An answer set of the
-program is the union of one answer set per value. Source: Lifschitz and Turner, *Splitting a logic program* (1994).
+In each rule, all derived atoms must have the same variable in their key columns. Then atoms that have different values
+in the key column do not depend on each other. An answer set of the program is the union of one answer set per value.
+Source: Lifschitz and Turner, *Splitting a logic program* (1994).
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from cep.rules.answer_set_rules import AnswerSetKeys
 from cep.rules.terms import Variable
 
 Places = Mapping[str, int]
-"""The number of the key column of each derived predicate."""
+"""A key: for each derived predicate, the position of its key column."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRule:
     """A rule that is reduced to its head and its literals over derived predicates.
 
-    `inputs`: the variables of each input relation that the rule reads, by the number of the relation. `denied`: the
-    numbers of the relations that the rule negates.
+    `asked`: these literals. `inputs`: for each input relation that the rule reads, the relation's number and its
+    variables in the rule. `denied`: the numbers of the relations that the rule negates.
     """
 
     head: LarsAtom | None
@@ -36,8 +37,8 @@ class KeyedRule:
         return [*([] if self.head is None else [self.head]), *(literal.atom for literal in self.asked)]
 
     def variable(self, places: Places) -> str | None:
-        """Return the variable that all derived atoms have in their key columns. Return None if the columns differ or
-        have no variable."""
+        """Return the variable that all derived atoms of the rule have in their key columns. Return None if the key
+        columns contain different variables, or a constant."""
         first, *others = (_name(atom, places[atom.predicate]) for atom in self.atoms)
         return first if all(name == first for name in others) else None
 
@@ -67,7 +68,8 @@ def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) 
 
 
 def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[Places]:
-    """Yield keys that have one column per predicate, at most one key for each column of the first predicate."""
+    """Yield keys that have one column for every predicate. Yield at most one key for each column of the first
+    predicate."""
     arity = {atom.predicate: len(atom.arguments) for rule in rules for atom in rule.atoms}
     for column in range(arity.get(predicates[0], 0)):
         places = _spread(rules, {predicates[0]: column})
@@ -80,8 +82,11 @@ def _singles(rules: Sequence[KeyedRule], predicates: Sequence[str]) -> Iterator[
 
 
 def _spread(rules: Sequence[KeyedRule], places: dict[str, int]) -> dict[str, int] | None:
-    """Add the key columns of all predicates that share rules with the predicates of `places`. Return None if there is
-    no such key."""
+    """Extend a key to all predicates that share a rule with a predicate of the key. Return None if no column of such a
+    predicate fits.
+
+    `places`: the key columns chosen so far. This function adds to them.
+    """
     before = -1
     while before < len(places):
         before = len(places)

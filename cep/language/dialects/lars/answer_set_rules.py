@@ -40,8 +40,8 @@ BEGUN = f"{ASKED}begun"
 class SplitProgram:
     """A program in two parts: the rules for the engine and the rules for the solver.
 
-    - `rest`: the rules that do not depend on a cycle through negation, and one rule for each predicate of
-      `inputs` except `BEGUN`.
+    - `rest`: the rules that do not depend on a cycle through negation. It also contains one rule for each predicate of
+      `inputs` except `BEGUN`, which derives the atoms of this predicate.
     - `rules`: the rules for the solver.
     - `inputs`: the predicates whose atoms the solver reads. The first is `BEGUN`.
     - `names`: the predicates that the solver derives.
@@ -101,7 +101,7 @@ def _reached(name: str, asks: dict[str, set[str]]) -> set[str]:
 
 @dataclass
 class _Writer:
-    """Writer of the solver's program. `numbers`: the number of each predicate that the solver derives."""
+    """Writer of the solver's program. `numbers`: assigns a number to each predicate that the solver derives."""
 
     program: LarsProgram
     numbers: dict[str, int]
@@ -224,9 +224,10 @@ class _RuleText:
 
     @staticmethod
     def _home(groups: list[list[BodyLiteral]], element: BodyLiteral) -> list[BodyLiteral] | None:
-        """Return the group whose literals bind all variables of `element`, or None.
+        """Return the group of literals that binds all variables of `element`. Return None if there is none.
 
-        For an equation that has a single variable on one side, it suffices to bind the variables of the other side.
+        If `element` is an equation that has a single variable on one side, the group only needs to bind the variables
+        of the other side.
         """
         needed = [set(variables_of(element))]
         if isinstance(element, Comparison) and element.operator == "=":
@@ -319,8 +320,8 @@ class _RuleText:
         self.writer.denied.add(len(self.writer.widths) - 1)
 
     def _plain(self, literal: LarsLiteral) -> tuple[list[str], LarsLiteral]:
-        """Remove `not` and calculations from a literal. Return the solver's names for its variables, and the
-        literal."""
+        """Remove `not` from a literal, and replace each calculation in it by a variable. Return the names of the
+        literal's variables in the solver's text, and the new literal."""
         arguments: list[Expression] = []
         values: dict[str, str] = {}
         for term in (*literal.atom.arguments, *([] if literal.tick is None else [literal.tick])):

@@ -57,6 +57,7 @@ def placed(relations: Sequence[Sequence[str]]) -> Placed:
 class AnswerSetStatements:
     """Builder of the statements for the solver.
 
+    - `parts`: the program, split into rules for the engine and rules for the solver.
     - `types`: the argument types of all predicates, including the predicates of `parts.inputs`.
     - `inconsistent`: the fluent that holds while the program has no answer stream.
     - `timeline`: a formula that holds from the first tick on.

@@ -24,9 +24,11 @@ NOW, SOME, EVERY, AT = "now", "some", "every", "at"
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """A window over time, `[n]`: the n + 1 ticks from t - n to t. At the beginning of the stream there are fewer.
+    """A window over time, `[n]`. At the tick t it contains the n + 1 ticks from t - n to t, without those before the
+    beginning of the stream.
 
-    `step`: t is the evaluation tick, rounded down to a multiple of `step`.
+    `step`: the window moves only every `step` ticks. Then t is the evaluation tick, rounded down to a multiple of
+    `step`.
     """
 
     ticks: int
@@ -36,10 +38,10 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class TupleWindow:
-    """A window over tuples, `[n #]`: the last `atoms` input atoms by arrival.
+    """A window over tuples, `[n #]`: the n input atoms that arrived last.
 
-    `by`: None if the window counts all input atoms. Otherwise it counts only atoms that have the literal's predicate
-    and the same values of the variables `by`.
+    `atoms`: the number n. `by`: None if the window counts all input atoms. Otherwise it contains variables of the
+    literal, and the window counts only atoms that have the literal's predicate and the same values of these variables.
     """
 
     atoms: int
@@ -64,8 +66,9 @@ class LarsLiteral:
     """A literal, `not p(X) at T in [5 sec]`.
 
     - `modality`: NOW, SOME, EVERY or AT.
-    - `tick`: for AT, the expression of the tick. If it is a variable, the literal binds it.
-    - `window`: None for NOW, and for `p at T`, which reaches back to the first tick.
+    - `tick`: for AT, the expression of the tick. If the expression is a variable, the literal binds it.
+    - `window`: the literal's window. It is None for NOW. It is also None for `p at T` without a window, which reaches
+      back to the first tick.
     """
 
     atom: LarsAtom

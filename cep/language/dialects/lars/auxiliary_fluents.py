@@ -54,8 +54,8 @@ def _at_now(relations: Relations, name: str) -> ast.WhileRule:
 
 
 def _filled_rules(relations: Relations, ticks: int) -> list[ast.Statement]:
-    """Return the rules for the number of past ticks in a window. The number grows by one at each tick until the window
-    is full."""
+    """Return the rules that count the past ticks in a window of `ticks` ticks. The count grows by one at each tick
+    until the window is full."""
     name, first, instant, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
     opening = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, 1, ticks - 1))
     every_tick = EachTickFormula(opening, instant.name, relations.tick)

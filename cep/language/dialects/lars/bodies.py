@@ -29,10 +29,10 @@ def bound(element: BodyLiteral) -> list[str]:
 
 
 def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
-    """Sort comparisons so that those that bind a variable come first, each after the comparisons whose variables it
-    needs.
+    """Sort comparisons for evaluation: first the equations that bind a variable, then all others. Each equation comes
+    after the equations that bind the variables it reads.
 
-    Add the variables that they bind to `known`.
+    Add the variables that the equations bind to `known`.
     """
     waiting = list(compared)
     ordered: list[Comparison] = []

@@ -21,8 +21,8 @@ def column_types(
 ) -> dict[str, tuple[str, ...]]:
     """Infer the argument types of all predicates.
 
-    `input_types`: the declared types. `unknown`: the type to use if only the plan can determine the type of an
-    argument, for instance of a value from the background knowledge.
+    `input_types`: the declared types. `unknown`: the type to return for an argument whose type only the plan can
+    determine, for instance because its value is read from the background knowledge.
     """
     by_predicate: Types = {name: tuple(types) for name, types in input_types.items()}
     for atom in _atoms(program):

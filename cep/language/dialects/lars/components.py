@@ -20,10 +20,9 @@ from cep.language.dialects.lars.ast import EVERY, LarsLiteral, LarsProgram, Lars
 class Cycle:
     """A cycle through negation.
 
-    - `predicates`: the predicates of the cycle. A rule derives each one from the next, and the last one from the
-      first.
-    - `rules`: these rules, in the order of the predicates.
-    - `literals`: for each rule, the literal over the next predicate. The first literal is negative: it has `not`
+    - `predicates`: the predicates of the cycle. Each one depends on the next, and the last one depends on the first.
+    - `rules`: for each predicate, a rule that derives it and reads the next predicate.
+    - `literals`: for each rule, its literal over the next predicate. The first literal is negative: it has `not`
       or □.
     """
 
@@ -87,8 +86,11 @@ def _edges(rule: LarsRule, derived: frozenset[str]) -> Iterator[_Edge]:
 
 
 def _cycle(inside: list[_Edge]) -> Cycle | None:
-    """Return the shortest cycle through the first `not` of a component. Without `not`, use the first □. Return None if
-    the component has neither."""
+    """Return a cycle through negation, or None if no edge of a component is negative.
+
+    `inside`: the edges of the component. The result is the shortest cycle that contains the first edge with `not`. If
+    no edge has `not`, it contains the first edge with □.
+    """
     negative = next((edge for edge in inside if edge.literal.negated), None)
     negative = negative or next((edge for edge in inside if edge.negative), None)
     if negative is None:

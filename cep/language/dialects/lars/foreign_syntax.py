@@ -32,7 +32,7 @@ COMPARISON = "a comparison is written `18 <= V`, `S = T + 1` or `X != Y`; predic
 
 
 def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
-    """Return a hint for the next token, which is unexpected, or None.
+    """Return a hint for the unexpected token at the cursor. Return None if no hint fits.
 
     `missing`: True if a condition should begin at this token, False if a condition ends before it.
     """

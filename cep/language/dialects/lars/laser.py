@@ -147,7 +147,8 @@ def _formula(cursor: LarsCursor) -> BodyLiteral:
 
 
 def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
-    """Read `not` and the form that `reader` reads, with or without parentheses around this form."""
+    """Read `not` and the formula after it, which may be in parentheses. `reader`: a function that reads this
+    formula."""
     cursor.expect("not")
     cursor.depth += 1
     if cursor.depth > 100:
@@ -222,7 +223,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
 
 
 def _number(cursor: LarsCursor, hint: str) -> LarsToken:
-    """Read a number of a window and the `,` that follows."""
+    """Read a numeric argument of a window, such as its size, and the `,` after it."""
     if cursor.token.kind != "number":
         cursor.fail("a number", hint)
     token = cursor.advance()

@@ -134,7 +134,8 @@ class _Lowering:
         ]
 
     def instants(self, statement: ast.Statement) -> ast.Statement:
-        """Declare an event as instantaneous, unless its declaration names a time column."""
+        """Give an event declaration a time column if it declares none, so that the event is instantaneous. Return other
+        statements unchanged."""
         if isinstance(statement, ast.EventDeclaration) and (statement.time, statement.start) == (None, None):
             return replace(statement, time="time")
         return statement
@@ -199,7 +200,7 @@ class _Lowering:
         self.made.append(ast.WhileRule(name, arguments, None, (), body, rule.span, head_span))
 
     def body(self, rule: LarsRule) -> Formula | None:
-        """Return the formula of a rule's body, or None if it is never true."""
+        """Return the formula of a rule's body. Return None if the body can never be true."""
         positive: list[Formula] = []
         negative: list[Formula] = []
         conditions: list[Condition] = []
@@ -228,10 +229,10 @@ class _Lowering:
 
 
 def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
-    """Remove the rules that are never true.
+    """Remove the rules whose body can never be true.
 
-    A rule is never true if it needs a predicate that is neither input nor derived. It is also never true if it applies
-    a window to facts, because facts are not part of the stream.
+    Such a rule needs a predicate that is neither input nor derived, or it applies a window to facts. Facts are not part
+    of the stream.
     """
     facts = {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}
     facts |= {rule.head.predicate for rule in program.rules if rule.is_fact and rule.head is not None}
@@ -255,9 +256,9 @@ def living(program: LarsProgram, events: Collection[str]) -> LarsProgram:
 
 
 def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span) -> Formula:
-    """Return the conjunction of formulas and conditions.
+    """Return the conjunction of the formulas `parts` and the conditions.
 
-    A condition that calculates a value comes before the formulas that are joined by this value.
+    If a condition calculates the value of a variable, it comes before the formulas that read this variable.
     """
     waiting, rest = list(conditions), list(parts)
     formula = rest.pop(0)
@@ -280,8 +281,8 @@ def joined(parts: Sequence[Formula], conditions: Sequence[Condition], span: Span
 def condition_is_ready(condition: Condition, known: set[str], last: bool) -> bool:
     """Return True if a condition can be added to the formulas that have been joined so far.
 
-    A comparison is ready when its variables are in `known`, except for one that the comparison calculates. Other
-    conditions are ready when all formulas have been joined (`last`).
+    A comparison is ready when all its variables are in `known`. An equation is also ready if it calculates its only
+    unknown variable. Other conditions are ready when all formulas have been joined (`last`).
     """
     if not isinstance(condition, Comparison):
         return last

@@ -24,7 +24,7 @@ def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
 
 
 def parsed_of(source: Source, dialect: str, tick: int = SECOND, parameters: Parameters | None = None) -> LarsProgram:
-    """Read one of several files, without checking that its variables have values. Raises CepError if it has
+    """Read one file of a program, without checking that its variables have values. Raises CepError if the file has
     mistakes."""
     read = laser.parsed_laser if dialect.startswith("laser") else reader.parsed
     return read(source, tick, dialect.endswith("/n"), parameters)

@@ -80,10 +80,10 @@ def _skip_rule(cursor: LarsCursor, begins: int) -> None:
 def statements(
     cursor: LarsCursor, rule: Callable[[LarsCursor], LarsRule], skip: Callable[[LarsCursor, int], None]
 ) -> LarsProgram:
-    """Read the declarations and rules of a program, in either notation. Raises CepError with all mistakes.
+    """Read the declarations and rules of a program, in Ticker's or Laser's notation. Raises CepError with all mistakes.
 
-    `rule`: a function that reads one rule. `skip`: a function that moves past a rule that has a mistake. It also
-    receives the index of the rule's first token.
+    `rule`: a function that reads one rule. `skip`: a function that moves the cursor past a rule that has a mistake. Its
+    second argument is the index of the rule's first token.
     """
     errors = Mistakes()
     rules: list[LarsRule] = []
@@ -107,8 +107,8 @@ def statements(
 
 
 def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statement]) -> LarsProgram:
-    """Return the program that consists of `rules` and `declared`. Its graph patterns may use all prefixes of the
-    program."""
+    """Return the program that consists of `rules` and `declared`. In the result, every graph pattern knows all prefixes
+    that the program declares."""
 
     def seeing(element: BodyLiteral) -> BodyLiteral:
         if not isinstance(element, Graph):

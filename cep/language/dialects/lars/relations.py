@@ -96,8 +96,10 @@ class Relations:
         return [rule.head.predicate for rule in self.program.rules if rule.head is not None]
 
     def now(self, name: str) -> str:
-        """Return the name of the fluent for a predicate's atoms that are true now. It does not take constraints into
-        account."""
+        """Return the name of the fluent for a predicate's atoms that are true now.
+
+        The fluent also holds while a constraint is violated.
+        """
         return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
     def at(self, name: str) -> str:
@@ -126,8 +128,8 @@ class Relations:
         return tuple(terms), conditions
 
     def is_tick(self, rule: LarsRule, term: Expression) -> bool:
-        """Return True if a variable is certainly a tick of the stream, because a positive literal of the body binds it
-        by `at`."""
+        """Return True if a variable is certainly a tick of the stream, because a positive literal of the rule's body
+        has it after `at`."""
         if not isinstance(term, Variable):
             return False
         return any(
@@ -143,8 +145,10 @@ class Relations:
         return literal.modality == NOW and name in self.facts and name not in self.with_facts
 
     def literal(self, literal: LarsLiteral) -> tuple[Formula | None, list[Condition]]:
-        """Return the formula of a literal without its `not`, or None if it is never true. Return also the conditions
-        that calculate its tick."""
+        """Return the formula of a literal without its `not`, and the conditions that calculate the tick after `at`.
+
+        The formula is None if the literal can never be true.
+        """
         name = literal.atom.predicate
         if name not in self.predicates and name not in self.events:
             return None, []
@@ -153,10 +157,11 @@ class Relations:
         return formula, conditions
 
     def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
-        """Return a variable for the tick of AT, and the conditions that calculate it.
+        """Return a variable for the tick after `at`, and the conditions that calculate this tick. Without `at`, the
+        variable is None.
 
-        This is the program's own variable, unless that variable is also an argument of the atom. Otherwise it is a
-        fresh variable.
+        The result is the program's own variable, unless that variable is also an argument of the atom. Otherwise it is
+        a fresh variable.
         """
         if literal.modality != AT:
             return None, []
@@ -190,8 +195,11 @@ class Relations:
         return replace(literal, atom=replace(literal.atom, arguments=arguments))
 
     def window(self, literal: LarsLiteral, first: int = 0) -> WindowTicks:
-        """Return the ticks whose window contains an atom, relative to the atom's tick. `first`: the least distance in
-        ticks."""
+        """Return the evaluation ticks at which the literal's window contains an atom, as distances from the atom's
+        tick.
+
+        `first`: the smallest distance, in ticks.
+        """
         if literal.modality == NOW:
             return WindowTicks(self.tick, 0, 0)
         match literal.window:
@@ -224,10 +232,10 @@ class Relations:
         return Or((formula, fact_formula), literal.span)
 
     def _every_input(self, literal: LarsLiteral) -> Formula:
-        """Return the formula for □ over input.
+        """Return the formula for □ over an input predicate.
 
-        It is true if the atom arrived at every tick of the window. If the window reaches back before the first tick, it
-        is true if the atom arrived at every tick since then.
+        The formula is true if the atom arrived at every tick of the window. If the window begins before the first tick
+        of the stream, the atom must have arrived at every tick from the first tick on.
         """
         window, span = literal.window, literal.span
         assert isinstance(window, TimeWindow), "the other windows are elsewhere"
@@ -256,7 +264,8 @@ class Relations:
     ) -> Formula:
         """Return the formula that is true for the atoms in a window of tuples.
 
-        `oldest`: True for only the oldest atom, and only while the window is full.
+        `oldest`: if True, the formula is true only for the oldest atom of the window, and only while the window is
+        full.
         """
         names = self.arriving if window.by is None else [literal.atom.predicate]
         arrivals = self._arrivals(names)
@@ -269,8 +278,9 @@ class Relations:
     def _every_tuple(self, literal: LarsLiteral, window: TupleWindow) -> Formula:
         """Return the formula for □ over a window of tuples.
 
-        It is true if the atom is true now, and the window contains the atom at every tick since the window's oldest
-        atom. Before the window is full, this means every tick since the first.
+        The formula is true if the atom is true now, and the window contains the atom at every tick since the window's
+        oldest atom. Before the window is full, it must contain the atom at every tick since the first tick of the
+        stream.
         """
         span = literal.span
         own, number, oldest, first = (self.fresh(name) for name in ("tick", "number", "oldest", "first"))
@@ -288,11 +298,11 @@ class Relations:
         return Or((filled, not_full), span)
 
     def _full(self, literal: LarsLiteral, window: TupleWindow, oldest: Variable, keys: Sequence[str]) -> Formula:
-        """Return the formula that is true while a window of tuples is full. It binds `oldest` to the tick of the oldest
-        atom.
+        """Return the formula that is true while a window of tuples is full. The formula binds `oldest` to the tick of
+        the window's oldest atom.
 
-        The window counts all input atoms. With `by`, it counts only atoms of the literal's predicate that have the same
-        values of `keys`.
+        The window counts all input atoms. If the window has `by`, it counts only atoms that have the literal's
+        predicate and the same values of the variables `keys`.
         """
         if window.by is None:
             arrivals = self._arrivals(self.arriving)
@@ -316,8 +326,8 @@ class Relations:
         return Comparison("=", number, Call("+", (Call("-", (last, first)), Constant(1, "int"))))
 
     def _counted(self, literal: LarsLiteral, rows: Formula, number: Variable) -> Formula:
-        """Return the formula that counts the tuples of `rows` for each combination of values of the literal's
-        variables."""
+        """Return the formula that counts the tuples of `rows`, separately for each combination of values of the
+        literal's variables. It binds `number` to the count."""
         by = tuple(dict.fromkeys(argument for argument in literal.atom.arguments if isinstance(argument, Variable)))
         return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
 
@@ -346,11 +356,8 @@ class Relations:
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
     def _rows(self, literal: LarsLiteral, instant: Variable) -> Formula:
-        """Return the formula that is true for each tick at which the literal's atom has been true. The current tick
-        counts.
-
-        It binds `instant` to the tick.
-        """
+        """Return the formula that is true for each tick at which the literal's atom is or was true. The formula binds
+        `instant` to this tick."""
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:
@@ -364,7 +371,11 @@ class Relations:
         return parts[0] if len(parts) == 1 else Or(tuple(parts), literal.span)
 
     def _every_derived(self, literal: LarsLiteral, stepped: bool) -> Formula:
-        """Return the formula for □ over a derived predicate: it is true now, and at all earlier ticks of the window."""
+        """Return the formula for □ over a derived predicate. It is true if the literal's atom is true now and was true
+        at all earlier ticks of the window.
+
+        `stepped`: True if the window has a step.
+        """
         span, name = literal.span, literal.atom.predicate
         window = literal.window
         assert isinstance(window, TimeWindow), "windows of tuples hold what comes in"
@@ -388,7 +399,7 @@ class Relations:
         return Or((And(parts, (False, False, False), span), at_first), span)
 
     def _all_of(self, literal: LarsLiteral, rows: Formula, points: tuple[Formula, Variable]) -> Formula:
-        """Return the formula that is true if the number of `rows` equals the number of ticks in the window.
+        """Return the formula that is true if the number of tuples of `rows` equals the number of ticks in the window.
 
         `points`: the formula that calculates the number of ticks, and the variable that it binds to this number.
         """

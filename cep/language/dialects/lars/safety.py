@@ -1,4 +1,4 @@
-"""Checks of a LARS program: variables without a value, and inconsistent uses of predicates.
+"""Checks of a LARS program: variables that get no value, and inconsistent uses of predicates.
 
 A positive atom gives a value to its variables, and to a variable after its `at`. A positive graph pattern gives a value
 to its variables. An equation such as `S = T + 1` gives S a value if T has one.
@@ -63,7 +63,7 @@ def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
 
 
 def variables_of(expression: Expression) -> Iterator[Variable]:
-    """Yield the variables of an expression with their spans. `_` counts as a variable."""
+    """Yield each variable of an expression, with its span. `_` counts as a variable."""
     match expression:
         case Variable():
             yield expression
@@ -111,10 +111,10 @@ class _RuleChecker:
             self.unbound.setdefault(name, (variable.span, hint))
 
     def complain(self) -> None:
-        """Report variables that have no value.
+        """Report the variables of the rule that have no value.
 
-        If some of them are calculated from others, report only the others. If each is calculated from another, report
-        all.
+        If some of these variables are calculated from the others, only the others are reported. If each is calculated
+        from another one, all are reported.
         """
         follows = {name for element in self.rule.body if isinstance(element, Comparison) for name in _defined(element)}
         roots = [name for name in self.unbound if name not in follows] or list(self.unbound)
@@ -201,7 +201,8 @@ class _RuleChecker:
 
 
 def _defined(comparison: Comparison) -> list[str]:
-    """Return each variable that is alone on one side of an equation, if the other side contains variables."""
+    """Return the variables that an equation calculates. Such a variable is alone on one side, and the other side
+    contains variables."""
     if comparison.operator != "=":
         return []
     sides = ((comparison.left, comparison.right), (comparison.right, comparison.left))
@@ -236,7 +237,8 @@ def solved(comparison: Comparison, name: str, known: frozenset[str]) -> str | No
 
 
 def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]:
-    """Yield all atoms of a program, each with its literal. A head has no literal, and comes before its body."""
+    """Yield all atoms of a program. With each atom of a body, yield its literal; with each head, None. A head comes
+    before its body."""
     for rule in program.rules:
         if rule.head is not None:
             yield rule.head, None

@@ -132,7 +132,7 @@ def tokens(text: str) -> Iterator[LarsToken]:
 
 
 def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterator[LarsToken]:
-    """Yield a token. If it is the name of a parameter, yield the tokens of the parameter's value instead."""
+    """Yield a token. If the token is the name of a parameter, yield the tokens of the parameter's value instead."""
     pieces = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     if token.kind == "graph":
         yield token._replace(text=parameters.in_graph(token.text))
@@ -191,7 +191,7 @@ class LarsCursor:
         return self.token.kind in ("mark", "name") and self.token.text in texts
 
     def accept(self, *texts: str) -> bool:
-        """Move past the next token and return True if that token is one of `texts`."""
+        """Return True and move past the next token if it is one of `texts`. Otherwise return False and stay."""
         if not self.sees(*texts):
             return False
         self.advance()
@@ -203,7 +203,7 @@ class LarsCursor:
         return self.advance()
 
     def on_new_line(self) -> bool:
-        """Return True if a line ends before the next token."""
+        """Return True if the next token is on a later line than the token before it."""
         return "\n" in self.source.text[self.previous.end : self.token.start]
 
     def line(self, offset: int) -> int:
@@ -215,11 +215,11 @@ class LarsCursor:
         return Span(first, start - self._starts[first - 1] + 1, last, end - self._starts[last - 1] + 1)
 
     def span(self, first: LarsToken) -> Span:
-        """Return the span from the token `first` to the previous token."""
+        """Return the span from the token `first` to the last token that the cursor has read."""
         return self.place(first.start, max(self.previous.end, first.start))
 
     def skip_statement(self) -> None:
-        """Skip to the token after the next `.`, or to the next declaration."""
+        """Move past the next `.`. Stop earlier at a declaration or at the end of the text."""
         while self.token.kind not in ("end", "declaration"):
             if self.advance().text == ".":
                 return

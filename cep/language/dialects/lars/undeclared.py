@@ -15,7 +15,8 @@ from cep.rules.terms import Call, Comparison, Constant, Expression, Variable
 def with_inputs(program: LarsProgram) -> LarsProgram:
     """Declare the input predicates of a program that declares no events.
 
-    The declared events are instants. Their arguments are positional, and the types are inferred from the rules.
+    Each declared event is instantaneous and has positional arguments. The types of its arguments are inferred from the
+    rules.
     """
     undeclared = [
         ast.EventDeclaration(
@@ -31,10 +32,11 @@ def with_inputs(program: LarsProgram) -> LarsProgram:
 
 
 def argument_types(program: LarsProgram, name: str) -> list[str]:
-    """Infer the argument types of a predicate from its constants, and from the constants with which its variables are
-    compared.
+    """Infer the argument types of a predicate from the constants in its arguments. For a variable, use the constants
+    with which the rule compares it.
 
-    An argument has the type `any` if nothing is known about it, or if its constants have several types.
+    An argument has the type `any` if the program contains no such constant, or if its constants have incompatible
+    types.
     """
     types: list[str | None] = []
     for rule in program.rules:
@@ -51,8 +53,8 @@ def argument_types(program: LarsProgram, name: str) -> list[str]:
 
 
 def _compared(rule: LarsRule) -> dict[str, str]:
-    """Return types for the variables of a rule. They are the types of the constants with which the variables are
-    compared or calculated."""
+    """Return types for the variables of a rule. The type of a variable is the type of the constants with which a
+    comparison or calculation combines it."""
     types: dict[str, str] = {}
 
     def see(expression: Expression, type: str | None) -> None:

@@ -1,10 +1,10 @@
-"""Reader of LARS windows in Ticker's syntax, and of their lengths in ticks.
+"""Reader of LARS windows in Ticker's syntax, and of the lengths of windows in ticks.
 
     window = "[" ( NUMBER [ UNIT ] | "inf" ) "]" [ "step" NUMBER [ UNIT ] ]
            | "[" NUMBER "#" "]" [ "by" VARIABLE { "," VARIABLE } ]
     UNIT   = "msec" | "sec" | "min" | "h" | "ms" | "s" | "d"
 
-Older files have `[t 5]` and `[# 10]`.
+Older files contain the notations `[t 5]` and `[# 10]`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ MOST_ATOMS = 2**31 - 1
 
 
 def longest(tick: int) -> int:
-    """Return the length of an unbounded window in ticks. From any tick, it reaches back to the first possible one."""
+    """Return the length of an unbounded window in ticks. It is so long that the window reaches back to the first
+    possible tick from every tick."""
     return FARTHEST // tick
 
 
 def window(cursor: LarsCursor) -> Window:
-    """Read a window with its step or its partition."""
+    """Read a window. A window of time may have a step, and a window of tuples may have a partition."""
     opening = cursor.advance()
     assert opening.text == "[", "the caller has looked"
     counted = cursor.accept("#")
@@ -75,7 +76,11 @@ def window(cursor: LarsCursor) -> Window:
 
 
 def before_now(cursor: LarsCursor, ticks: int, token: LarsToken) -> int:
-    """Return the number of ticks before now that a window covers."""
+    """Return the number of ticks that a window contains in addition to the current tick. Raises CepError if the window
+    contains no tick.
+
+    `ticks`: the length of the window, as written in the program. `token`: the token of this length.
+    """
     if cursor.counted and not ticks:
         hint = "with `--window n`, the shortest window is `[1]`, the present tick"
         cursor.stop("this window contains no tick", hint, cursor.place(token.start, token.end))
@@ -93,8 +98,7 @@ def _refuse_no_number(cursor: LarsCursor) -> None:
 
 
 def duration(cursor: LarsCursor, token: LarsToken) -> int:
-    """Read a duration that begins with the number `token`, and return its number of ticks. A unit may follow the
-    number."""
+    """Read the unit after the number `token`, if there is one. Return the duration as a number of ticks."""
     unit, tick = cursor.token, cursor.tick
     if unit.kind not in ("name", "variable") or cursor.on_new_line():
         return whole_ticks(cursor, token)
@@ -116,7 +120,8 @@ def duration(cursor: LarsCursor, token: LarsToken) -> int:
 
 
 def _finer(exact: int, tick: int) -> str:
-    """Return the longest usual tick that divides both durations, as text."""
+    """Return the longest tick of a fixed list that divides `exact` and `tick`, as text. Both are durations in
+    microseconds."""
     for size in (60_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10):
         if exact % size == 0 and tick % size == 0:
             return write_duration(size).replace(" ", "")
@@ -153,7 +158,8 @@ def count(cursor: LarsCursor, token: LarsToken, hint: str = "`p(X) [3 #]`") -> i
 
 
 def _by(cursor: LarsCursor) -> tuple[str, ...] | None:
-    """Read `by X, Y`. The list ends before a variable that begins a comparison."""
+    """Read `by X, Y`. The list ends before a variable that begins a comparison. Return None if the next token is not
+    `by`."""
     if not cursor.accept("by"):
         if cursor.sees("step"):
             cursor.stop(

@@ -1,9 +1,9 @@
 """Events that replace `happensAt(end(F=V), T)` in clauses on which the fluent F itself depends.
 
-F=V ends at T if it holds until T, and at T something terminates it or initiates another value. A rule cannot use the
-end of a fluent that depends on the rule's own head. It can use an event that happens when the fluent ends, because the
-event's conditions look strictly back. A deadline cannot be expressed as such an event, so fluents that have a deadline
-are left unchanged.
+F=V ends at T if it holds until T, and at T a clause terminates it or initiates another value of F. A rule cannot use
+the end of a fluent that depends on the rule's own head. It can use an event that happens when the fluent ends, because
+the conditions of this event only test earlier times. A deadline cannot be expressed as such an event. So the ends of
+fluents that have a deadline are not replaced.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from cep.rules.terms import Call, Comparison, Condition, Expression, Variable, f
 
 
 class CircularEnds:
-    """The events that replace the ends of fluents on a cycle. `used`: the names of the fluents whose ends are
-    replaced."""
+    """The events that replace the ends of fluents on a cycle.
+
+    `used`: the names of the fluents whose ends have been replaced so far.
+    """
 
     def __init__(self, description: EventDescription, known: Signatures) -> None:
         self.source, self.known = description.source, known
@@ -52,7 +54,7 @@ class CircularEnds:
     def event(self, name: str, head: str) -> str | None:
         """Return the event that replaces the end of the fluent `name` in a clause whose head is `head`.
 
-        Return None if the clause can use the end of the fluent itself.
+        Return None if the clause needs no replacement, or if the fluent has a deadline.
         """
         if name in self.deadlines or name not in self.known.simple or not self._reaches(name, head):
             return None
@@ -78,7 +80,8 @@ class CircularEnds:
     def helpers(self, rules: Sequence[ast.Statement]) -> list[ast.EventRule]:
         """Return the rules that derive the replacement events.
 
-        `rules`: all rules of the program. The rules that initiate or terminate the fluents are translated.
+        `rules`: the translated rules of the program. Each rule that initiates or terminates a replaced fluent leads to
+        one rule of the result.
         """
         helpers = []
         for rule in rules:

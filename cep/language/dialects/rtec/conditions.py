@@ -1,4 +1,4 @@
-"""Translation of clause bodies to patterns and conditions: events at T, fluents at T, and knowledge."""
+"""Translation of clause bodies to patterns and conditions: events at T, fluents at T, and background knowledge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A pattern and its conditions. `variables`: the variables to which the body gives a value."""
+    """The translated body of a clause: a pattern, and conditions on its matches.
+
+    `variables`: the variables to which the body gives a value.
+    """
 
     events: ast.PatternTree
     conditions: tuple[Condition, ...]
@@ -37,7 +40,7 @@ class Body:
         return ast.Where(self.events, self.conditions, self.events.span) if self.conditions else self.events
 
     def given(self, more: Sequence[Condition]) -> Body:
-        """Return the body with `more` conditions before its own."""
+        """Return a copy of the body, with `more` conditions before the existing ones."""
         return replace(self, conditions=(*more, *self.conditions))
 
 
@@ -62,7 +65,8 @@ class ConditionConverter:
     # --- conditions at one time ---
 
     def body(self, clause: Clause) -> Body:
-        """Convert the body of a rule about one time T. Raises CepError for a condition that is not supported."""
+        """Convert the body of a clause to a pattern and conditions. All conditions of the clause must refer to the time
+        of its head. Raises CepError for a condition that is not supported."""
         used = _used(clause)
         pattern: ast.PatternTree | None = None
         conditions: list[Condition] = []
@@ -117,7 +121,8 @@ class ConditionConverter:
         return ast.EventPattern(name, self.types.arguments(name, lone(arguments, used)), None, term.span)
 
     def none(self, term: Compound, used: Sequence[str]) -> Condition:
-        r"""Convert `\+ happensAt(E, T)` to the negation of a fluent that holds at the instants of E."""
+        r"""Convert `\+ happensAt(E, T)` to a negated condition on an auxiliary fluent, which holds at the instants of
+        E."""
         event = term.arguments[0]
         assert isinstance(event, Compound), "what is none was refused"
         if event.name in EDGES and len(event.arguments) == 1:
@@ -140,7 +145,8 @@ class ConditionConverter:
         return Comparison("!=" if negated else "=", call, value, term.span)
 
     def helpers(self) -> list[ast.Statement]:
-        r"""Return, for each event under `\+`, a fluent that holds at the event's instants."""
+        r"""Return the statements that define one auxiliary fluent for each event under `\+`. The fluent holds at the
+        event's instants."""
         statements: list[ast.Statement] = []
         for (name, edge), span in self.edges.items():
             names = tuple(Variable(f"X{index + 1}") for index in range(self.known.arities[name]))
@@ -227,7 +233,8 @@ class ConditionConverter:
         return Comparison(operator, left, right, term.span)
 
     def type_of(self, terms: Sequence[Term]) -> str:
-        """Return the type of a comparison's values: string if one is a text, or else any."""
+        """Return the common type of the values in a comparison: `string` if one of them is a text constant, otherwise
+        `any`."""
         kinds = {"text" for term in terms if isinstance(term, Compound) and not term.arguments}
         return "string" if kinds else "any"
 

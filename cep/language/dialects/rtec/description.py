@@ -1,6 +1,6 @@
-"""Event descriptions of RTEC: their clauses, sorted by purpose.
+"""Event descriptions of RTEC, as clauses that are sorted by purpose.
 
-Clauses initiate, terminate, define, declare or ground fluents, derive events, or are atemporal.
+A clause initiates, terminates, defines, declares or grounds a fluent, derives an event, or is atemporal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DECLARATIONS = {
     "index": 2, "cachingOrder": 1, "cachingOrder2": 2, "dynamicDomain": 1, "needsGrounding": 3, "cyclic": 1,
     "collectGrounds": 2, "collectIntervals2": 2, "buildFromPoints2": 2, "dgrounded": 2, "temporalDistance": 1,
 }  # fmt: skip
-"""Declarations that only control how RTEC runs, mapped to their numbers of arguments."""
+"""The declarations that only control how RTEC runs, with the number of arguments of each."""
 RULE = "e.g. `initiatedAt(rich(X)=true, T) :- happensAt(win_lottery(X), T).`"
 LOADING = "consult", "include", "ensure_loaded", "load_files", "use_module"
 HEADS = (
@@ -89,7 +89,7 @@ class AtemporalRule:
 class EventDescription:
     """All clauses of a description, and the mistakes in it.
 
-    `renewed`: the fluents of `p(F=V)` clauses. Their deadlines restart when they are initiated again. `inputs`: the
+    `renewed`: the fluents for which a clause `p(F=V)` says that each initiation restarts the deadline. `inputs`: the
     fluents that are declared as input.
     """
 
@@ -138,7 +138,7 @@ def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = No
 
 
 def _loads(directive: Term) -> bool:
-    """Return True if a directive loads clauses from another file. A Prolog library is not such a file."""
+    """Return True if a directive loads clauses from a file other than a Prolog library."""
     if isinstance(directive, Many):
         return bool(directive.items)
     if not isinstance(directive, Compound) or not directive.arguments:
@@ -239,7 +239,10 @@ def flat(source: Source, term: Compound) -> tuple[str, tuple[Term, ...]]:
 
 
 def timed(source: Source, term: Compound, time: Term | None) -> None:
-    """Refuse a condition whose time is not the head's. Raises CepError if the two differ."""
+    """Check that a condition refers to the same time as the head of its clause. Raises CepError if it does not.
+
+    `time`: the time of the head.
+    """
     asked_time = term.arguments[1]
     if not isinstance(asked_time, Var) or not isinstance(time, Var) or asked_time.name != time.name:
         raise refused(source, f"`{term.name}` is about another time than the head", asked_time.span,
@@ -247,8 +250,8 @@ def timed(source: Source, term: Compound, time: Term | None) -> None:
 
 
 def names_of(arguments: Sequence[Term]) -> list[str | None]:
-    """Return attribute names: each variable's name in lower case, or None for an argument that is not a named
-    variable."""
+    """Return an attribute name for each argument: a variable's name in lower case. For all other arguments, and for
+    variables that begin with `_`, the name is None."""
     return [
         argument.name.lower() if isinstance(argument, Var) and argument.name[0] != "_" else None
         for argument in arguments

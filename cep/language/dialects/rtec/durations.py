@@ -1,4 +1,4 @@
-"""Conditions on the duration of intervals: `intDurGreater`, `intDurLess`, and the equivalent `findall`."""
+"""Conditions that select intervals by their duration: `intDurGreater`, `intDurLess`, and the equivalent `findall`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Durations:
 
 
 def durations(term: Compound) -> Durations | None:
-    """Return the selection of intervals that a term expresses, or None if it expresses something else."""
+    """Return the selection of intervals that a term expresses. Return None if the term is not such a selection."""
     arguments = term.arguments
     if len(arguments) != 3:
         return None
@@ -67,9 +67,9 @@ def _found(pair: Term, goals: list[Term]) -> Durations | None:
 
 
 def lasting(formula: Formula, operator: str, length: int, span: Span) -> Formula:
-    """Return a formula that holds during some of the intervals in which `formula` holds.
+    """Return a formula that holds during those intervals of `formula` that have a certain duration.
 
-    These are the intervals whose duration is `>`, `>=`, `<` or `=<` (`operator`) `length` microseconds.
+    An interval is selected if its duration is `>`, `>=`, `<` or `=<` (`operator`) `length` microseconds.
     """
     if operator in (">", ">="):
         return LastingFormula(formula, length, operator == ">", span)

@@ -68,9 +68,10 @@ class HoldsForConverter:
         return term_variables(part)
 
     def ground(self, name: str, head: Sequence[Term], clause: Clause, loose: Term) -> Predicate:
-        """Return the grounding condition, which gives values to head variables that the body does not bind.
+        """Return a condition on the possible values of a fluent, which gives values to the head variables that the body
+        does not bind.
 
-        Raises CepError if the fluent has no grounding. `loose`: a term that needs a value.
+        `loose`: the head argument that the body does not bind. Raises CepError if the fluent has no grounding clause.
         """
         if not self.known.grounded(name):
             shown = loose.name if isinstance(loose, Var) else "_"
@@ -87,9 +88,10 @@ class HoldsForConverter:
         conditions: list[Condition],
         used: list[str],
     ) -> None:
-        """Convert one condition of a body. Add a formula to `lists`, or a condition to `conditions`.
+        """Convert one condition of a clause's body. Raises CepError if the condition is not supported.
 
-        Raises CepError if the condition is not supported.
+        `lists`: maps each variable for a list of intervals to its formula. This function adds the result to `lists`, or
+        to `conditions` if the condition has no time.
         """
         arguments, span = term.arguments, term.span
         if term.name == "holdsFor":
@@ -115,8 +117,8 @@ class HoldsForConverter:
             conditions += self.conditions.timeless(term, used)
 
     def emptiness(self, term: Compound, lists: Mapping[str, Formula]) -> bool:
-        """Return True if a condition only requires that a list of intervals is not empty. Such a condition needs no
-        translation, because it does not restrict the time.
+        """Return True if a condition only requires that a list of intervals is not empty. The caller can drop this
+        condition, because it does not restrict the time.
 
         Raises CepError if the condition requires that the list is empty.
         """
@@ -176,8 +178,8 @@ class HoldsForConverter:
         return lists[term.name]
 
     def union(self, clause: Clause, name: str, parts: Sequence[Formula], span: Span) -> Formula:
-        """Return the OR of formulas. If a formula lacks a variable of the head, the grounding condition binds that
-        variable."""
+        """Return the OR of formulas. If one of the formulas lacks a head variable that another one has, add the
+        grounding condition, which binds this variable."""
         assert clause.fluent is not None, "its head is a fluent"
         if len(parts) == 1:
             return parts[0]
@@ -196,15 +198,15 @@ class HoldsForConverter:
         return Or(tuple(formulas), span)
 
     def helpers(self) -> list[ast.Statement]:
-        """Return the statements that define the auxiliary fluent which holds from tick 0 on. A complement is relative
-        to this fluent."""
+        """Return the statements that define an auxiliary fluent which always holds from tick 0 on. The complement of a
+        list of intervals is computed as a part of this fluent."""
         if not self.asks_ever:
             return []
         begins = ast.FluentRule("initiate", EVER, (), None, ast.TimePoint(-self.tick))
         return [ast.FluentDeclaration(EVER, ()), begins]
 
     def acyclic(self, errors: Mistakes) -> None:
-        """Report fluents whose `holdsFor` clauses depend on themselves."""
+        """Report each fluent that its `holdsFor` clauses define in terms of itself."""
         seen: set[str] = set()
         for name in self.needs:
             path: list[str] = []

@@ -7,8 +7,8 @@
 - Groundings become predicates.
 - All other clauses become static rules.
 
-RTEC's interval [S, E) of ticks becomes (S-1, E-1], because a fluent that an event at T initiates holds from just after
-T.
+An interval [S, E) of RTEC's ticks becomes (S-1, E-1]. The reason: a fluent that an event at T initiates holds from just
+after T.
 """
 
 from __future__ import annotations
@@ -202,7 +202,10 @@ class _DescriptionReader:
     def named(
         self, terms: tuple[Term, ...], arguments: tuple[Expression, ...]
     ) -> tuple[tuple[Term, ...], tuple[Expression, ...]]:
-        """Give names to the anonymous variables of a head, in its terms and in its converted arguments."""
+        """Replace each anonymous variable of a head by a named one, both in `terms` and in `arguments`.
+
+        `arguments`: the same arguments after their conversion to expressions.
+        """
         named_terms, values = list(terms), list(arguments)
         for index, term in enumerate(terms[:-1]):
             if isinstance(term, Var) and term.name == "_":
@@ -211,7 +214,8 @@ class _DescriptionReader:
         return tuple(named_terms), tuple(values)
 
     def initially(self, clause: Clause) -> list[ast.Statement]:
-        """Return the rule of a fluent that holds from tick 0 on: it is initiated one tick earlier."""
+        """Return the rule of a fluent that holds from tick 0 on. The rule initiates the fluent one tick before tick
+        0."""
         assert clause.fluent is not None, "its head is a fluent"
         name, terms = self.fluent(clause.fluent)
         *key_terms, own = self.types.arguments(name, terms)

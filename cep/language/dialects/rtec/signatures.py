@@ -58,10 +58,10 @@ ALLEN = "before", "meets", "starts", "finishes", "during", "overlaps", "equal"
 
 @dataclass(slots=True)
 class Signatures:
-    """The signatures of a description. Each mapping has the names of events, fluents and predicates as keys.
+    """The signatures of a description. The keys of `kinds` and `names` are the names of events, fluents and predicates.
 
-    - `kinds`: event, fluent or predicate.
-    - `names`: the attribute names.
+    - `kinds`: the kind of each: event, fluent or predicate.
+    - `names`: the attribute names of each.
     - `derived`: the events in heads of rules.
     - `defined`: the fluents that `holdsFor` defines.
     - `simple`: the fluents that clauses initiate.
@@ -83,9 +83,10 @@ class Signatures:
     terms: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
     def meet(self, kind: str, term: Compound, value: Term | None = None) -> tuple[str, tuple[Term, ...]]:
-        """Check one use of an event, fluent or predicate against earlier uses. Raises CepError if they differ.
+        """Record one use of an event, fluent or predicate. Return the name and the arguments that `term` has in our
+        syntax.
 
-        Return the name and the arguments that `term` has in our syntax.
+        Raises CepError if an earlier use has another kind, number of arguments, or nesting of terms.
         """
         for nth, arg in enumerate(term.arguments):
             inner = arg.name if isinstance(arg, Compound) and arg.arguments else ""
@@ -114,15 +115,14 @@ class Signatures:
 
     @staticmethod
     def ground(name: str) -> str:
-        """Return the name of the predicate for a fluent's grounding. Its facts are the possible arguments and values of
-        the fluent."""
+        """Return the name of the predicate that contains the possible arguments and values of a fluent."""
         return f"grounding_{name}"
 
     def grounded(self, name: str) -> bool:
         return name in self.groundings
 
     def closed(self, name: str) -> bool:
-        """Return True if this description defines everything on which the fluent's grounding depends."""
+        """Return True if the fluent's grounding uses only comparisons and predicates that this description defines."""
         return all(
             isinstance(goal, Compound) and (goal.name in self.rules or goal.name in COMPARISONS)
             for body in self.groundings.get(name, ())
@@ -132,10 +132,10 @@ class Signatures:
     # --- numbers ---
 
     def number(self, term: Term, body: Sequence[Term]) -> float:
-        """Return the number that a term stands for. A variable stands for its value in the only fact that matches
-        `body`.
+        """Return the number that a term stands for. If the term is a variable, this is its value in the facts that
+        match the conditions of `body`.
 
-        Raises CepError if there is no such number, or more than one.
+        Raises CepError if there is not exactly one such number.
         """
         if isinstance(term, Number):
             values = [term.value]
@@ -205,7 +205,7 @@ def signatures(description: EventDescription, types: Types) -> Signatures:
 
 
 class _Noting:
-    """A context manager that adds a CepError of its block to the errors of a description."""
+    """A context manager that catches a CepError and adds it to the errors of a description."""
 
     def __init__(self, description: EventDescription) -> None:
         self.description = description

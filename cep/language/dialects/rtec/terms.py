@@ -115,7 +115,8 @@ def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> 
 
 
 def _with_values(token: _Token, parameters: Parameters, tick: int) -> list[_Token]:
-    """Return the token in a list. If it is the name of a parameter, return the tokens of the parameter's value."""
+    """Return a list that contains the token. If the token is the name of a parameter, return the tokens of the
+    parameter's value instead."""
     pieces = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     return [token] if pieces is None else [token._replace(kind=kind, text=text) for kind, text in pieces]
 
@@ -144,7 +145,7 @@ def _tokens(source: Source) -> list[_Token]:
 
 _DIRECTIVES = "dynamic", "discontiguous", "multifile", "table", "initialization", "module_transparent", "meta_predicate"
 _DIRECTIVE = 1150
-"""The priority of operators that are words of directives, such as `dynamic` in `:- dynamic f/1, g/2.`"""
+"""The operator priority of words that occur in directives, such as `dynamic` in `:- dynamic f/1, g/2.`"""
 
 
 class _Reading:
@@ -286,7 +287,8 @@ def conjuncts(term: Term) -> list[Term]:
 
 
 def alternatives(body: list[Term]) -> list[list[Term]]:
-    """Return the bodies of clauses without `;` that together mean the same as `body`."""
+    """Expand each `;` in the body of a clause. Return several bodies without `;`. The original body is true if one of
+    them is true."""
     for place, goal in enumerate(body):
         if isinstance(goal, Compound) and goal.name == ";" and len(goal.arguments) == 2:
             bodies = []

@@ -1,8 +1,9 @@
-"""Type inference for the arguments of all predicates. Prolog declares no types, so they follow from how arguments are
-used.
+"""Type inference for the arguments of all predicates. Prolog declares no types, so the types are inferred from the use
+of the arguments.
 
-Arguments that share a variable have the same type. Values in comparisons or arithmetic are numbers. These numbers are
-ints if all known values are ints and no value is input. All other values are strings.
+Arguments that share a variable have the same type. Values in comparisons or arithmetic are numbers. Their type is int
+if all constants among them are ints and none of the values is read from input, otherwise float. All other values are
+strings.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ FUNCTIONS = {
 
 
 class Types:
-    """Classes of arguments and variables that have the same type, and the evidence for the type of each class.
+    """The arguments and variables of a description, grouped into classes of the same type. For each class, the evidence
+    for its type.
 
-    A key identifies an argument or variable, and also its class.
+    A key identifies an argument or variable, and also the class that contains it.
     """
 
     def __init__(self, source: Source) -> None:
@@ -47,9 +49,10 @@ class Types:
             self.known[other] = self.known.pop(key, {}) | self.known.get(other, {})
 
     def note(self, key: Key, kind: str, span: Span) -> None:
-        """Record evidence for the type of a class.
+        """Record evidence for the type of the class that contains `key`.
 
-        `kind`: text, int or float for a constant, reckoned for a value in arithmetic, or input.
+        `kind`: `text`, `int` or `float` for a constant of this type, `reckoned` for a value in arithmetic, or `input`
+        for an input value.
         """
         self.known.setdefault(self.root(key), {}).setdefault(kind, span)
 
@@ -72,8 +75,8 @@ class Types:
         return fresh_key
 
     def reckoned(self, term: Term, clause: int) -> Key:
-        """Return the key of an arithmetic expression. All values in it are numbers of one type. Raises CepError for a
-        text."""
+        """Return the key of an arithmetic expression, and record that all values in the expression have one numeric
+        type. Raises CepError for a text."""
         if not isinstance(term, Compound) or not term.arguments:
             key = self.key(term, clause)
             if isinstance(term, Compound):
