@@ -1,7 +1,7 @@
 """Append-only logs on disk. An entry is either read as it was written, or reported as damaged.
 
-The last entry may be torn, because the process or the machine stopped while writing it. Nothing depends on it yet, so
-it is cut off before the next one is added. Other damage is only reported, and nothing is cut off.
+The last entry may be torn: the process or the machine stopped while the entry was being written. No program has used a
+torn entry, so it is cut off before the next entry is added. Other damage is only reported, and nothing is cut off.
 
 Entries are byte records, each with its own hash, or lines of JSON, each with a hash of all lines up to it
 (`cep.core.checksum`).
@@ -52,8 +52,8 @@ class AppendLog(ABC, Generic[Logged]):
     def unread(self) -> Iterator[Logged]:
         """Yield the entries that were added since the file was last read. Stop before a torn entry.
 
-        During the loop, `len` is the number of the current entry. Raises Broken if an entry is damaged. The exception
-        has the entry's number.
+        During the loop, the `len` of this log is the number of the current entry. Raises Broken if an entry is damaged.
+        The exception has the entry's number.
         """
         try:
             if self.path.stat().st_size <= self.size:
@@ -109,8 +109,8 @@ class AppendLog(ABC, Generic[Logged]):
         """
 
     def _write(self, pieces: Sequence[bytes], sync: bool) -> None:
-        """Write encoded entries after the known ones. They overwrite a torn entry. `sync`: wait until they are on
-        disk."""
+        """Write encoded entries after the last complete entry. A torn entry is overwritten. `sync`: True to wait until
+        the new entries are on disk."""
         try:
             if self._file is None:
                 self._file = self._opened()
@@ -140,8 +140,8 @@ class RecordLog(AppendLog[RecordBytes]):
     MARK = checksum.MARK
 
     def append(self, records: Sequence[RecordBytes], sync: bool = True) -> None:
-        """Add records. When this returns, they survive the end of the process. `sync`: they also survive a crash of the
-        machine.
+        """Add records. When this returns, they survive the end of the process. `sync`: True to let them survive a crash
+        of the machine, too.
 
         Raises OSError if the file cannot be written.
         """

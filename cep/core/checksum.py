@@ -53,7 +53,7 @@ def is_sealed(blob: BytesLike) -> bool:
 def seal(*parts: BytesLike, of: bytes = b"") -> bytes:
     """Concatenate the parts, and put a mark and a hash before them.
 
-    `of`: a name for what the content belongs to, such as a file name. It is part of the hash, but not of the result.
+    `of`: the name of the content, such as a file name. It is part of the hash, but not of the result.
     """
     return b"".join([MARK, digest(MARK, of, *parts), *parts])
 
@@ -83,7 +83,8 @@ def name(blob: BytesLike) -> bytes:
 
 
 def record(head: bytes, body: bytes) -> bytes:
-    """Encode a record: the sizes with their hash, the head, the body, and a hash of everything."""
+    """Encode a record. The result consists of the sizes of head and body, a hash of these sizes, the head, the body,
+    and a hash of everything."""
     sizes = _SIZES.pack(len(head), len(body))
     return b"".join([sizes, digest(sizes, size=_CHECK), head, body, digest(sizes, head, body)])
 
@@ -122,7 +123,7 @@ def read_records(data: bytes, place: int = 0) -> Iterator[tuple[bytes, bytes, in
 class Chain:
     """An encoder and decoder of successive JSON lines. The last field of each line is a hash of all lines up to it.
 
-    `of`: a name for what the lines belong to. It is part of the hash.
+    `of`: the name of the content, such as a file name. It is part of the first hash.
     """
 
     def __init__(self, of: bytes = b"") -> None:
@@ -146,7 +147,7 @@ class Chain:
         return plain
 
     def copy(self) -> Chain:
-        """Return a copy, which continues independently."""
+        """Return a copy. Lines that are added to the copy later do not change this chain."""
         copied = Chain()
         copied._last, copied.count = self._last, self.count
         return copied

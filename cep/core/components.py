@@ -11,8 +11,9 @@ T = TypeVar("T", bound=Hashable)
 def components(nodes: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[list[T]]:
     """Return the strongly connected components of a graph, dependencies first.
 
-    `needs`: a function that returns the nodes on which a node depends. Nodes that are not in
-    `nodes` are ignored. All others keep their order. The algorithm is Tarjan's (1972), without recursion.
+    `needs`: a function that returns the nodes on which a node depends. Nodes that are not in `nodes` are ignored. As
+    far as dependencies permit, the result has the order of `nodes`. The algorithm is Tarjan's (1972), without
+    recursion.
     """
     position = {node: i for i, node in enumerate(nodes)}
     number: dict[T, int] = {}

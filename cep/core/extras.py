@@ -11,7 +11,7 @@ _REQUIREMENT = re.compile(r"""\s*([^;]+?)\s*;.*\bextra\s*==\s*["']([\w-]+)["']""
 
 
 def install_command(extra: str) -> str:
-    """Return the `pip install` command for the packages of an optional feature. `extra`: its name in
+    """Return the `pip install` command for the packages of an optional feature. `extra`: the name of the feature in
     `pyproject.toml`."""
     from importlib.metadata import PackageNotFoundError, requires
 

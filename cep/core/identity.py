@@ -25,18 +25,18 @@ ID = "@id"
 """The column that holds identities."""
 
 FEW = 16
-"""The number of rows below which each row is written and hashed by itself."""
+"""If a table has fewer rows than this, its rows are written and hashed one by one."""
 
 _KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
-"""For some attribute types, the column kind and the number that means a missing value. Columns of all other types are
-whole numbers."""
+"""For the types float and bool, the kind of column, and the number that means a missing value. Columns of all other
+types contain whole numbers."""
 
 _ESCAPED = r"[^ !#-\[\]-~]"
 """A pattern that matches the characters that ASCII JSON escapes."""
 
 
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
-    """Add the column `@id` to derived occurrences: 32 hexadecimal digits.
+    """Add the column `@id` to derived occurrences. An identity has 32 hexadecimal digits.
 
     It is a hash of the event's meaning (`Engine.meanings`), its name, start, end (except for fluents), arguments, and
     the number of equal occurrences before it. This function reads that number from the column `@number`, and removes
@@ -115,7 +115,7 @@ class TableIdentities:
 
 
 def _all_of(ids: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
-    """Replace the identities of the `odd` rows. They are computed one by one."""
+    """Replace the identities of the `odd` rows by identities that are computed row by row."""
     if odd.any():
         places = np.flatnonzero(odd)
         ids = ids.scatter(places, identity_hashes(occurrence_texts(table[places], schema), meaning))
@@ -141,7 +141,7 @@ def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
 
 
 def _of_text(table: pl.DataFrame, schema: Schema) -> list[pl.Series]:
-    """Return the columns whose values the texts of occurrences contain."""
+    """Return the columns from which the text of an occurrence is written: the times and the attributes."""
     times = ["start", "end"] if schema.fluent is None else ["start"]
     if schema.fluent is not None and schema.fluent.part == CHANGES:
         times = [EDGE, "time"]

@@ -32,8 +32,8 @@ _TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1:
 
 
 def inner(text: str) -> IpAddress:
-    """Parse an address. If it contains an IPv4 address, return that one. Raises ValueError if the text is not an
-    address."""
+    """Parse an address. If it is an IPv6 address that contains an IPv4 address, return the IPv4 address. Raises
+    ValueError if the text is not an address."""
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         known = address.ipv4_mapped or address.sixtofour
@@ -64,8 +64,8 @@ def here(text: str) -> bool:
 
 
 def known_linked(host: str) -> bool:
-    """Return True if a host is written as a link-local or metadata address. Other notations, such as `2852039166`,
-    count, too."""
+    """Return True if a host is written as a link-local or metadata address. The address may be in any notation that the
+    system accepts, such as `2852039166`."""
     name = host.rstrip(".")
     with suppress(OSError, ValueError):
         name = socket.inet_ntoa(socket.inet_aton(name))
@@ -76,9 +76,10 @@ def known_linked(host: str) -> bool:
 
 
 def linked(address: str) -> bool:
-    """Return True if an IP address is link-local (169.254.0.0/16 or fe80::/10), or one of cloud metadata.
+    """Return True if an IP address is link-local (169.254.0.0/16 or fe80::/10), or belongs to a cloud's metadata
+    service.
 
-    Raises ValueError if it is not an IP address.
+    Raises ValueError if `address` is not an IP address.
     """
     whole = inner(address)
     last = ipaddress.IPv4Address(int(whole) & 0xFFFFFFFF)

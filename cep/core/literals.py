@@ -110,7 +110,7 @@ def read_duration(text: str) -> int:
 
 
 def read_time(text: str) -> int:
-    """Read an ISO 8601 time, as in records, as microseconds since 1970. Raises CepError if it is not valid.
+    """Read an ISO 8601 time as microseconds since 1970. Raises CepError if the text is not a valid time.
 
     A time without an offset is UTC, and a day without a time of day means midnight. `24:00` is the next midnight.
     """
@@ -136,10 +136,11 @@ def read_time(text: str) -> int:
 
 
 def read_instant(text: str, unit: Fraction | None) -> int:
-    """Read the time in an option as microseconds since 1970: `2013-02-08 18:00`, or a plain number.
+    """Read the time in an option, and return it as microseconds since 1970.
 
-    `unit`: the number of microseconds that the number 1 means. None: plain numbers are refused, because the inputs
-    count time in different units. Raises CepError if the time is not valid.
+    The text is a time such as `2013-02-08 18:00`, or a number. `unit`: the number of microseconds that the number 1
+    means. None: numbers are refused, because the inputs count time in different units. Raises CepError if the time is
+    not valid.
     """
     written = text.strip()
     digits = written.removeprefix("-")
@@ -157,7 +158,8 @@ def read_instant(text: str, unit: Fraction | None) -> int:
 
 
 def read_clock(text: str) -> int:
-    """Read a time of day, such as `22:00` or `06:30:15.5`, as microseconds since midnight. `24:00` ends a day.
+    """Read a time of day, such as `22:00` or `06:30:15.5`, as microseconds since midnight. `24:00` is the end of the
+    day.
 
     Raises CepError if the text is not a time of day.
     """

@@ -60,7 +60,7 @@ def objects(event: str, text: str | None, level: Level = "info", /, **fields: ob
 class BackgroundWriter:
     """A writer of lines to a file descriptor. It has its own thread, so that no caller waits for a slow reader.
 
-    While `MOST` lines wait, further lines are dropped. `log` reports how many lines were dropped.
+    While `MOST` lines wait, further lines are dropped. `log`: the function that reports how many lines were dropped.
     """
 
     def __init__(self, descriptor: int, log: Log) -> None:

@@ -56,7 +56,7 @@ AGGREGATE = "AGGREGATE"
 class Window(Pattern):
     """`pattern AGGREGATE results OVER LAST events|duration BY by`.
 
-    `over`: the form of the windows if it is not LAST; None for LAST.
+    `over`: the form of the windows, or None for windows of the form LAST.
     """
 
     pattern: Pattern
@@ -147,8 +147,9 @@ class Window(Pattern):
     def members_at(self, ends: Sequence[int]) -> Iterator[tuple[slice, int | None, int]]:
         """Yield the members of each window that has a result, for one group of occurrences.
 
-        `ends`: the ends of the group's occurrences in ascending order. Each item is a slice of the occurrences, the
-        beginning of the window and its end. If the beginning is None, the window begins with its first member.
+        `ends`: the ends of the group's occurrences in ascending order. Each item is a tuple of three values: the
+        window's members as a slice of `ends`, the beginning of the window, and the end of the window. The beginning is
+        None if the window begins with its first member.
         """
         over = self.over
         if over is None or over.form == "every":

@@ -1,4 +1,5 @@
-"""The formula, pattern and node of LARS rules that are evaluated by answer sets (`cep.rules.answer_set_rules`)."""
+"""The formula, the pattern and the node for LARS rules. These rules are evaluated by answer sets
+(`cep.rules.answer_set_rules`)."""
 
 from __future__ import annotations
 
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 class AnswerSetFormula(OverOne):
     """A formula for the answer sets of rules at each tick.
 
-    - `asks`: the variables of the input: the number of a fact's predicate, then the fact's values.
-    - `names`: the variables of the output: the number of a predicate, the tick, the number of the answer set, and the
+    - `asks`: the variables of the input. The first is the number of a fact's predicate, the others are the fact's
       values.
+    - `names`: the variables of the output. They are, in this order, the number of a predicate, the tick, the number of
+      the answer set, and the values.
     - `every`: True if all answer sets are output, not only one.
     - `seconds`: the time limit of a search.
     """
@@ -72,7 +74,7 @@ class AnswerSetFormula(OverOne):
 class AnswerSetPattern(FormulaPattern):
     """The pattern of `AnswerSetFormula`.
 
-    `late`: the delay in microseconds after which the formula's results are known.
+    `late`: the delay of the formula in microseconds. At watermark w, its changes up to time w - `late` are known.
     """
 
     formula: Pattern
@@ -111,9 +113,11 @@ class AnswerSetPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSets(FormulaNode):
-    """The node of `AnswerSetFormula`. Output columns: an output row (`AnswerSetTables`), then the kind of change.
+    """The node of `AnswerSetFormula`. Its output columns are those that `AnswerSetTables` describes, then the kind of
+    change.
 
-    `take`: the input columns that form a fact. `late`: the delay in microseconds after which the input is known.
+    `take`: the input columns that form a fact. `late`: the delay of the input in microseconds. At watermark w, its
+    changes up to time w - `late` are known.
     """
 
     child: int

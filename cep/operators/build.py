@@ -63,9 +63,9 @@ class GoalBuilder:
 
     @cached_property
     def unread(self) -> frozenset[int]:
-        """Return the nodes whose output, intervals of fluents, is read by nobody.
+        """Return the nodes of fluents whose intervals no other node reads.
 
-        Such nodes exist only if the program's output consists of changes.
+        Such nodes exist only if the program outputs the changes of fluents instead of their intervals.
         """
         plan = self.plan
         if not plan.changes or self.lineage is not None:
@@ -83,7 +83,7 @@ class GoalBuilder:
         return events
 
     def events_of(self, number: int) -> list[str]:
-        """Return the events that have a head which reads this node."""
+        """Return the events that have a rule whose head reads the output of this node."""
         return list(dict.fromkeys(self._events.get(number, ())))
 
     def node(self, number: int) -> Goal:
@@ -113,7 +113,8 @@ class GoalBuilder:
     def _own(self, name: str) -> relational.Own:
         """Return how the goal of an event treats equal input records.
 
-        With lineage, each record keeps its number among equal ones, because explanations show every record.
+        If several equal records can occur and lineage is recorded, they are numbered, because
+        explanations show each one.
         """
         if name not in self.equal.several:
             return relational.Own.SET
@@ -147,7 +148,8 @@ class GoalBuilder:
         return len(rules) == 1 or len(numbers) == len(rules)
 
     def cycle(self, group: Group) -> Loop | None:
-        """Return the kernel that evaluates a cycle of the plan, or None if no kernel can."""
+        """Return the machine part in which one kernel evaluates a cycle of the plan, or None if no kernel can evaluate
+        the cycle."""
         return loop_of(self, group)
 
     # --- pieces ---
@@ -179,7 +181,8 @@ class GoalBuilder:
     def keys(
         self, pairs: Sequence[tuple[int, int]], left: Sequence[str], right: Sequence[str]
     ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-        """Return the key columns of both sides of a join. Each column comes with the type in which it is compared."""
+        """Return the key columns of both sides of a join. Each column is paired with the type in which it is
+        compared."""
         mine, theirs = [], []
         for a, b in pairs:
             type = common_type(left[a], right[b])

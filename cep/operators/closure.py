@@ -1,6 +1,6 @@
 """A formula that adds an end point to intervals. It has no syntax of its own.
 
-SINCE needs it if its left side binds variables.
+The compiler uses it for a SINCE whose left operand binds variables.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Closure(OverOne):
-    """A formula that adds one end point to the intervals of its part.
+    """A formula that adds one end point to each interval of the inner `formula`.
 
-    `edge`: the end point that is added, the beginning or the end. `MetricFormula.tied` uses this class for formulas
-    that hold from just after a time on.
+    `edge`: the end point that is added, `begin` or `end`. `MetricFormula.tied` uses this class for formulas that hold
+    from just after a time on.
     """
 
     formula: Formula

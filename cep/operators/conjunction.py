@@ -56,10 +56,10 @@ class And(OverSeveral):
         return " AND ".join(f"{'NOT ' if no else ''}{placed(part, BETWEEN)}" for part, no in pairs), AND
 
     def spread(self) -> Formula:
-        """Split each part such as `p(X, Y) SINCE q(X)` in two (`tied`), if other parts bind Y.
+        """Split each part such as `p(X, Y) SINCE q(X)` in two formulas (`tied`), if other parts bind Y.
 
-        The first half holds for the Y for which p holds. The second half, `q(X)`, holds for any Y. Between them is an
-        OR.
+        The two formulas are joined by OR. In the first one, Y is a value for which p holds. The second one is `q(X)`,
+        which holds for any Y.
         """
         parts = [part.spread() for part in self.parts]
         for place, (part, no) in enumerate(zip(parts, self.negated, strict=True)):
@@ -130,7 +130,8 @@ def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> 
 class ConjunctionPattern(Pattern):
     """`left AND right`, or `left AND NOT right`. With NOT, `left` must bind all variables of `right`.
 
-    `lates`: for each side, the delay in microseconds after which the formula is known.
+    `lates`: the delay of each side in microseconds. At watermark w, the changes of a side up to w minus its delay are
+    known.
     """
 
     left: Pattern

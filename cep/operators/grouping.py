@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _EARLIEST = {"first": "min", "last": "max"}
-"""Aggregates that depend on the order of time. Each is mapped to one that does not, which may have been meant."""
+"""For each aggregate that depends on the order of time, one that does not. The error message suggests it instead."""
 _TRENDS = ("slope", "rate", "ewma")
 """Aggregates of how values change over time."""
 
@@ -112,7 +112,7 @@ class AggregatedFormula(OverOne):
 class GroupingPattern(FormulaPattern):
     """`formula AGGREGATE results BY by`.
 
-    `late`: the delay in microseconds after which the formula is known.
+    `late`: the delay of the formula in microseconds. At watermark w, its changes up to time w - `late` are known.
     """
 
     formula: Pattern

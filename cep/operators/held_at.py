@@ -1,4 +1,5 @@
-"""`p WHERE held(moving(V), T), not held(docked(V), start())`: fluents that hold at a chosen time of an occurrence."""
+"""`p WHERE held(moving(V), T), not held(docked(V), start())`: tests of fluents at a time that an occurrence of p
+determines."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 class HeldAtPattern(HoldingPattern):
     """`pattern WHERE held(fluent, at)`, or `not held(...)`.
 
-    - `variable`: the variable of the pattern that has the time `at`.
-    - `back`: how long before the occurrence's end this time can be, in microseconds; None if unbounded.
+    - `variable`: the variable of the pattern that contains the time `at`.
+    - `back`: the maximum number of microseconds by which this time precedes the occurrence's end; None if unbounded.
     - `name`, `time`: the fluent and the time, as they are written in the program.
     """
 
@@ -73,8 +74,8 @@ class HeldAtPattern(HoldingPattern):
 class HeldAt(Holding):
     """The node of `held`. Unlike Holding, it tests the fluent at the time in the left side's column `time_column`.
 
-    `back`: occurrences are dropped if this time is more than `back` microseconds before their end. `name`, `time`: the
-    fluent and the time, as they are written in the program.
+    `back`: the maximum number of microseconds by which this time may precede the end of the occurrence. Other
+    occurrences are dropped. `name`, `time`: the fluent and the time, as they are written in the program.
     """
 
     time_column: int = field(kw_only=True)

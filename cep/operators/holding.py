@@ -32,7 +32,7 @@ ANY = "_'"
 class HoldingPattern(Pattern):
     """`pattern WHERE fluent`, or `pattern WHERE not fluent`.
 
-    `fluent` reads the table of the fluent's beginnings and ends. Its last argument is KIND.
+    `fluent`: an atom of the table that contains the fluent's beginnings and ends. The atom's last argument is KIND.
     """
 
     pattern: Pattern
@@ -76,9 +76,9 @@ class HoldingPattern(Pattern):
         """Create the node.
 
         - `left`, `right`: the nodes of the pattern and of the fluent.
-        - `key`: pairs of a left and a right column that must be equal.
-        - `kind`: the right column with the kind of change. `take`: the right columns that are output.
-        - `places`: the left column of each variable.
+        - `key`: pairs of a column of `left` and a column of `right` that must be equal.
+        - `kind`: the column of `right` with the kind of change. `take`: the columns of `right` that are output.
+        - `places`: the column of `left` for each variable.
         """
         return Holding(left, right, key, kind, take, self.negated, len(places))
 
@@ -102,10 +102,11 @@ class HoldingPattern(Pattern):
 class Holding(Node):
     """The node that selects occurrences of the left side by a fluent that holds at their end.
 
-    It outputs an occurrence once for each tuple of the fluent that holds and has the same key.
+    The right side is the fluent. An occurrence is output once for each tuple of the fluent that holds and has the same
+    key.
 
-    - `negated`: True to output instead each occurrence at whose end no tuple with its key holds.
-    - `kind`: the right column that tells beginnings from ends.
+    - `negated`: True to output instead each occurrence at whose end no tuple with the same key holds.
+    - `kind`: the column of the right side that tells beginnings from ends.
 
     Output columns: the left side's `width` columns, then the right side's columns in `take`.
     """

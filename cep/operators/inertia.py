@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class InertiaPattern(WholeTable):
     """The pattern of inertia. It reads a table of transitions, and yields the fluent's beginnings and ends.
 
-    `event`: the table's name. `names`: the variables of its columns: the arguments, the value if `valued`, and the kind
-    of transition.
+    `event`: the table's name. `names`: the variables of the table's columns. These columns are the arguments, the value
+    if `valued`, and the kind of transition.
     """
 
     event: str
@@ -86,11 +86,12 @@ class Inertia(Node):
         return bool(self.endless())
 
     def endless(self) -> list[FluentDeadline]:
-        """Return deadlines that form a cycle, so that each follows another for ever without input."""
+        """Return the deadlines that are part of a cycle. In a cycle, each deadline starts the next one, so that the
+        fluent changes forever without any input."""
         return [deadline for deadline in self.deadlines if deadline in self._followers(deadline)]
 
     def _followers(self, first: FluentDeadline) -> list[FluentDeadline]:
-        """Return the deadlines that follow `first`, each because the one before it has passed."""
+        """Return the chain of deadlines after `first`. Each of them starts when the deadline before it has passed."""
         followers: list[FluentDeadline] = []
         follower: FluentDeadline | None = first
         while follower is not None and follower.becomes is not None:

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 class LastAtomsFormula(OverSeveral):
     """A formula that holds for an event while it is among the last `atoms` of the `arrivals`, in order of arrival.
 
-    Equal events of a tick count once.
+    Equal occurrences in the same tick count once.
 
-    - `formula`: the event; None: any of the arrivals.
-    - `by`: arguments by which events are counted separately, if only one event arrives.
+    - `formula`: the event, or None for any of the arrivals.
+    - `by`: argument positions. Arrivals with different values in these positions are counted separately. Only used if
+      all arrivals are of one event.
     - `variable`: the variable that has the tick of the event, or None.
     - `oldest`: True if the formula holds only while the event is the oldest in the window.
     - `tick`: the length of a tick in microseconds.
@@ -138,12 +139,14 @@ class LastAtomsPattern(Pattern):
 
     @property
     def _keys(self) -> list[str]:
-        """Return the variables whose values are counted separately."""
+        """Return the variables of the event at the positions `by`. Arrivals that differ in them are counted
+        separately."""
         arguments = [] if self.event is None else [self.event.arguments[place] for place in self.by]
         return [argument.name for argument in arguments if isinstance(argument, Variable)]
 
     def _arriving(self, builder: Binariser) -> int:
-        """Return the node that outputs all arrivals. It has argument columns only if a single event arrives."""
+        """Return the number of a node that outputs all arrivals. The node has argument columns only if all arrivals are
+        of one event."""
         from cep.operators.disjunction import Union
 
         node: int | None = None
@@ -170,7 +173,8 @@ class LastAtoms(FormulaNode):
 
     Each left occurrence is also a right one.
 
-    - `keys`, `by`: columns of the left and of the right side. Only right occurrences that are equal in them count.
+    - `keys`, `by`: columns of the left and of the right side. A right occurrence counts for a left one only if they are
+      equal in these columns.
     - `oldest`: True if a left occurrence holds only while it is the oldest in the window.
     - `numbered`: True to output the tick of the left occurrence.
 

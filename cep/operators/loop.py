@@ -1,4 +1,5 @@
-"""A linear recursion that one kernel evaluates: `x <- x SEQ a ...`, beside rules for x that are not recursive."""
+"""A linear recursion `x <- x SEQ a ...` that one kernel evaluates. The event x may also have rules that are not
+recursive."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ class Loop:
 
     - `make`: the goal that derives the event from its input and from the rules that are not recursive.
     - `chain`: the goal that adds everything that the recursive rule derives.
-    - `join`: the node that the chain replaces. `right`: the node of its right side.
-    - `scan`, `scanned`: the node of the event's scan and its goal. Other nodes may read its output.
+    - `join`: the node that the chain replaces. `right`: the node of the join's right side.
+    - `scan`, `scanned`: the node of the event's scan and its goal. Other nodes may read the output of this goal.
     - `width`: the number of the event's columns.
     """
 
@@ -93,7 +94,7 @@ class Loop:
         return {self.event: self.join}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Give the event and the join the name of the join, with a suffix."""
+        """Return the name of the event and of the join in reports. Both have the join's name with a suffix."""
         return dict.fromkeys((self.event, self.join), f"{names[self.join]} chained")
 
     @property
@@ -128,12 +129,14 @@ def loop_of(builder: GoalBuilder, group: Group) -> Loop | None:
 
 
 def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, int] | None:
-    """Return the goal of a recursive event, the number of the join that it replaces, and the number of the recursive
-    head.
+    """Return the goal of a recursive event, the number of the join that this goal replaces, and the number of the
+    recursive rule's head.
 
-    None if no kernel can evaluate the recursion. The last rule of the event must be `x(...) <- x(...) SEQ a(...) WHERE
-    ...`, and no other rule may be recursive. The rule must not change key arguments, and its conditions and head must
-    be arithmetic.
+    Returns None if no kernel can evaluate the recursion. A kernel can if all of these conditions are true:
+
+    - The last rule of the event is `x(...) <- x(...) SEQ a(...) WHERE ...`. No other rule is recursive.
+    - The last rule does not change the arguments that form the join key.
+    - The conditions and the head of the last rule are arithmetic.
     """
     plan = builder.plan
     mine = builder.heads[event]
@@ -189,7 +192,8 @@ def _chain_of(builder: GoalBuilder, event: str) -> tuple[LinearRecursion, int, i
 def _moved(code: Code, take: Sequence[int]) -> Code:
     """Convert bytecode that reads columns of a scan to bytecode that reads arguments of the event.
 
-    Only the left side is converted. `take`: the argument that each column of the scan contains.
+    Instructions that read the right side of the join stay unchanged. `take`: the argument that each column of the scan
+    contains.
     """
     moved = code.copy()
     for row in moved:

@@ -1,5 +1,4 @@
-"""Atoms that hold around the ticks in their argument: `b at T in [5 sec]` of LARS, where rules derive `b` at ticks
-T."""
+"""Atoms that rules derive for ticks of their own, and that hold around these ticks: `b at T in [5 sec]` of LARS."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesFormula(OverOne):
-    """A formula that holds at all evaluation ticks whose window contains the tick in `variable`.
+    """A formula that holds at each evaluation tick whose window contains the tick in `variable`.
 
     The inner `formula` binds this variable.
     """
@@ -57,7 +56,7 @@ class OwnTimesFormula(OverOne):
 class OwnTimesPattern(FormulaPattern):
     """The pattern of `OwnTimesFormula`.
 
-    `late`: the delay in microseconds after which the formula is known.
+    `late`: the delay of the formula in microseconds. At watermark w, its changes up to time w - `late` are known.
     """
 
     formula: Pattern

@@ -197,12 +197,13 @@ def _nearness(attempt: Attempt) -> tuple[bool, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Join(Node):
-    """The node of a join. Output columns: the left columns, then the right columns that are not in the key.
+    """The node of a join. Output columns: the columns of the left side, then the columns of the right side that are not
+    in the key.
 
     - `key`: pairs of a left and a right column that must be equal.
-    - `absent`: the node of the event that must not occur in between, or None.
+    - `absent`: the node of the event that must not occur between the two sides, or None.
     - `absent_key`: pairs of a column of `absent` and an output column that must be equal.
-    - `decide`: conditions on the pair.
+    - `decide`: the conditions that the join tests on each pair.
     """
 
     relation: str
@@ -230,15 +231,15 @@ class Join(Node):
 
     @property
     def own(self) -> list[int]:
-        """Return the right columns that are not in the key."""
+        """Return the columns of the right side that are not in the key."""
         return own_columns(self.key, self.right_width)
 
     @property
     def between(self) -> dict[Condition, Comparison]:
         """Return the conditions that compare an expression of the left side with one of the right side.
 
-        Each condition is mapped to the same comparison with the left side first. The policy `recent` has none, because
-        it tests conditions only on the chosen pair.
+        Each condition is mapped to an equivalent comparison whose first operand reads the left side. The result is
+        empty under the policy `recent`, which tests conditions only on the pair that it has chosen.
         """
         comparisons: dict[Condition, Comparison] = {}
         for condition in () if self.policy == "recent" else self.decide:
@@ -429,18 +430,19 @@ class Join(Node):
 
 
 def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
-    """Return the right columns that are not in `key`, which has pairs of a left and a right column."""
+    """Return the columns of the right side that are not in `key`, which has pairs of a left and a right column."""
     taken = {right for _, right in key}
     return [column for column in range(right_width) if column not in taken]
 
 
 def _lasting(relation: IntervalRelation) -> Lasting:
-    """Return what the relation implies about the duration of a pair."""
+    """Return how the duration of a pair follows from the durations of its two sides."""
     if relation.instant_if(LEFT_INSTANT) or relation.instant_if(RIGHT_INSTANT):
         return Lasting.AS_SHORTEST
     return Lasting.TOUCHING if relation.instant_if(LEFT_INSTANT, RIGHT_INSTANT) else Lasting.MORE
 
 
 def place_of(join: Join, column: int) -> PartColumn:
-    """Return the part of a join, and its column, that an output column comes from."""
+    """Return the part of a join from which an output column is copied (0: left, 1: right), and the column of this
+    part."""
     return (0, column) if column < join.left_width else (1, join.own[column - join.left_width])

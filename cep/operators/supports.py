@@ -1,4 +1,5 @@
-"""Tuples that hold as long as something supports them: an event's occurrence, a tuple that is projected, or a rule."""
+"""Tuples that hold as long as they have a support. A support is an occurrence of an event, an input tuple of a
+projection, or a rule that derives the tuple."""
 
 from __future__ import annotations
 
@@ -98,8 +99,8 @@ def formula_atoms(formula: Formula) -> list[FormulaAtom]:
 class FormulaEventPattern(FormulaPattern):
     """An event in a formula. It holds during its occurrences.
 
-    `names`: the variables that are kept. `longest`: the maximum length of an occurrence in microseconds; None if all
-    are instants.
+    `names`: the variables of the output. `longest`: the maximum length of an occurrence in microseconds; None if all
+    occurrences are instants.
     """
 
     event: Atom
@@ -135,8 +136,8 @@ class ProjectionPattern(FormulaPattern):
     """The projection of a formula to some of its variables. It holds while the formula holds for any values of the
     others.
 
-    - `late`: the delay in microseconds after which the formula is known.
-    - `delay`: how much later the output rows are known.
+    - `late`: the delay of the formula in microseconds. At watermark w, its changes up to time w - `late` are known.
+    - `delay`: the delay with which output rows are emitted after a change, in microseconds.
     - `closed`: the end point that is added to each interval, "begin" or "end"; None: no end point is added.
     """
 
@@ -218,7 +219,8 @@ def counted(word: str, take: Sequence[int], kind: int | None) -> NodeProperties:
 
 @dataclass(frozen=True, slots=True)
 class Projection(_Counted):
-    """The node of a projection. A tuple of the columns in `take` holds while any input tuple with its values holds.
+    """The node of a projection. A tuple of the columns in `take` holds while an input tuple that has these values
+    holds.
 
     `closed`: see `ProjectionPattern`. Output columns: the columns in `take`, then the kind of change.
     """
@@ -248,10 +250,10 @@ class Projection(_Counted):
 
 @dataclass(frozen=True, slots=True)
 class FormulaEvent(_Counted):
-    """The node of an event in a formula. A tuple holds during the occurrences that have its values.
+    """The node of an event in a formula. A tuple holds during the occurrences that have the tuple's values.
 
-    `within`: the maximum length of an occurrence; longer ones are dropped; None: all are instants. Output columns: the
-    columns in `take`, then the kind of change.
+    `within`: the maximum length of an occurrence. Longer occurrences are dropped. None: all occurrences are instants.
+    Output columns: the columns in `take`, then the kind of change.
     """
 
     child: int
@@ -315,10 +317,10 @@ class Extent(_Counted):
 
 
 def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> list[int]:
-    """Return the kinds of output rows of a fluent's node that someone reads.
+    """Return the kinds of output rows of a fluent's node that another node or the output of the program reads.
 
-    `number`: the node's number. `changes`: the kinds that are read by a scan that names no kind. In a stage, all kinds
-    are returned, because other stages may need them.
+    `number`: the node's number. `changes`: the kinds that a scan reads if the scan does not select a kind. In a stage,
+    all kinds are returned, because other stages may read them.
     """
     if builder.plan.origin is not None:
         return list(range(KINDS))

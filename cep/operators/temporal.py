@@ -69,7 +69,7 @@ class MetricInterval:
 
     @property
     def farthest(self) -> int:
-        """Return the upper bound in microseconds."""
+        """Return the upper bound in microseconds, or FOREVER if there is none."""
         return FOREVER if self.high is None else self.high
 
 
@@ -115,10 +115,10 @@ class MetricFormula(OverSeveral):
         return self.parts[0].bound() - self.parts[-1].bound() if self.row.inputs > 1 else frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """Split `p SINCE q` in two formulas that are joined by OR: `p SINCE r`, and `q` itself or None.
+        """Rewrite `p SINCE q` as `p SINCE r OR q`. Return both operands of the OR.
 
-        `r` holds where q holds, and p holds at the same time or from just after it on (UNTIL: until just before it).
-        The second formula is None if q at the current time is not enough for `p SINCE q`.
+        Here, `r` holds where q holds, if p holds at that time or from just after it on (UNTIL: until just before it).
+        The second operand is None if q at the current time is not enough for `p SINCE q`.
         """
         left, right = self.parts
         both = And((right, Closure(left, "end" if self.row.ahead else "begin", self.span)), (False, False), right.span)
@@ -132,10 +132,14 @@ class MetricFormula(OverSeveral):
         return [(f"only the left of {self.operator} has `{name}`", self.span, f"use `{name}` on its right, too")]
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """Rewrite `p SINCE[a, b] q` if q uses the cycle and p does not, so that it reads the cycle only `a` earlier.
+        """Rewrite `p SINCE[a, b] q` so that it reads the cycle only `a` earlier. This is done if q reads the cycle and
+        p does not.
 
-        The result holds at t if p holds from t - a to t, both excluded, and if one of two formulas holds at t - a: q,
-        or p AND `p SINCE[0, b - a] q`.
+        `through`: a function that returns True if a formula reads the cycle. The rewritten formula holds at t if p
+        holds from t - a to t, both excluded, and one of these conditions is true:
+
+        - q holds at t - a
+        - p and `p SINCE[0, b - a] q` hold at t - a
         """
         within, right = self.within, self.parts[-1]
         if self.row.ahead or self.row.inputs == 1 or not within.low or through(self.parts[0]) or not through(right):
@@ -215,8 +219,10 @@ def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) 
 
 
 def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield the operators that, before a head, make it hold earlier than its formula. Each comes with its mirror
-    image."""
+    """Yield the operators that make a head hold earlier than its formula, if they are written before the head.
+
+    Each operator is paired with its mirror image: the operator for the other direction of time, or None.
+    """
     for word in operators:
         head_operator = TEMPORAL[word].of_head
         if head_operator is not None and TEMPORAL[head_operator].ahead:
@@ -278,9 +284,10 @@ class LastingFormula(OverOne):
 class TemporalPattern(Pattern):
     """The pattern of an operator over one formula, or over two that have the same variables.
 
-    - `by`: the reach of the operator; None for LASTING.
-    - `least`: the microseconds that LASTING requires.
-    - `lates`: for each formula, the delay in microseconds after which it is known.
+    - `by`: the range of displacements in time over which the operator looks; None for LASTING.
+    - `least`: the minimum length of the intervals that LASTING selects, in microseconds.
+    - `lates`: the delay of each formula in microseconds. At watermark w, the changes of a formula up to w minus its
+      delay are known.
     """
 
     operator: str

@@ -125,8 +125,9 @@ class TickAtoms(Node):
 class FirstTickFormula(OverSeveral):
     """A formula that holds from the first tick in which one of several events occurs.
 
-    `first`: a tick from which it holds even if no event has occurred; None: no tick. `variable`: the variable that has
-    the first tick. `tick`: the length of a tick in microseconds.
+    - `first`: a tick from which the formula holds even if no event has occurred, or None.
+    - `variable`: the variable that has the first tick.
+    - `tick`: the length of a tick in microseconds.
     """
 
     parts: tuple[Formula, ...]
@@ -198,7 +199,7 @@ class FirstTickPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class FirstTick(FormulaNode):
-    """The node of the first tick. It holds from the first occurrence on.
+    """The node of the first tick. Its output tuple holds from the first occurrence on.
 
     Output columns: the tick, then the kind of change.
     """
@@ -258,7 +259,7 @@ class EachTickFormula(OverOne):
 class EachTickPattern(FormulaPattern):
     """The pattern of `EachTickFormula`.
 
-    `late`: the delay in microseconds after which the formula is known.
+    `late`: the delay of the formula in microseconds. At watermark w, its changes up to time w - `late` are known.
     """
 
     formula: Pattern

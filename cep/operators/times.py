@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Repeat(Pattern):
     """`pattern TIMES count`. It has no node of its own.
 
-    `links`: copies of the pattern, in each of which the local variables have other names. `chain`: the SEQ of the
-    links.
+    `links`: the copies of the pattern. The local variables have different names in each copy. `chain`: the pattern that
+    connects the links by SEQ.
     """
 
     links: tuple[Pattern, ...]

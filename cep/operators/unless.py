@@ -1,4 +1,5 @@
-"""`L UNLESS X WITHIN q`: occurrences of L that no X with the same key follows within q. They are known after q."""
+"""`L UNLESS X WITHIN q`: occurrences of L that no X with the same key follows within q. Such a result is known q after
+the end of L."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 GOING_ON = (
     "to exclude one in progress, use `p UNLESS (p PAR x) WITHIN q`, for an instant DURING; see NOT in docs/language.md"
 )
-"""A hint that tells how to exclude an X that began earlier and continues."""
+"""A hint for an error message. It says how to exclude an X that began before L ended and still continues."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`, and the test of a WITHIN that no other goal tests."""
+"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`, and the test of a pattern's WITHIN, unless another goal
+already tests it."""
 
 from __future__ import annotations
 
@@ -91,8 +92,8 @@ def _times(expression: Expression) -> bool:
 class SelectPattern(Pattern):
     """`pattern WHERE conditions`.
 
-    `late`: None, unless the pattern is a formula and the conditions query knowledge that may change. Then it is the
-    delay in microseconds after which the formula is known.
+    `late`: the delay of the formula in microseconds, if the pattern is a formula and the conditions query knowledge
+    that may change; otherwise None.
     """
 
     pattern: Pattern
@@ -164,12 +165,14 @@ class SelectPattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """The node of conditions. It outputs the occurrences for which the conditions hold, once per answer.
+    """The node of conditions. It outputs the occurrences for which the conditions hold. If the conditions bind
+    variables, it outputs an occurrence once per answer.
 
     - `binds`: the variables that the conditions bind.
     - `within`: the maximum length of an occurrence in microseconds, or None.
     - `kind`: the column with the kind of change, or None.
-    - `late`: the delay in microseconds after which the formula is known, or None.
+    - `late`: the delay of the formula in microseconds, or None. At watermark w, its changes up to time w - `late` are
+      known.
 
     Only formulas whose conditions query knowledge that may change have a `kind` and a `late`. Output columns: the
     `width` input columns, then the variables in `binds`.
@@ -227,7 +230,10 @@ class Select(Node):
 
 
 def of_parts(component: Component) -> bool:
-    """Return True if parts of the pattern can decide the component, because it uses variables and no times."""
+    """Return True if these conditions can be tested on parts of the pattern.
+
+    This requires that they use variables and do not use times.
+    """
     return bool(component.variables) and not component.timed
 
 

@@ -80,7 +80,7 @@ class WindowedFormula(OverOne):
 class WindowedEventPattern(DelayedPattern):
     """The pattern of `WindowedFormula`. It binds `names` and, if `variable` is set, the tick of the occurrence.
 
-    `delay`: how much later the output rows are known, in microseconds.
+    `delay`: the delay with which output rows are emitted after a change, in microseconds.
     """
 
     event: Atom
@@ -127,7 +127,8 @@ class WindowedEventPattern(DelayedPattern):
 
 @dataclass(frozen=True, slots=True)
 class WindowedEvent(FormulaNode):
-    """The node of an event in a window. A tuple holds while the window contains an occurrence that has its values.
+    """The node of an event in a window. A tuple holds while the window contains an occurrence that has the tuple's
+    values.
 
     Output columns: the columns in `take`, the tick if `numbered`, then the kind of change.
     """

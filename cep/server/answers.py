@@ -93,7 +93,8 @@ class Answers:
 
 
 class ServerParts:
-    """All parts of a server. Some stay when the program changes; the parts of the current program are in `answers`.
+    """All parts of a server. The parts that belong to the current program are in `answers`; the others stay when the
+    program changes.
 
     - `app`: the web application.
     - `run`: the thread of the program, which is not started yet.
@@ -291,7 +292,7 @@ def _kept_input(options: ServeOptions, program: ServedProgram) -> int | None:
 
 
 def _measure(meter: Meter, engine: Engine, done_round: Round, dead_letters: LoggedDeadLetters, stats: RunStats) -> None:
-    """Add the numbers of a round, such as rows and dead letters, to the metrics."""
+    """Add the counts of a round, such as the counts of rows and dead letters, to the metrics."""
     meter.revision = engine.revision_stats
     new, no_records = stats.dead - meter.dead, stats.no_records - meter.no_records
     unmatched, latest = stats.unmatched - meter.unmatched, engine.latest
@@ -334,7 +335,7 @@ def _service(options: ServeOptions, program: ServedProgram, stats: RunStats) -> 
 def _questions(
     options: ServeOptions, program: ServedProgram, ended: why.Ended, vocabulary: EventVocabulary, service: Service
 ) -> why.Questions:
-    """Return the object that answers requests for explanations, between two batches."""
+    """Return the object that answers requests for explanations. It answers them between two batches of the program."""
     known, revisions = program.known, None
     if program.engine.withdraws:
         revisions = LiveRevisions(program.engine)
@@ -356,7 +357,8 @@ def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
 
 
 def _not_rebuilt(options: ServeOptions, reason: str) -> None:
-    """Log a warning that the store could not be rebuilt without the removed events, and keeps its size for now."""
+    """Log a warning that the store keeps its size for now, because it could not be rebuilt after the removal of
+    events."""
     text = f"the store of events could not be rebuilt without the removed events, and keeps its size: {reason}"
     options.log("store", text, "warning")
 
@@ -393,8 +395,8 @@ def _unstored(program: ServedProgram, text: str) -> CepError:
 def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess, sources: Sources) -> str | None:
     """Return the reason why the server is not ready, or None if it is ready.
 
-    The server is not ready until each source has connected once, because earlier messages may be lost. It is also not
-    ready while kernels are compiled.
+    The server is not ready until each source has connected once, because messages sent before that may be lost. It is
+    also not ready while kernels are compiled.
     """
     awaited = f"waiting for {', '.join(sorted(sources.awaited))}" if sources.awaited else None
     waits = compilation.state or awaited if store.alive else "the store is being opened again"

@@ -23,7 +23,7 @@ class LoggedDeadLetters(DeadLetters):
     - `refused`: the number of rows that the engine refused, by code.
     - `late`: the number of rows that were refused because they were late, by event type.
 
-    The metrics replace both counters after each round.
+    After each round, the two counters are added to the metrics and replaced by empty ones.
     """
 
     def __init__(self, path: str | None, log: Log, clock: Callable[[], float] = monotonic) -> None:

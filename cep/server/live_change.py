@@ -60,8 +60,8 @@ class Prepared:
     """An engine of a new program that is ready to replace the running program.
 
     - `texts`: the texts of the new program, by file.
-    - `text`: the joined text.
-    - `warmed`: the earlier input that the new rules have processed.
+    - `text`: all these texts, joined to one.
+    - `warmed`: the result of processing the earlier input with the new rules.
     - `tests`: the number of passed tests.
     - `warnings`: the compiler's warnings.
     """
@@ -78,7 +78,7 @@ class LiveProgram:
     """The program of a server, and its versions.
 
     `begin`: the function that switches the server to another program. Its second argument contains the intervals of
-    fluents that end with the previous program. The caller holds the lock of the batches.
+    fluents that end with the previous program. The caller must hold the lock of the program's batches (`batches.lock`).
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class LiveProgram:
         return self._options.file_names
 
     def running(self) -> dict[str, Any]:
-        """Return the running version as JSON, with its texts and its parameters."""
+        """Return the running version of the program as JSON, with the texts of its files and with its parameters."""
         return {**self._full(self._program.version), "parameters": self._parameters(self._program.engine)}
 
     def _parameters(self, engine: Engine) -> list[dict[str, str]]:
@@ -119,7 +119,8 @@ class LiveProgram:
     def _overriding(self, engine: Engine) -> list[str]:
         """Return warnings about the parameters on the command line.
 
-        There is a warning for each parameter that the program lacks, or whose value in the program differs.
+        There is a warning for each parameter that the program does not have. There is also one for each parameter whose
+        value in the program differs from the value on the command line.
         """
         parameters = engine.written.parameters.by_name
         warnings = []
@@ -182,8 +183,8 @@ class LiveProgram:
     def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:
         """Replace the program by other texts. Raises ChangeRefused if that fails; then nothing has changed.
 
-        `restores`: the number of the earlier version that has these texts, or None. If the texts already run, no new
-        version is created.
+        `restores`: the number of the earlier version that has these texts, or None. If the running program has the same
+        texts already, no new version is created.
         """
         with self._alone():
             if texts == self._program.version.texts:
@@ -320,8 +321,8 @@ class LiveProgram:
             self._one.release()
 
     def _updates(self, engine: Engine) -> KnowledgeUpdates:
-        """Return the changes of the knowledge for a second engine. Raises ChangeRefused if the engine cannot use
-        them."""
+        """Return the changes of the knowledge for the engine of a new program, which runs beside the current one.
+        Raises ChangeRefused if the new program cannot use these changes."""
         try:
             return knowledge_updates(engine, self._options.knowledge.updates, None)
         except CepError as error:
@@ -460,8 +461,8 @@ class LiveProgram:
         return {**self._listed(version), "same": False, "parameters": self._parameters(after), **taken}
 
     def _ended(self, after: Engine) -> dict[str, pl.DataFrame]:
-        """Return the fluents' intervals that end at the watermark, because the new program lacks or changes the
-        fluent."""
+        """Return the intervals of the fluents that the new program does not have, or derives differently. The intervals
+        are returned with the current watermark as their end."""
         before = self._program.engine
         old, new, time = before.meanings(), after.meanings(), before.watermark
         return {
@@ -473,7 +474,8 @@ class LiveProgram:
     def _handover(
         self, number: int, after: Engine, warmed: Warmed, ended: Mapping[str, pl.DataFrame]
     ) -> tuple[dict[str, int], Handover]:
-        """Return when the fluents and alert tables of the new program begin, and the record of the handover.
+        """Return two values: the times at which the fluents and alert tables of the new program begin, and a record of
+        the handover for the store.
 
         New fluents, and new alerts on fluents, begin at the watermark.
         """
@@ -531,7 +533,8 @@ class LiveProgram:
             )
 
     def _refuse_other_results(self, engine: Engine) -> None:
-        """Raise ChangeRefused if the current program could not revise its results any more after the change."""
+        """Raise ChangeRefused if the current program could no longer revise its own results after the new program has
+        taken over."""
         before = self._program.engine
         if self._program.running.lateness_by is not None and engine.inputs != before.inputs:
             text = (

@@ -70,7 +70,8 @@ class ServerInputOptions(InputOptions):
 
     @property
     def taken(self) -> ServerInputOptions:
-        """The same options, but without sorting of the input if late records revise results."""
+        """The options for reading the input. If late records revise results, files are read in their own order, without
+        sorting."""
         return self if self.revise is None and self.lateness_by is None else self.as_they_stand
 
 
@@ -489,7 +490,7 @@ class ServeOptions:
             raise refuse("--on spark: there is more than one --input", "use only the folder that the job writes")
 
     def _check_revised(self) -> None:
-        """Raise CepError if an option needs `--revise`, or contradicts its duration."""
+        """Raise CepError if an option needs `--revise`, or contradicts the duration in `--revise`."""
         revise, keep = self.source.revised, self.retention.keep_for
         if revise is None:
             if self.retention.keep_history:

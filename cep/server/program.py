@@ -41,14 +41,15 @@ from cep.spark.sink.reader import SinkReader
 from cep.succession import Successor, former_texts
 
 IDLE = 1.0
-"""The default for live input: the seconds of silence after which time follows the clock."""
+"""The default of `--idle` for live input: the seconds of silence after which the watermark follows the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedProgram:
     """The program that a server runs, with its input and its stored state.
 
-    - `alert_engine`: for a program on Spark, an engine that evaluates its ALERT statements on the derived events.
+    - `alert_engine`: for a program on Spark, an engine that evaluates the program's ALERT statements on the derived
+      events.
     - `schemas`: the events that are read from the input.
     - `inputs`: the inputs; empty for a program on Spark.
     - `live`: True if the inputs have no end.
@@ -61,7 +62,8 @@ class ServedProgram:
     - `version`: the version that runs.
     - `versions`: the stored versions, or None if they are not kept.
     - `meant`: the fingerprints of the program's events in the folder of --state, or None.
-    - `since`: the events that an earlier program derived while this server ran, each with the time up to which it did.
+    - `since`: the events that an earlier program derived while this server ran. Each is mapped to the time up to which
+      the earlier program derived it.
     """
 
     text: str
@@ -86,8 +88,8 @@ class ServedProgram:
 
     @property
     def behind(self) -> int:
-        """The greatest age of a record that is still processed: how much it may be older than the latest one, in
-        microseconds."""
+        """The greatest number of microseconds by which a record may be older than the latest record and still be
+        processed."""
         return (self.running.lateness or 0) + (self.running.revise or 0)
 
     @property
@@ -217,8 +219,8 @@ def _read_for(
 ) -> Mapping[str, Schema]:
     """Return the schemas of the events that the server reads from the input.
 
-    These include the events of programs that may take over: the shadow, and the files if another version runs instead
-    of them. With --revise, they also include the events that the former program reads.
+    These include the events of all programs that may take over from the running one: the shadow, the program in the
+    snapshot, and the program in the files if another version runs.
     """
     if not options.changeable or options.place.on_spark:
         return engine.inputs
@@ -249,8 +251,8 @@ def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
 def _version(options: ServeOptions, versions: Versions, folder: Path, files: Mapping[str, str]) -> Version:
     """Return the version that runs now.
 
-    This is the version that ran last, unless the files have changed since then. In that case it is a version of the
-    files.
+    If the files have not changed since the last run, this is the version that ran last. Otherwise it is a version with
+    the texts of the files.
     """
     blob = folder / "snapshot"
     name = checksum.name(blob.read_bytes() if blob.is_file() else b"").hex()
@@ -303,7 +305,7 @@ def _batches(
     sources: Sources,
     follower: ThingsFollower,
 ) -> Iterator[Batch]:
-    """Yield the input that was read since the last snapshot, which the journal contains. Then yield new input."""
+    """Yield the input that arrived after the last snapshot, as the journal has stored it. Then yield new input."""
     if journal is not None:
         if journal.behind:
             options.log(
@@ -319,7 +321,7 @@ def _batches(
 
 
 def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
-    """Load the knowledge, and return True if Things from an earlier start were used again.
+    """Load the knowledge. Also return True if Things that an earlier start of the server has fetched were used again.
 
     They are used if the input continues from a snapshot. Raises CepError if the knowledge cannot be loaded.
     """
@@ -334,7 +336,7 @@ def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
 
 
 def _silence(options: ServeOptions, live: bool) -> float | None:
-    """Return the seconds of silence after which time follows the clock, or None if it never does.
+    """Return the seconds of silence after which the watermark follows the clock, or None if it never does.
 
     For live input there is a default unless `--idle` is `never`: an alert must not wait for a record that may never
     arrive.
@@ -377,7 +379,7 @@ def _restored(
 ) -> Engine:
     """Return an engine that continues from a snapshot.
 
-    If the program has changed, the rules that mean the same keep their state.
+    If the program has changed, the rules whose meaning is unchanged keep their state.
     """
     from cep.runtime.prior_state import PriorState
 

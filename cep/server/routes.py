@@ -15,7 +15,8 @@ from cep.server.program import program_source
 
 
 def unreached_warning(options: ServeOptions, routes: Routes | None, alerts: Sequence[Alert]) -> list[str]:
-    """Return a warning about the alerts that reach no receiver. Empty if all alerts reach a receiver."""
+    """Return a list with a warning about the alerts that reach no receiver. The list is empty if all alerts reach
+    one."""
     if routes is None or options.alerts.feed:
         return []
     names = unreached(routes, alerts, Publisher(options.name, status=options.alerts.status))

@@ -99,7 +99,7 @@ def run_server(options: ServeOptions) -> int:
 
 @contextmanager
 def may_pass() -> Iterator[None]:
-    """Mark errors because of a full disk or memory during the start as errors that a restart may fix."""
+    """Mark errors during the start that a restart may fix. Their cause is a full disk or an exhausted quota."""
     try:
         yield
     except CepError as error:

@@ -46,7 +46,7 @@ def keep_texts(folder: Path, texts: Mapping[str, str]) -> None:
 def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | None:
     """Return the program texts of the shadow that ran when the server ended, by file name.
 
-    Returns None if there are none, or if the files have other names than `names`.
+    Returns None if no shadow ran, or if the file names differ from `names`.
     """
     try:
         texts = None if folder is None else json.loads((folder / KEPT).read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ class Shadow:
     - `texts`: the texts of its program, by file.
     - `failed`: the reason why it has stopped, or None.
 
-    Callers of its methods hold the lock of the batches.
+    Callers of its methods must hold the lock of the served program's batches (`batches.lock`).
     """
 
     def __init__(self, served: Engine, engine: Engine, texts: Mapping[str, str], updates: KnowledgeUpdates) -> None:
@@ -105,12 +105,12 @@ class Shadow:
             self._cancel(name)
 
     def shown(self, first: int, told: int = 0, explain: Callable[[Engine], Explainer] | None = None) -> dict[str, Any]:
-        """Return the differences between the programs as JSON: their numbers by event type, and the last ones of each
-        kind.
+        """Return the differences between the programs as JSON: how many there are of each kind and event type, and the
+        last ones of each kind.
 
         - `first`: the number of differences to return, for each kind.
         - `told`: the number of these differences that include their reasons.
-        - `explain`: creates an explainer of an engine. None: the engines keep nothing to explain.
+        - `explain`: a function that creates an explainer of an engine. None: the engines keep nothing to explain.
         """
         events, shown = dict[str, dict[str, int]](), list[dict[str, Any]]()
         old, new = self._served, self._engine
@@ -185,8 +185,8 @@ class Shadow:
 
 
 def _reasons(reasons: Reasons, difference: Difference) -> dict[str, Any] | None:
-    """Return the reasons of both programs for a difference. Returns None if they are not remembered or take too
-    long."""
+    """Return the reasons of both programs for a difference. Returns None if the programs no longer remember them, or if
+    finding them takes too long."""
     try:
         reason = reasons.of(difference)
     except (CepError, TimeoutError):

@@ -28,7 +28,8 @@ from cep.workers.rounds import Rounds
 class ChangingInput:
     """The input of a program with workers whose records may change.
 
-    `parts`: the parts of the main process's engine. Its `revision` stores the watermark and statistics, but no rows.
+    `parts`: the parts of the main process's engine. `revision`: the watermark and statistics of revision; it stores no
+    rows.
     """
 
     def __init__(self, parts: EngineParts, revision: Revision, rounds: Rounds) -> None:
@@ -80,8 +81,8 @@ class ChangingInput:
             self._parts.dead += dead
 
     def _reports(self, name: str, owner: Mapping[str, int], stage: int, worker: int) -> bool:
-        """Return True if this worker's answer counts, because a row may be sent to several stages and to every
-        worker."""
+        """Return True if this worker's answer counts. A row may be sent to several stages and workers, but only one
+        answer counts."""
         route = self._rounds.placement.stages[stage - 1].inputs[name]
         return owner.get(name) == stage and (route != "broadcast" or worker == 0)
 
@@ -90,7 +91,8 @@ class ChangingInput:
         self._late |= first <= self._revision.watermark
 
     def step(self, watermark: int) -> Tables:
-        """Advance to a watermark, and return the new results. They include the corrections because of late changes."""
+        """Advance to a watermark, and return the new results. They include corrections of earlier results after late
+        changes."""
         revision, rounds, buffer = self._revision, self._rounds, self._parts.buffer
         began, replayed = perf_counter_ns(), rounds.keys_replayed
         revision.watermark = buffer.watermark = max(watermark, revision.watermark)
@@ -115,7 +117,8 @@ class ChangingInput:
     def restore(self, watermark: int, times: Mapping[str, int]) -> None:
         """Continue at a watermark with `times` from a snapshot.
 
-        Results that were final in the snapshot stay final, even if its revision window had another length.
+        Results that were final in the snapshot stay final, even if the snapshot's revision window is shorter than this
+        one's.
         """
         revision, length = self._revision, times["length"]
         revision.watermark, revision.floor = watermark, times["floor"]

@@ -27,7 +27,7 @@ from cep.workers.shared_memory import GivenMemory, TakenMemory
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A request to create an engine for each of the stages with these numbers. It has no answer.
+    """A request to create an engine for each of `stages`, the numbers of stages. It has no answer.
 
     `program`: a program that `cep.compile` has compiled.
     """
@@ -39,7 +39,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request to process tables in the stage with this number, and to advance it to `watermark`.
+    """A request to process tables in the stage with the number `stage`, and to advance the stage to `watermark`.
 
     `first`, `latest`: the earliest and latest end of all records sent to any worker so far.
     """
@@ -72,7 +72,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """A request to process input tables in the stage with this number, without advancing it.
+    """A request to process input tables in the stage with the number `stage`, without advancing the stage.
 
     The records in the tables may withdraw or replace earlier records.
     """
@@ -116,14 +116,15 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A request to return these columns of lineage from now on. It has no answer."""
+    """A request to return the columns of lineage that `columns` names, from now on. It has no answer."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """A request to return the rows of these events as output text from now on, instead of attributes. It has no answer.
+    """A request to return the rows of the events in `schemas` as output text from now on, instead of attributes. It has
+    no answer.
 
     The text is that of `cep.connectors.writing.writers.written_rows`.
     """
@@ -153,7 +154,10 @@ class ListPartial:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The answer to `ListPartial`: the partial matches of each stage. Empty if the key is `refused`."""
+    """The answer to `ListPartial`: the partial matches of each stage.
+
+    `refused`: the error if the key in the request is not valid; then there are no matches.
+    """
 
     matches: tuple[RankedMatches, ...]
     refused: Failed | None = None
@@ -205,9 +209,9 @@ class ReadChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFound:
-    """The answer to `ReadChunk`: the contents of a chunk, with its tables and the arrays of its block.
+    """The answer to `ReadChunk`: the contents of a chunk. The message contains the tables and arrays of the `block`.
 
-    The block is None if the chunk cannot be read on its own.
+    `block`: the records that were read from the chunk, or None if the chunk cannot be read on its own.
     """
 
     number: int

@@ -23,8 +23,8 @@ _BEFORE = "@before"
 class Ways:
     """The rows of some event types that may still be withdrawn, and the multiplicity of each row.
 
-    Tables that are passed to it and returned by it have a column `@change`: 1 for an added row, -1 for a withdrawn row.
-    To find a changed row, only the stored rows that end at the same time are searched.
+    The tables that its methods take and return have a column `@change`: 1 for an added row, -1 for a withdrawn row. To
+    find a changed row, only the stored rows that end at the same time are searched.
     """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:

@@ -126,7 +126,7 @@ def refuse_workers(plan: Plan, options: EngineOptions) -> None:
 
 
 ROUND = 1 << 17
-"""The number of rows per worker that are distributed at once, if their results may be returned later.
+"""The number of rows per worker that are distributed at once, if the engine may return their results in a later call.
 
 It equals the size of a Parquet batch, so that a worker needs no more steps than a single process.
 """
@@ -453,7 +453,8 @@ class PartitionedEngine(Engine):
 def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
     """Return the waiting tables of one event, converted to equal columns.
 
-    Before that, a table of instants may have a single column `time` instead of `start` and `end`.
+    Tables of instants may have a single column `time` instead of `start` and `end`. This column is replaced if another
+    table has both.
     """
     if len({tuple(part.columns) for part in parts}) == 1:
         return parts

@@ -38,7 +38,8 @@ class _Round:
     - `begun`: the number of stages that have begun.
     - `answers`: the results of the last stage that has begun, by worker.
     - `missing`: the number of partitions of that stage that have not answered yet.
-    - `counted`: the rows of `derived` that have appeared or disappeared.
+    - `counted`: by event, the rows that appear or disappear when the multiplicities of all rows in `derived` are added
+      up.
     """
 
     tables: Mapping[str, Sequence[pl.DataFrame]]

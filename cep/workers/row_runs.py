@@ -1,5 +1,5 @@
-"""Rows of one event that may still change, in tables sorted by end. A search reads only the tables that may contain the
-row.
+"""Rows of one event that may still change, in tables sorted by end. A search by end reads only the tables that may
+contain rows with this end.
 
 Small tables are joined, so there are never many tables. A table is replaced, never modified.
 """

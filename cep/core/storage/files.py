@@ -172,7 +172,7 @@ class StoredFile(io.RawIOBase):
 
 
 class Upload:
-    """A file that is collected on the local disk and uploaded by `close`, when it is complete.
+    """The new content of a file. It is collected in a temporary local file, and `close` uploads it when it is complete.
 
     Until then, readers find the old file or none. Without `close`, nothing is uploaded.
     """
@@ -212,8 +212,8 @@ def filesystem(location: Url) -> Any:
 
 
 _PATIENCE = timedelta(seconds=30)
-"""The time for which Google's file system retries a request, even without credentials. Its own default is 15
-minutes."""
+"""The time for which Google's file system retries a request. Its own default is 15 minutes, even if no credentials are
+set."""
 
 
 @lru_cache(maxsize=16)
@@ -246,8 +246,8 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
 
 
 def _azure() -> dict[str, str]:
-    """Return pyarrow's settings for Azure, from environment variables: the credentials, and the server if it is not
-    Azure's."""
+    """Return pyarrow's settings for Azure, from environment variables: the credentials, and the address of a server
+    that replaces Azure's, if one is set."""
     variables = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
     known = {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}
     if (server := stores.endpoint()) is not None:
@@ -269,7 +269,8 @@ def _check_bucket(location: Url) -> None:
 
 
 def _lost(location: Url) -> StorageError:
-    """Return the error for a missing file. If its bucket is missing, return the error for that."""
+    """Return the error for a missing file. If the file's bucket is missing too, return the error for a missing
+    bucket."""
     try:
         _check_bucket(location)
     except StorageError as error:
@@ -318,6 +319,6 @@ def _explaining(location: Url) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Forget all connections, because environment variables have changed."""
+    """Forget all connections. Call this after environment variables have changed."""
     _filesystem.cache_clear()
     stores.forget()

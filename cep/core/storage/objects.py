@@ -1,4 +1,5 @@
-"""Objects in stores that have conditional creation: reading of ranges, copying, and removal of many objects at once."""
+"""Operations on objects in stores that support conditional creation: reading ranges, copying, and removing many objects
+at once."""
 
 from __future__ import annotations
 

@@ -119,5 +119,5 @@ def explaining(location: Url) -> Iterator[None]:
 
 
 def forget() -> None:
-    """Forget all connections, because environment variables have changed."""
+    """Forget all connections. Call this after environment variables have changed."""
     _store.cache_clear()

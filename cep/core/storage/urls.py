@@ -1,7 +1,7 @@
 """Addresses of files that are not on this machine's disks: `s3://bucket/days/1.jsonl`.
 
-Addresses are taken literally: `%` and `?` are ordinary characters. Credentials and servers come from the environment,
-as in other programs, so an address contains no secret.
+Addresses are taken literally: `%` and `?` are ordinary characters. An address contains no secret, because credentials
+and servers come from the environment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _MAGIC = re.compile(r"[*?\[]")
 class Url:
     """An address, split into its parts.
 
-    `place`: the bucket, the container with its account, or the host. `key`: the path in it, without a leading slash.
+    `place`: the bucket, the container with its account, or the host. `key`: the path inside the `place`, without a
+    leading slash.
     """
 
     scheme: str

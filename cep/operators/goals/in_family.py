@@ -1,7 +1,7 @@
 """The protocol of goals that can run in a family. A family runs goals of one shape, over different events, as one goal.
 
-The tables of a family have one more argument, the last one: the member. It is the number of the goal that a row belongs
-to.
+The tables of a family have an additional last argument, the member. A row's member is the number of the goal that the
+row belongs to.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ class InFamily(ABC):
 
     @abstractmethod
     def shape(self) -> Hashable:
-        """Return a value that is equal for goals that can form a family, if their columns also have equal types.
+        """Return a value that decides which goals can form a family. Goals can form one if their shapes are equal and
+        their columns have equal types.
 
-        The constants of column tests are not part of it. None: the goal must run alone.
+        The shape does not include the constants of column tests. Returns None if the goal must run alone.
         """
 
     @abstractmethod

@@ -27,8 +27,11 @@ from cep.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class GoalInPlan:
-    """A goal, its unit in the plan, and the units that it reads. The goal of an event reads the event's own input
-    first."""
+    """A goal and its place in the plan.
+
+    `unit`: the unit that the goal evaluates. `reads`: the units whose output the goal reads. The goal of an event also
+    reads the event's own input, before the output of these units.
+    """
 
     unit: PlanUnit
     goal: Goal
@@ -69,10 +72,11 @@ def revisers_of(
 
 
 def _distinct(unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], plan: Plan) -> bool:
-    """Return True if the output of a unit is always a set, so that nobody must count derivations.
+    """Return True if the output of a unit never contains equal rows, so that derivations need not be counted.
 
-    A pair has all arguments of both sides. If both sides are instants, and one is never before the other, the start and
-    the end of the pair are their times. So the pairs are a set if both sides are.
+    A pair has all arguments of both sides. If both sides are instants, and the left one is never after the right one,
+    the pair's start and end are the times of the two sides. So all pairs are distinct if the rows of each side are
+    distinct.
     """
     if unit not in goals:
         return False

@@ -4,8 +4,8 @@ solve(facts, last):  the answer set nearest to the last one, or all of them
 
 Facts that begin and end are external atoms of one grounding, which is used until an unknown fact arrives (Gebser,
 Kaminski, Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that use the number of the tick are
-grounded anew at each tick. If they only test if the tick lies in a window, this test is an external atom too. Results
-depend on the facts and on the grounded facts, never on earlier searches.
+grounded anew at each tick. If such rules only test if the tick lies in a window, this test is an external atom too.
+Results depend on the current facts and on the facts in the grounding. They never depend on earlier searches.
 """
 
 from __future__ import annotations
@@ -29,23 +29,27 @@ Fact = tuple[int, Row]
 Derived = tuple[int, Row, int | None]
 """A derived atom: the number of its predicate, its values, and its tick (None: the current one)."""
 Calculate = Callable[[int, Row], Value]
-"""A function that returns the result of a calculation, given its number and its arguments; None: it has no result."""
+"""A function that returns the result of a calculation, given its number and its arguments. It returns None if the
+calculation has no result."""
 
 CONFLICTS = 20_000
-"""The maximum number of conflicts in the search for a nearer answer set."""
+"""The maximum number of conflicts while the solver searches for the answer set nearest to the last one. After this
+number, the nearest answer set found so far is used."""
 MOST = 10_000
 """The maximum number of answer sets that are output. If there are more, the run fails."""
 ENDLESS = 100_000
 """The number of calculations after which the grounding of the rules is considered endless."""
 RANKED = 30_000
-"""The maximum number of atoms by which equally near answer sets are ranked. Ranks have 16 bits in clingo."""
+"""The maximum number of atoms that rank answer sets at equal distance from the last one. Ranks have 16 bits in
+clingo."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolverLimits:
     """Limits of the search.
 
-    `seconds`: the time limit for all searches of a tick together, or None. The other limits are the constants above.
+    - `seconds`: the time limit for all searches of a tick together, or None.
+    - `conflicts`, `most`, `endless`: see CONFLICTS, MOST and ENDLESS.
     """
 
     seconds: float | None = None
@@ -184,13 +188,17 @@ class Grounding:
         return Found((answer,))
 
     def _is_answer(self) -> bool:
-        """Return True if the last answer set is still an answer set. This check needs no search."""
+        """Return True if the last answer set is also an answer set of the current facts. This check needs no search."""
         self._set("ignore", 1, "umax")
         wanted = [literal if atom in self.last else -literal for atom, literal in self.atoms.items()]
         return bool(self.control.solve(assumptions=wanted).satisfiable)
 
     def _best(self, mode: str, conflicts: int | None) -> tuple[frozenset[Derived] | None, bool]:
-        """Return the last answer set that a search finds, or None, and True if the search was completed."""
+        """Search for answer sets. Return the last one that the search finds, or None, and True if the search was
+        completed.
+
+        `mode`: clingo's optimisation mode. `conflicts`: the maximum number of conflicts, or None.
+        """
         self._set(mode, 0 if mode == "opt" else 1, "umax" if conflicts is None else str(conflicts))
         answers: list[frozenset[Derived]] = []
         result = self._searched(lambda model: answers.append(self._read(model)))
@@ -315,21 +323,23 @@ def _value(symbol: Symbol) -> Value:
 
 Key = tuple[Value, ...] | None
 KEPT = 256
-"""The number of groundings that are kept. Those of the keys that were searched last are kept."""
+"""The maximum number of groundings that are kept. The groundings of the most recently searched keys are kept."""
 SHARED: Key = ()
 WHOLE: Key = None
 """Two special keys. SHARED: facts that belong to every key. WHOLE: all keys together."""
 _HOLDS_ALL = 8
-"""The limit of known facts per fact that holds. Beyond it, groundings are rebuilt without the facts that have ended."""
+"""The maximum ratio of known facts to facts that hold. Above this ratio, groundings are rebuilt without the facts that
+have ended."""
 
 
 class AnswerSetSolver:
     """A solver for the answer sets of rules.
 
-    `written`: a function that returns the text of a derived atom. Texts break ties between answer sets.
+    `written`: a function that returns the text of a derived atom. These texts decide between answer sets that are
+    equally near to the last one.
 
-    If the rules have `keys`, each key is searched separately. A key is searched only if its facts have changed, or if
-    its part of the last answer set is not the result of its last search.
+    If the rules have `keys`, each key is searched separately. A key is searched only in two cases: its facts have
+    changed, or the last answer set does not contain the atoms that the key's last search returned.
     """
 
     def __init__(
@@ -349,7 +359,8 @@ class AnswerSetSolver:
             self._by_key.setdefault(self._key(fact), []).append(fact)
         self._grounded: dict[Key, Grounding] = {}
         self._found: dict[Key, tuple[frozenset[Fact], frozenset[Derived] | None]] = {}
-        """For each key, the facts of its last search and the resulting answer set (None: it has none)."""
+        """For each key, the facts of its last search and the answer set that this search returned, or None if there was
+        no answer set."""
         self._about_all: tuple[frozenset[Fact], frozenset[str]] | None = None
         """In the last search: the facts that belong to every key, and the atoms that describe the tick."""
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 Line = tuple[int, ...]
 """The argument columns of a row, as they are stored in tables."""
 Told = tuple[Derived | None, int]
-"""The content of an output row: a derived atom and the number of its answer set, or None and the number of answer
-sets."""
+"""The content of an output row. It is either a derived atom with the number of its answer set, or None with the count
+of all answer sets."""
 BEGUN, SEARCHED = range(2)
 """Indices into `AnswerSetGoal.clock`: the first tick of the stream, and the time code of the last search (NOTHING: none
 yet)."""
@@ -121,7 +121,8 @@ class AnswerSetGoal(DeclaredState):
 
         - `code`: the time codes of the changes, in ascending order.
         - `until`: the code up to which the input is known.
-        - `latest`: the time of the last tick at the end of the input, if it is known.
+        - `latest`: the time up to which ticks are evaluated after the end of the input, or END_OF_TIME if it is not
+          known.
         """
         position = 0
         alone = until
@@ -154,7 +155,7 @@ class AnswerSetGoal(DeclaredState):
             self.clock[BEGUN] = now // (2 * self.spec.tables.tick)
 
     def _changes(self, now: int) -> Iterator[tuple[bool, Line]]:
-        """Search at a time code. Yield the output rows that end there (False), then those that begin (True)."""
+        """Search at a time code. Yield the output rows that end at this code (False), then those that begin (True)."""
         tick = now // (2 * self.spec.tables.tick)
         facts = frozenset(fact for fact in self.asked.values() if fact[0])
         outcome = self.solver.solve(facts, self.last, self.clock[BEGUN], tick, self.spec.every)
@@ -308,7 +309,7 @@ def _matrix(lines: Sequence[Line], width: int) -> Ints:
 
 
 def filler_values(types: Sequence[str]) -> list[Value]:
-    """Return one value of each type, for the cells of a row that have no content."""
+    """Return one value of each type. These values fill table cells that have no content."""
     fillers: dict[str, Value] = {"string": "", "float": 0.0, "bool": False}
     return [fillers.get(type, 0) for type in types]
 
@@ -339,7 +340,7 @@ def text_of(value: Value) -> str:
 def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int, Row], Value]:
     """Return a function that evaluates the calculations of rules.
 
-    It takes the number of a calculation and the values of its variables.
+    The returned function takes the number of a calculation, and the values of the calculation's variables.
     """
     known: dict[tuple[int, Row], Value] = {}
     compiled = []
@@ -370,7 +371,8 @@ def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int
 
 
 def _single(column: Column, type: str, pool: Pool) -> Value:
-    """Return the value in a column that has one row, or None if it is missing. A comparison becomes 1 or 0."""
+    """Return the value in a column that has one row, or None if the value is missing. A boolean is returned as 1 or
+    0."""
     if column.dtype == np.float64:
         return None if np.isnan(column[0]) else float(column[0])
     number = int(column[0])

@@ -65,7 +65,7 @@ class TickAtomsGoal(Untimed, DeclaredState):
     # --- state ---
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """Do nothing: the next tick drops the atoms of the last one."""
+        """Do nothing: when a new tick begins, the goal drops the atoms of the tick before it."""
 
     def _state(self) -> Arrays:
         return {"seen": self.seen, "now": np.array([[self.now]], np.int64)}

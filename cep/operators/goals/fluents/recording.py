@@ -74,7 +74,8 @@ if TYPE_CHECKING:
 
 _OF_BEGINNING, _OF_END = [BEGINS, BEGINNING_OF], [ENDS, ENDING, WHOLE, GIVEN]
 _TURN = np.zeros(KINDS, np.int64)
-"""For each kind of output row, its place among the rows of the same interval and instant."""
+"""For each kind of output row, its position in the sort order. Output rows of one interval that are due at the same
+instant are sorted by it."""
 FEW = 4
 """If there are at most this many known tuples per record of a step, the step scans all tuples."""
 _TURN[[BEGINS, BEGINS_AT, BEGINNING_OF, ENDS, ENDS_AT, ENDING, WHOLE, GIVEN]] = [0, 0, 1, 2, 2, 3, 4, 5]
@@ -285,7 +286,7 @@ class RecordingGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended. In the result, their end is later than every time."""
+        """Return the intervals that have not ended yet. In the result, their END is END_OF_TIME."""
         whole = maximal(self._all())
         if not len(whole.slot):
             return empty(self.spec.width)

@@ -3,7 +3,7 @@
  goal(P):  joins each tuple of p with the answers of the conditions. When a tuple begins or ends, so do its answers.
            When the knowledge changes, the goal ends old answers and begins new ones, for all tuples that hold.
 
-A version of the knowledge applies from its time on, inclusive.
+A change of the knowledge at time t applies from t on, including t itself.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RestrictedSpec:
-    """Columns and conditions of a RestrictedGoal.
+    """The columns and conditions of a RestrictedGoal.
 
     - `types`: the types of the input columns. `kind`: the input column with the kind of change.
     - `binds`: the variables that the conditions bind. `bound`: their types.
-    - `late`: the delay in microseconds after which the input is known.
+    - `late`: the delay of the input in microseconds. At watermark w, its changes up to time w - `late` are known.
     """
 
     types: tuple[str, ...]
@@ -77,7 +77,8 @@ class RestrictedSpec:
 class RestrictedGoal(NumberedState, InRounds):
     """The goal of one Select node of a formula.
 
-    For each tuple that holds, it stores the answers from the version of the knowledge at the time `decided`.
+    For each tuple that holds, the goal stores the answers of the conditions. These answers come from the knowledge as
+    of the time `decided`.
     """
 
     follows = True
@@ -132,7 +133,8 @@ class RestrictedGoal(NumberedState, InRounds):
         return self.knowledge.changed(after >> 1, until >> 1)
 
     def _changed(self, slots: Ints, code: Ints, begins: Ints) -> Table:
-        """Return the output for changes of tuples, all between the same two changes of the knowledge."""
+        """Return the output for changes of tuples. The knowledge must not change between the first and the last of
+        them."""
         if not len(slots):
             return empty(self.spec.width + len(self.spec.binds))
         self._ask(slots, int(code[0]) >> 1)
@@ -182,8 +184,8 @@ class RestrictedGoal(NumberedState, InRounds):
         self.count += len(answers)
 
     def _answered(self, table: Table) -> tuple[Ints, Ints]:
-        """Return the answers of the conditions for these rows: the index of the row, and the values that the answer
-        binds."""
+        """Return the answers of the conditions for these rows, as two arrays. The first contains the row index of each
+        answer. The second contains the values that the answer binds."""
         named = columns_of(table, self.spec.types, True)
         if not self.spec.binds:
             index = np.flatnonzero(self.spec.conditions.holds(named, rows(table)))

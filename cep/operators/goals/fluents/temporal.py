@@ -53,12 +53,15 @@ _WAITING = 2
 class TemporalSpec:
     """The operator of a TemporalGoal, and the columns of its inputs.
 
-    - `by`: the reach of the operator. `least`: the least length that LASTING requires.
+    - `by`: the range of displacements in time over which the operator looks, or None for LASTING.
+    - `least`: the minimum length of the intervals that LASTING selects, in microseconds.
     - `widths`: the number of columns of each input.
     - `take`: for each input, the columns of the tuple, then the column with the kind of change.
-    - `lates`: for each input, the delay in microseconds after which it is known.
+    - `lates`: the delay of each input in microseconds. At watermark w, the changes of an input up to w minus its delay
+      are known.
     - `codes`: the columns of the tuple with pool codes.
-    - `converted`: for each input, evaluations that convert its columns to common types; None if they have them.
+    - `converted`: for each input, the evaluations that convert its columns to types that all inputs share; None if its
+      columns already have these types.
     """
 
     operator: str
@@ -134,14 +137,16 @@ class TemporalGoal(NumberedState, InRounds):
         count = self.tuples.count if goes_on else 0
         self.goes_on = goes_on
         self.lost = [np.zeros(count, np.bool_) for _ in self.spec.take]
-        """For each input, a mask of the tuples that it has lost in the stretch."""
+        """For each input, a mask of the tuples that the input has lost in the current stretch."""
         self.stopped = np.zeros(count, np.bool_)
         self.known = np.zeros(count, np.bool_)
-        """A mask of the tuples whose intervals from before the stretch were added to `grown`."""
+        """A mask of the tuples whose intervals `_going_on` has already extended through the current stretch."""
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the results that may end in the stretch, because of time alone or because an input has lost their
-        tuple."""
+        """Return the results that may end in the stretch.
+
+        A result may end because time passes, or because an input has lost the tuple of this result.
+        """
         touched = [np.empty(0, np.int64)]
         if not self.opened:
             touched, self.opened = [self._changing()], True
@@ -164,8 +169,9 @@ class TemporalGoal(NumberedState, InRounds):
     def grow(self, inputs: Sequence[Table]) -> Table:
         """Return the results that follow from new intervals of the inputs.
 
-        In the first round, all stored tuples are evaluated. If the last stretch continues, these are only the tuples
-        that time or an input has changed. Later rounds evaluate the tuples that have new input intervals.
+        In the first round, all stored tuples are evaluated. However, if this stretch continues the previous one, the
+        first round only evaluates the stored tuples that time or an input has changed. Later rounds evaluate the tuples
+        that have new input intervals.
         """
         changed = [np.empty(0, np.int64)]
         if not self.goes_on:
@@ -188,8 +194,10 @@ class TemporalGoal(NumberedState, InRounds):
         return table_of(fresh, self.tuples.known)
 
     def _going_on(self, keys: Ints) -> None:
-        """Let the tuples `keys` continue through the whole stretch, in each input that holds them and has not lost
-        them."""
+        """Extend the intervals of the tuples `keys` through the whole stretch.
+
+        An input is skipped for a tuple if the tuple does not hold in it, or if the input has lost the tuple.
+        """
         keys = keys[keys < len(self.known)]
         keys = keys[~self.known[keys]]
         self.known[keys] = True
@@ -206,9 +214,9 @@ class TemporalGoal(NumberedState, InRounds):
         return self.evaluation.next_change()
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. The result has the tuples for which time alone produces results later.
+        """Return the tuples for which time alone produces results later. See `cep.operators.goals.contract`.
 
-        It is empty for operators that look ahead.
+        The result is empty for operators that look ahead.
         """
         key, since, until = self.evaluation.to_come()
         arguments = np.zeros((width, len(key)), np.int64)

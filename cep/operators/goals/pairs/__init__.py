@@ -1,1 +1,1 @@
-"""Goals that find partners among two inputs, or test absence, and their kernels."""
+"""Goals that pair the rows of two inputs, or that test if a row has no partner, and the kernels of these goals."""

@@ -263,7 +263,8 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return slots
 
     def _latest(self, left: Table, right: Table) -> tuple[Table, Ints]:
-        """Find the pairs under the policy `recent` with a simpler kernel, which needs room for all results at once.
+        """Find the pairs under the policy `recent`. The kernel is simpler than that of `_paired`, but needs an array
+        that has room for all results.
 
         Return the pairs as a table and, if there is lineage, the handles of both sides.
         """
@@ -390,8 +391,8 @@ class JoinGoal(StoredState, Untimed, InFamily):
             self._compact_absent(watermark)
 
     def _drop_index(self) -> None:
-        """Drop the search trees, because the numbers of stored rows have changed. The next long searches rebuild
-        them."""
+        """Drop the search trees, because the numbers of stored rows have changed. The trees are rebuilt when a long
+        search needs them."""
         self.index.roots[:] = -1
         self.nodes = 0
 
@@ -400,7 +401,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
         self._drop_index()
 
     def _in_order(self) -> bool:
-        """Return True if the rows of each key are stored in the order of the key's chain."""
+        """Return True if the rows of each key are stored in the order in which the key's chain links them."""
         return True
 
     def _compact_absent(self, watermark: int) -> None:

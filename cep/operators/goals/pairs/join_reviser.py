@@ -1,7 +1,7 @@
 """The reviser of joins whose two sides end together, so that the pairs at an instant depend only on that instant.
 
-If rows of a key change at an instant, all pairs of this key and instant are computed again, from the old rows and from
-the new ones.
+If rows of a key change at an instant, the reviser computes all pairs of this key and instant twice: from the rows
+before the change, and from the rows after it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class InstantJoinReviser(KeyedReviser):
         return [changes_of(table, keys, words, self.known.count) for table, keys, words in both]
 
     def _joined(self, keys: Ints, ends: Ints) -> Table:
-        """Return all pairs that have these keys and end at these times."""
+        """Return all pairs that have one of these keys and end at the corresponding time in `ends`."""
         if not len(keys):
             return empty(self.width)
         tables = [as_table(side.at(keys, ends)[0]) for side in self.sides]

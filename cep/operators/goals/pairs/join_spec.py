@@ -40,14 +40,16 @@ if TYPE_CHECKING:
 class JoinSpec:
     """A join, in which variables are replaced by columns.
 
-    - `left_key`, `right_key`: the argument columns that must be equal: shared variables, then conditions used as keys.
+    - `left_key`, `right_key`: the argument columns of the two sides that must be equal. First come the shared
+      variables, then the conditions that the join evaluates as part of its key.
     - `take_left`, `take_right`: the output columns of each side.
     - `within`: the greatest length of a pair in microseconds; None if unbounded.
-    - `point`: True if every right side is an instant.
+    - `point`: True if every occurrence on the right side is an instant.
     - `gap`: the bounds of `SEQ[g, h]`.
-    - `by`: the left and the right column of `recent(by V)`, or -1.
+    - `by`: the column of each side that `recent(by V)` compares, or -1.
     - `absent_key`: the key columns of the negated side.
-    - `absent_from`: for each of these, the column that it must equal: (0, left column) or (1, right column).
+    - `absent_from`: for each column in `absent_key`, the column that it must equal: (0, column of the left side) or (1,
+      column of the right side).
     - `orders`: inequalities that the search for partners uses (`cep.plan.join_conditions`).
     - `tested`: the conditions that the search does not use.
     - `stack`: the conditions in `tested` as bytecode for the kernel.
@@ -99,7 +101,8 @@ class JoinSpec:
     def of_family(self) -> JoinSpec:
         """Return the specification of a family's join (`cep.operators.goals.in_family`).
 
-        The member becomes part of the join key, and an output column that is copied from the right side.
+        The member becomes part of the join key. It also becomes an additional output column, which is copied from the
+        right side.
         """
         left, right = self.left_width, self.right_width
         return replace(
@@ -112,7 +115,7 @@ class JoinSpec:
         )
 
     def numbers(self, external: bool, keep_right: bool, supersedes: bool, reach_left: int, reach_right: int) -> Ints:
-        """Return the numbers that describe the join to the kernels (`pair_input`).
+        """Return an array of numbers that describes the join, for the kernels (`pair_input`).
 
         - `external`: True if the caller chooses the partner, not the kernel.
         - `keep_right`: True if right rows are stored too.
@@ -157,11 +160,11 @@ def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int
 def spec_of(
     node: pair.Join, builder: GoalBuilder, matching: bool = True
 ) -> tuple[JoinSpec, bool, tuple[tuple[Evaluation, ...], ...]]:
-    """Return the specification of a join, True if the kernel can test its conditions, and the conversions of key
-    columns.
+    """Return three values: the specification of a join, True if the kernel can test the join's conditions, and the
+    evaluations that convert key columns.
 
-    The converted columns are appended to the left, the right and the negated input. `matching`: True if conditions may
-    become keys.
+    There is one tuple of evaluations for each input: the left, the right and the negated one. The results are appended
+    to the input as columns. `matching`: True if conditions may become keys.
     """
     plan = builder.plan
     left, right = builder.types(node.left), builder.types(node.right)

@@ -73,9 +73,9 @@ UNORDERED = (partial_aggregates.DISTINCT, MODE)
 """Functions for which any stable order of the values suffices. A MODE of pool codes sorts by order labels."""
 
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
-"""A function that finds the windows of occurrences.
+"""A function that computes windows from the ends of occurrences.
 
-It takes the ends of occurrences, and returns the start and the last microsecond of the window that contains each end.
+The function returns the start and the last microsecond of the window that contains each end.
 """
 
 
@@ -170,9 +170,11 @@ class WindowedAggregate(DeclaredState):
         return outputs
 
     def _ranks(self, values: Ints) -> Ints:
-        """Return the integers by which the values of each function are sorted; 0 for functions that need no order.
+        """Return integers by which kernels sort the values of each function. For functions that need no order, they are
+        0.
 
-        They are order labels for a MODE of pool codes, and otherwise the values themselves or sortable bits.
+        For a MODE of pool codes, the integers are order labels. For other functions, they are the values themselves, or
+        floats converted to integers that sort like them.
         """
         ranks = np.zeros(values.shape, np.int64)
         for k, kind in enumerate(self.spec.kinds):
@@ -309,8 +311,8 @@ class WindowedAggregate(DeclaredState):
         self._compact(BEGINNING)
 
     def _tables(self) -> dict[str, StateTable]:
-        """Declare the tables of the state. Values of rows, and the `first` and `last` of partial results, can be pool
-        codes."""
+        """Declare the tables of the state. Pool codes occur in the values of rows, and in the partial results of
+        `first` and `last`."""
         first = [
             k
             for k in self.spec.value_codes
@@ -363,8 +365,8 @@ def _sortable(bits: Ints) -> Ints:
 
 
 def _numbers(groups: Bools) -> tuple[Ints, int]:
-    """Number the groups for which the mask `groups` is True. Return -1 for all others, and the count of numbered
-    groups."""
+    """Return a number for each group: numbers from 0 on for groups whose mask is True, -1 for all others. Also return
+    how many groups have a number."""
     return np.where(groups, np.cumsum(groups) - 1, -1), int(groups.sum())
 
 
