@@ -1,4 +1,4 @@
-"""semcep: a program reads event rules and input events, and returns derived events.
+"""semcep: an engine that evaluates programs of event rules on input events and returns derived events.
 
 Python programs begin with `from cep import Engine, detect, Event` (docs/python.md). Each name is loaded when it is
 first used, so `import cep` alone loads nothing. To read the code, begin with `cep.engine`.

@@ -1,4 +1,5 @@
-"""The Python API, `from cep import Engine, detect`. It accepts tables of any library and returns derived events."""
+"""The Python API, `from cep import Engine, detect`. Input tables may come from any data-frame library, and results are
+derived events."""
 
 from __future__ import annotations
 
@@ -72,23 +73,24 @@ def detect(
     distinct: bool = False,
     params: Mapping[str, object] | None = None,
 ) -> Derived:
-    """Return everything that a program derives from data, in any order of time.
+    """Return everything that a program derives from data. The rows may be in any order.
 
-    Declarations in the program name the columns of attributes and times (FROM, TIME).
+    The program's declarations (FROM, TIME) name the columns that contain attributes and times.
 
     Args:
         program: The program's text, its `Path`, or several files.
         data: Rows in any form of `Data`. `{event: data}` has no order between the tables of different events, so the
             watermark moves after all rows of all tables.
-        policy: The policy of rules that name none themselves.
+        policy: The policy of rules that do not choose a policy themselves.
         facts: Tables of static facts, `{predicate: table}`.
         knowledge: RDF knowledge for conditions in braces.
-        lateness: Process rows in the given order, and reject rows that are later than this. Rows wait in memory no
-            longer, so an iterator of tables may be larger than memory. By default, all rows are sorted first.
-        lateness_by: An attribute. Lateness is judged separately for each of its values, by the latest time of that
-            value. So one wrong clock affects only its own rows.
-        strict: Raise an error for a row that becomes no event, instead of listing it in `dead`.
-        distinct: Count equal records of every event once.
+        lateness: A duration: process rows in the given order, and reject rows that are later than this. Each row waits
+            in memory only for this duration, so an iterator of tables may be larger than memory. By default, all rows
+            are sorted first.
+        lateness_by: An attribute whose values have separate clocks. The lateness of a row is measured from the latest
+            row that has the same value. So one wrong clock affects only its own rows.
+        strict: Raise an error for a row that cannot be converted to an event, instead of listing it in `dead`.
+        distinct: Treat equal records as one event, for every event type.
         params: Values of parameters, `{"Hot": 8}`.
 
     Raises:
@@ -117,9 +119,9 @@ def detect(
 class Engine:
     """A program that processes data as they arrive. Each call returns the events that it completes.
 
-    `push` takes the same data as `detect`. The watermark follows the latest row at a distance of `lateness`, and
-    `advance` moves it explicitly. Rows that arrive after the watermark are listed in the `dead` of the results.
-    `inner` is the underlying `cep.engine.Engine`, with times in microseconds.
+    `push` takes the same data as `detect`. The watermark is `lateness` behind the latest row, and the caller can also
+    move it with `advance`. Rows that arrive after the watermark are listed in the `dead` of the results. `inner` is the
+    underlying `cep.engine.Engine`, with times in microseconds.
     """
 
     def __init__(self, inner: Running) -> None:
@@ -147,7 +149,7 @@ class Engine:
                 events that are at most this much older than the latest event.
             facts: Tables of static facts, `{predicate: table}`.
             workers: Distribute keys to this many processes besides the current process. The processes end when the
-                engine does, or when `stop` is called.
+                engine is deleted, or when the caller calls `stop`.
             options: Further options of `cep.compile.compile` and of `cep.engine.Engine`.
 
         Raises:
@@ -322,8 +324,8 @@ class _Found:
         self.add(engine.advance(engine.reached if reached is None else reached))
 
     def refuse_unreadable(self) -> None:
-        """Raise CepError if all rows of an event type are unreadable for the same reason. Its declaration is then
-        wrong."""
+        """Raise CepError if all rows of an event type are unreadable for the same reason. The cause is then usually a
+        wrong declaration."""
         for name, count in self._unreadable.items():
             reasons = [
                 (letter.code, letter.reason.partition(":")[0], letter) for letter in self._dead if letter.type == name
@@ -395,9 +397,9 @@ def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _events(data: Data) -> tuple[list[Event] | None, Any]:
-    """Return the data as a list if they are events, otherwise None. Also return the data themselves.
+    """Return (events, data): the list of events, or None if the data are not events, and the data to read from now on.
 
-    If the data are an iterator, the second result replaces it, because the first element had to be read.
+    To see if an iterator yields events, its first element is read. The returned data then replace the iterator.
     """
     if isinstance(data, Event):
         data = [data]
@@ -412,7 +414,8 @@ def _events(data: Data) -> tuple[list[Event] | None, Any]:
 
 
 def _only(engine: Running) -> str | None:
-    """Return the event type of rows that name none: the only input event, or None if the program has several."""
+    """Return the event type of rows that do not name their type: the program's only input event. Returns None if the
+    program has several input events."""
     names = [name for name in engine.inputs if name not in engine.outputs] or list(engine.inputs)
     return names[0] if len(names) == 1 else None
 

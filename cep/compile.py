@@ -51,19 +51,21 @@ class CompileOptions:
     - `knowledge`: the source that graph patterns query: a `cep.knowledge.graph.Knowledge`, or, if that module is
       imported, an rdflib graph or dataset.
     - `types`: the argument types of undeclared input events.
-    - `policy`: the default policy of rules.
-    - `alerts`: also derive the occurrences of ALERT statements, which are output as separate tables
+    - `policy`: the policy of rules that do not choose a policy themselves.
+    - `alerts`: True to derive also the occurrences of ALERT statements, which are output as separate tables
       (`cep.rules.alert`).
     - `dialect`: the dialect of the text; by default, the dialect of the file's suffix.
     - `tick`: the length of the dialect's time unit in microseconds.
-    - `models`: the answer streams to return if a LARS program has several. 1: the one nearest to the answer stream
-      of the previous tick. 0: all.
+    - `models`: the choice among several answer streams of a LARS program. With 1, the engine returns only the answer
+      stream that is nearest to that of the previous tick. With 0, it returns all.
     - `solve_limit`: the time limit of the solver in microseconds.
-    - `first`: the tick at which a stream of LARS begins unless earlier input arrives.
+    - `first`: the tick at which a LARS stream begins. If input arrives before this tick, the stream begins with the
+      input.
     - `files`: the names of the text's files, each with the number of its first line.
     - `params`: the values of parameters.
-    - `strict_types`: records that pass no WHEN become dead letters; otherwise they are only counted.
-    - `distinct`: equal records are one event.
+    - `strict_types`: True if records that satisfy the WHEN of no event become dead letters. Otherwise they are only
+      counted.
+    - `distinct`: True if equal records are treated as one event.
     """
 
     facts: Mapping[str, pl.DataFrame] | None = None
@@ -97,7 +99,8 @@ class CompileOptions:
 
 
 class FactlessCompileKeywords(TypedDict, total=False):
-    """The keywords of `CompileKeywords` without `facts`, for functions that accept facts as tables of any library."""
+    """The keyword arguments of `compile` except `facts`. Functions that accept facts as tables of any data-frame
+    library declare `facts` themselves."""
 
     knowledge: KnowledgeSource | Iterable[Any] | None
     types: Mapping[str, tuple[str, ...]] | None
@@ -125,7 +128,8 @@ class ProgramKeywords(CompileKeywords, EngineKeywords, total=False):
 
 
 class DataProgramKeywords(FactlessCompileKeywords, UntimedEngineKeywords, total=False):
-    """The keyword arguments of `compile` and of an engine, except those whose type differs in `cep.api`."""
+    """The keyword arguments of `compile` and of an engine, except those that the functions of `cep.api` declare with
+    another type, such as `facts` and `lateness`."""
 
 
 COMPILED = frozenset(field.name for field in fields(CompileOptions))
@@ -177,7 +181,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The contents of static predicates. Values are encoded as codes of a pool, so each engine has its own binding."""
+    """The contents of static predicates. Their values are encoded with the codes of one engine's pool, so each engine
+    has its own binding."""
 
     pool: Pool
     known: ProgramKnowledge
@@ -189,9 +194,9 @@ class CompiledProgram:
     """A compiled program, which any number of engines can run.
 
     - `plan`: the plan of all rules.
-    - `rules`: the lowered rules, with the warnings about rules and alerts.
+    - `rules`: the lowered rules, and the warnings about rules and alerts.
     - `alerts`: the ALERT statements whose occurrences are derived.
-    - `fingerprint`: identifies the program and everything else on which an engine's state depends.
+    - `fingerprint`: a hash of the program and of everything else on which an engine's state depends.
     - `written`: information about the program's text.
     """
 
@@ -233,7 +238,8 @@ class CompiledProgram:
 
 
 def all_warnings(plan: Plan, knowledge: KnowledgeSource, known: ProgramKnowledge) -> tuple[Warning, ...]:
-    """Return the warnings of a plan and of the plan's queries to the knowledge, sorted by position in the text."""
+    """Return the warnings about a plan and about its queries to the knowledge, sorted by position in the program
+    text."""
     silent = (knowledge.why_no_answers(pattern, plan.source, plan.schemas) for pattern in known.silent)
     return tuple(sorted((*plan.warnings, *silent, *known.mingled), key=lambda warning: warning.span or NOWHERE))
 
@@ -373,14 +379,14 @@ def _mistakes(tree: SyntaxTree, names: Collection[str], options: CompileOptions)
 
 
 def lowered(tree: SyntaxTree, options: CompileOptions) -> Rules:
-    """Return the lowered rules of a syntax tree. They include the mistakes that lowering has found."""
+    """Return the lowered rules of a syntax tree. The result's `errors` contain the mistakes that lowering has found."""
     return lower(tree, policy_choice(options.policy), options.types or {}, options.facts or {})
 
 
 def compiled_rules(program: ReadProgram, tree: SyntaxTree, every: Rules, options: CompileOptions) -> CompiledProgram:
     """Compile lowered rules. Raises CepError if they have mistakes.
 
-    `program`, `tree`: the program and the syntax tree from which `every` was lowered.
+    `every`: the lowered rules. `program`, `tree`: the program and the syntax tree from which the rules were lowered.
     """
     tables, source = options.facts or {}, source_of(options.knowledge)
     parameters = program.parameters.by_name
@@ -423,7 +429,8 @@ def _undistinct(event: str) -> Warning:
 def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | None) -> tuple[Rules, Plan, Binding]:
     """Plan lowered rules. Return the rules, the plan, and the contents of static predicates.
 
-    The returned rules also have the mistakes of their queries. Raises CepError if the rules have mistakes.
+    The `errors` of the returned rules include the errors of queries to the knowledge. Raises CepError if the rules have
+    mistakes.
     """
     tables, types = options.facts or {}, options.types
     pool = Pool()
@@ -449,8 +456,8 @@ def _types(tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | 
 
 
 FACTS = "records"
-"""The form in which dialects receive facts. It is part of fingerprints, because earlier versions used pairs of events
-instead, and their snapshots must not match."""
+"""The form in which dialects receive facts. Earlier versions used pairs of events instead of records. The form is part
+of fingerprints, so that the snapshots of those versions are rejected."""
 
 
 def _fingerprint(program: ReadProgram, options: CompileOptions, source: KnowledgeSource | None) -> str:
@@ -487,7 +494,7 @@ def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: 
 
 
 def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepError]:
-    """Return all mistakes of the rules, of their queries and of the plan, each once."""
+    """Return all mistakes of the rules, of their queries and of the plan, without duplicates."""
     mistakes = error.errors if isinstance(error, CepErrors) else (error,)
     if known.errors:  # after failed queries of the knowledge, types are unknown
         mistakes = tuple(mistake for mistake in mistakes if mistake.code != "type")
@@ -500,7 +507,7 @@ def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepErro
 
 
 def policy_choice(text: str | None, what: str = "policy") -> PolicyChoice | None:
-    """Return the policy of a name. Returns None if `text` is None, and raises CepError if the policy is unknown.
+    """Parse the name of a policy. Returns None if `text` is None, and raises CepError if no policy has this name.
 
     `what`: the name of the option in messages.
     """

@@ -41,12 +41,12 @@ class Derived:
     table, which must be named if there are several. If there is only one, `found` itself is an Arrow stream, so
     `pl.DataFrame(found)` works.
 
-    A table has `start` and `end` (timestamps in microseconds, UTC, both included) and one column per attribute. Missing
-    values are null. The table exists even if nothing was derived. A column whose values have several kinds contains
-    text.
+    A table has one column per attribute, and the columns `start` and `end`: UTC timestamps in microseconds. An
+    occurrence covers the time from its start to its end, including both. Missing values are null. The table exists even
+    if nothing was derived. An attribute whose values have different types becomes a column of text.
 
-    The table of a fluent contains the fluent's intervals, and has a column `bounds`. Its `start` or `end` is null if
-    the interval is unbounded on that side. Fluents are not among the events of the sequence.
+    The table of a fluent contains the intervals in which the fluent holds, and has a column `bounds`. The `start` or
+    `end` of such an interval is null if the interval is unbounded on that side. The sequence does not contain fluents.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class Derived:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all derived event types, even if an event did not occur."""
+        """The names of all event types and fluents that the program may derive, even if nothing was derived for
+        them."""
         return tuple(self._schemas)
 
     @property
@@ -87,7 +88,8 @@ class Derived:
         return self.tables[self._one(name)]
 
     def to_arrow(self, name: str | None = None) -> pa.Table:
-        """Return a table as a pyarrow table, which shares the memory of the polars table."""
+        """Return the table of an event type as a pyarrow table, which shares the memory of the polars table. Without a
+        name, return the only table."""
         return self.to_polars(name).to_arrow()
 
     def to_pandas(self, name: str | None = None) -> pd.DataFrame:

@@ -71,7 +71,8 @@ def engine_page(
 
 
 def timeline(tables: Mapping[str, pl.DataFrame]) -> str:
-    """Return a timeline as inline SVG, with one row of bars per table. Empty if the tables contain no times."""
+    """Return a timeline as inline SVG, with one row of bars per table. Returns an empty string if the tables contain no
+    times."""
     known = {name: table for name, table in tables.items() if _bounds(table) is not None}
     if not known:
         return ""
@@ -96,14 +97,18 @@ def timeline(tables: Mapping[str, pl.DataFrame]) -> str:
 
 
 def _bounds(table: pl.DataFrame) -> tuple[int, int] | None:
-    """Return the first and the last time of a table in microseconds, or None if it has no times."""
+    """Return the earliest start or end in a table and the latest one, in microseconds. Returns None if the table has no
+    times."""
     times = pl.concat([table["start"].cast(pl.Int64), table["end"].cast(pl.Int64)]).drop_nulls()
     low, high = times.min(), times.max()
     return None if not isinstance(low, int) or not isinstance(high, int) else (low, high)
 
 
 def _lane(name: str, table: pl.DataFrame, number: int, first: int, last: int) -> str:
-    """Return the row of one table in the timeline. Events that would share pixels are merged into one bar."""
+    """Return the SVG of one table's row in the timeline. Events that would share pixels are merged into one bar.
+
+    `number`: the position of the row in the timeline. `first`, `last`: the times at the timeline's left and right edge.
+    """
     length = max(1, last - first)
     places = (
         table.select(

@@ -38,9 +38,11 @@ class Engine(StatefulEngine):
     """A running program. `push` processes a batch, `advance` moves the watermark, and `close` ends the input.
 
     Each of these calls returns the new derived events, {type: table}. A table has one column per attribute, and Int64
-    `start` and `end` (microseconds UTC, closed interval). `explain`: True if events have lineage. `carried`: True for
-    each rule that continues its state from the prior program. If an exception interrupts a call (Ctrl-C, no memory, too
+    `start` and `end` (microseconds UTC, closed interval). If an exception interrupts a call (Ctrl-C, no memory, too
     many derivations), the engine is `broken` and refuses further calls. The caller can continue from the last snapshot.
+
+    `explain`: True if events have lineage. `carried`: after a change of the program, True for each rule whose state
+    continues that of the prior program.
     """
 
     def __init__(
@@ -78,8 +80,9 @@ class Engine(StatefulEngine):
         """Process a batch, {type: table} or events in any order. Return the derived events that it completes.
 
         A table has Int64 `start` and `end` (or `time`), one column per attribute, and optionally `@order`, each row's
-        position in the input. The watermark moves after all rows, so no row of the batch is late for another. Rejected
-        rows go to `take_dead`. Raises CepError if an event type is unknown or a column is missing.
+        position in the input. The watermark moves only after the whole batch, so a row is never late because of another
+        row of the same batch. `take_dead` returns rejected rows. Raises CepError if an event type is unknown or a
+        column is missing.
         """
         batch = as_records(batch, self._recorded) if self._recorded else batch
         if self._parts.revision is not None:
@@ -91,14 +94,15 @@ class Engine(StatefulEngine):
         return self._run(self._buffer.reached())
 
     def push_event(self, type: str, arguments: Iterable[Value], start: int, end: int | None = None) -> Frames:
-        """Push one event with its arguments in order. Without `end` it is an instant. If the event is rejected,
+        """Push one event with its arguments in order. Without `end`, the event is an instant. If the event is rejected,
         `take_dead` reports row 0."""
         return self.push((Event(type, tuple(arguments), start, start if end is None else end),))
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
-        """Receive a batch as `push` does, but derive nothing yet; `advance(reached)` does that.
+        """Receive a batch as `push` does, but derive nothing yet. `advance(engine.reached)` then derives the results.
 
-        `in_turn`: each row moves the watermark for later rows, so batches do not decide which rows are late.
+        `in_turn`: True to judge the lateness of each row by the rows before it in the batch. Which rows are late then
+        does not depend on how the input is divided into batches.
         """
         self._receive(as_records(batch, self._recorded) if self._recorded else batch, in_turn)
 
@@ -169,7 +173,7 @@ class Engine(StatefulEngine):
         return self._output.as_asked(out)
 
     def advance_only(self) -> None:
-        """Let only `advance` move the watermark from now on, not the input."""
+        """Stop moving the watermark when input arrives. From now on, only `advance` moves it."""
         self._buffer.lateness = self._buffer.clocks = None
 
     def count_up_to(self, position: int) -> None:
@@ -178,7 +182,8 @@ class Engine(StatefulEngine):
 
     @wholly()
     def skip(self, watermark: int) -> None:
-        """Move the watermark without deriving anything. Drop the waiting rows up to it (another engine has them)."""
+        """Move the watermark without deriving anything. Drop the waiting rows up to it, because another engine
+        processes them."""
         self._buffer.release(watermark)
 
     def set_lineage_columns(self, *columns: str) -> None:
@@ -188,11 +193,13 @@ class Engine(StatefulEngine):
 
     @wholly()
     def forget(self) -> None:
-        """Drop everything that no later event can need. A step does so itself only when enough has accumulated."""
+        """Drop all state that no later event can need. The engine also does this by itself, whenever enough state has
+        accumulated."""
         self._machine.evict(Frontier.at(self.watermark))
 
     def take_dead(self) -> list[RefusedRow]:
-        """Return the rows rejected since the last call. `row`: the index in the pushed table or sequence."""
+        """Return the rows rejected since the last call. The `row` of a rejected row is its index in the pushed table or
+        sequence."""
         dead, self._parts.dead = self._parts.dead, []
         if not self._recorded:
             return dead
@@ -210,9 +217,10 @@ def holds(
 ) -> list[Held]:
     """Return the maximal intervals of all fluents, derived and input, sorted by (type, args, start).
 
-    An input event whose type is a fluent means that the fluent holds during this closed interval. A fluent's value is
-    the last argument. Intervals are clipped to `start` and `until` (microseconds, both included). `options`: the fields
-    of `CompileOptions`. Raises CepError, and ValueError if an event does not match its declaration.
+    An input event whose type is a fluent means that the fluent holds from the event's start to its end, including both.
+    A fluent's value is the last argument. Intervals are clipped to `start` and `until` (microseconds, both included).
+    `options`: the fields of `CompileOptions`. Raises CepError, and ValueError if an event does not match its
+    declaration.
     """
     engine = _taken(program, events, CompileOptions(**options), start, until)
     engine.refuse_boundless(start, until)
@@ -227,8 +235,9 @@ def detect(
     knowledge: KnowledgeSource | Iterable[Any] | None = None,
     distinct: bool = False,
 ) -> list[Event]:
-    """Return all derived events, sorted by (end, start, type, args). Undeclared events have the types of their values.
-    Raises CepError, and ValueError if an event does not match its declaration."""
+    """Return all derived events, sorted by (end, start, type, args). If an event type is not declared, its attribute
+    types are those of the values in `events`. Raises CepError, and ValueError if an event does not match its
+    declaration."""
     engine = _taken(program, events, CompileOptions(policy=policy, facts=facts, knowledge=knowledge, distinct=distinct))
     return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
 

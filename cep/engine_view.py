@@ -113,9 +113,9 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
 def _window(options: EngineOptions) -> RevisionWindow:
     """Return the window in which records may revise earlier records.
 
-    A row that is exactly `revise` older than the watermark is accepted. Final results end at least one microsecond
-    earlier. Without `revise`, a record can only replace a record that has the same KEY and is still in the reorder
-    buffer.
+    A row that is exactly `revise` older than the watermark is accepted. So results are final only if they end at least
+    one microsecond before that row. Without `revise`, a record can only replace a record that has the same KEY and is
+    still in the reorder buffer.
     """
     lateness = options.lateness or 0
     if options.revise is None:
@@ -129,7 +129,7 @@ class EngineView:
     """The read-only interface of an engine.
 
     - `plan`: the plan that the engine runs.
-    - `program`: identifies the program and everything else on which the engine's state depends.
+    - `program`: a hash of the program and of everything else on which the engine's state depends.
     - `alerts`: the alerts that the engine derives.
     - `stage`: the engine's stage of the program, or None for the whole program.
     - `pool`: the values of strings and IRIs.
@@ -207,14 +207,14 @@ class EngineView:
 
     @property
     def late_rows(self) -> dict[str, int]:
-        """Return, for each event type, the number of rows that were added or removed late, within the window of
-        revision."""
+        """Return, for each event type, the number of rows that were added or removed after their end had passed the
+        watermark, but still within the window of revision."""
         return {} if self._parts.revision is None else dict(self._parts.revision.late_rows)
 
     def refuse_endless(self, place: str) -> None:
         """Raise CepError if the program has results that are known only at the end of the input.
 
-        `place`: the kind of run, whose input has no end, for the message.
+        `place`: a description of the current run for the message, which says that the input of this run never ends.
         """
         for node, span in zip(self.plan.nodes, self.plan.spans):
             if reason := node.known_at_end():
@@ -231,7 +231,7 @@ class EngineView:
     def refuse_boundless(self, start: int | None, until: int | None) -> None:
         """Raise CepError if a fluent depends on its own future and `start` or `until` is missing.
 
-        Without these limits, the fluent might depend on times that are further and further back.
+        Without a `start` and an `until`, the fluent might depend on times that are further and further away.
         """
         for number in self._looking_ahead() if start is None or until is None else ():
             word, span = self.plan.nodes[number].properties().word, self.plan.spans[number]
@@ -240,16 +240,16 @@ class EngineView:
             raise CepError(message, self.plan.source, span, hint + "`start` and `until`", "endless")
 
     def _looking_ahead(self) -> list[int]:
-        """Return the nodes that look ahead in time and lie on a cycle."""
+        """Return the numbers of the plan's nodes that look ahead in time and lie on a cycle."""
         units = [unit for group in self.plan.groups if group.recursive for unit in group.units]
         return [unit for unit in units if isinstance(unit, int) and self.plan.nodes[unit].looks_ahead()]
 
     @property
     def unending(self) -> frozenset[int]:
-        """Return the nodes that may derive results for ever, as cycles among formulas do.
+        """Return the numbers of the plan's nodes that might derive results without end, as cycles among formulas do.
 
-        At the end of the input they stop at the latest time in the input. An engine of a stage does not know this time,
-        so the caller must pass it to `reached_in_input`.
+        At the end of the input, these nodes stop at the latest time in the input. An engine of a stage does not know
+        this time, so the caller must pass it to `reached_in_input`.
         """
         numbers = {number for number, node in enumerate(self.plan.nodes) if node.unending()}
         for group in self.plan.groups:
@@ -262,9 +262,10 @@ class EngineView:
 
     @property
     def beginning(self) -> frozenset[int]:
-        """The nodes whose state begins with the input: NOT and AGGREGATE of formulas on cycles.
+        """The numbers of the plan's nodes whose state depends on the first time of the input: NOT and AGGREGATE of
+        formulas on cycles.
 
-        An engine of a stage does not know the first time of the input, so the caller must pass it to `begun_in_input`.
+        An engine of a stage does not know this time, so the caller must pass it to `begun_in_input`.
         """
         units: set[int] = set()
         for group in self.plan.groups:
@@ -279,9 +280,11 @@ class EngineView:
         return frozenset(units)
 
     def refuse_beginning(self, place: str, hint: str = "`cep run` and `cep serve` can run it in one process") -> None:
-        """Raise CepError if a cycle through NOT or AGGREGATE of formulas needs the first time of the input.
+        """Raise CepError if the program has a cycle through NOT or AGGREGATE of formulas. Such a cycle depends on the
+        first time of the input.
 
-        - `place`: the kind of run, in which this time is not known, for the message.
+        - `place`: a description of the current run for the message, which says that this run does not know the first
+          time.
         - `hint`: how the program can run instead, for the message.
         """
         for unit in sorted(self.beginning):
@@ -356,8 +359,8 @@ class EngineView:
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows. This is `latest` or, with `lateness_by`, a time that the clocks of the
-        keys show."""
+        """The time that the watermark follows. Without `lateness_by`, this is `latest`. With `lateness_by`, the engine
+        computes it from the clocks of all keys."""
         return self._buffer.moving
 
     @property
@@ -377,15 +380,17 @@ class EngineView:
     def named(self) -> dict[PlanUnit, str]:
         """Return a fingerprint for each operator and event type (`cep.plan.identity`).
 
-        Two units that have the same fingerprint, in any programs, have equal states after equal input.
+        If operators of two engines have the same fingerprint, their states are equal after equal input. The two engines
+        may run different programs.
         """
         return self._fingerprints.units(self.plan, self._machine)
 
     def meanings(self, known: bool = False) -> dict[str, str]:
-        """Return a fingerprint for each derived event type and alert. It covers the rules, declarations and facts on
-        which the event depends.
+        """Return a fingerprint for each derived event type and alert. The fingerprint is a hash of the rules,
+        declarations and facts on which the event depends.
 
-        Changes of the layout or of other rules do not change it. `known`: include the knowledge that the rules query.
+        A change of the text's layout or of other rules does not change the fingerprint. `known`: True to include the
+        knowledge that the rules query.
         """
         return self._fingerprints.events(known)
 
@@ -433,13 +438,13 @@ class EngineView:
         return self._machine.take_counts()
 
     def take_key_shares(self) -> Sequence[KeyShares]:
-        """Return the keys that had many rows since the last call. Empty, because a single engine does not distribute
-        rows."""
+        """Return the keys that had many rows since the last call. A single engine does not distribute rows by key, so
+        it returns an empty sequence."""
         return ()
 
     @property
     def chained(self) -> tuple[str, ...]:
-        """The recursive events that are derived by a kernel of their own."""
+        """The recursive events for which the engine uses a specialized compiled kernel."""
         return self._machine.compiled
 
     @property

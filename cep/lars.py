@@ -43,7 +43,8 @@ from cep.rules.terms import Constant
 Stream = Iterable[tuple[int, Sequence[str]]]
 Atom = tuple[str, tuple[Constant, ...]]
 Told = tuple[str | None, int | None]
-"""An atom as text, and the number of its answer stream (None: all answer streams).
+"""A pair of an atom as text and the number of its answer stream. The number is None if the atom is in all answer
+streams.
 
 If the text is None, the number is the number of answer streams at the tick.
 """
@@ -83,12 +84,15 @@ def answers(
         program: The text of the rules.
         stream: Pairs (tick, atoms) in order. Atoms are written as text, `p(1)`.
         facts: Atoms that are true at all ticks.
-        first: The tick at which the stream begins, unless its first atoms are earlier. None: their tick.
+        first: The tick at which the stream begins, unless its first atoms are earlier. By default, the stream begins at
+            the tick of its first atoms.
         last: The last tick to evaluate, by default the tick of the last atoms.
-        models: The answer streams to return. 1: the one nearest to the previous tick's. n: at most n, sorted. 0: all.
-        window: The number of ticks in a window of n ticks, `n+1` or `n`.
+        models: The answer streams to return. 1: only the answer stream that is nearest to that of the previous tick.
+            Another number n: at most n answer streams, sorted. 0: all answer streams.
+        window: The number of ticks that a window of size n covers: `"n+1"` or `"n"`.
         tick: The length of a tick, for windows whose length has a unit, `[2 sec]`.
-        dialect: `lars` for the syntax of Ticker, `laser` for rule strings of Laser. None: the text decides.
+        dialect: `lars` for the syntax of Ticker, `laser` for rule strings of Laser. By default, the dialect is inferred
+            from the text.
     """
     for option, number in (("first", first), ("last", last), ("models", models)):
         if not (_is_number(number) or (number is None and option != "models")):
@@ -295,7 +299,10 @@ class _Run:
             yield tick, self._models(now)
 
     def _models(self, now: set[Told]) -> list[frozenset[str]]:
-        """Return the answer streams at a tick. `now`: the atoms and the counts that are valid at this tick."""
+        """Return the answer streams at a tick.
+
+        `now`: the pairs (`Told`) that are valid at this tick: atoms, and the number of answer streams.
+        """
         counts = [model for text, model in now if text is None]
         every = [text for text, model in now if model is None and text is not None]
         texts: list[list[str]] = [list(every) for _ in range(counts[0] or 0 if counts else 1)]
@@ -306,9 +313,10 @@ class _Run:
         return answers if len(answers) < 2 else sorted(answers, key=sorted)[: self.models or None]
 
     def _held(self, name: str, table: pl.DataFrame) -> Iterator[tuple[Told, int, int | None]]:
-        """Yield the atoms and counts in a result table of the engine.
+        """Yield the atoms and the numbers of answer streams that a result table of the engine contains, as pairs
+        (`Told`).
 
-        Each is paired with the first tick at which it is valid, and the tick at which it ends.
+        Each pair is followed by the first tick at which it is valid and the first tick at which it is no longer valid.
         """
         assert self.first is not None, "there is a stream"
         predicate = predicate_of(name)

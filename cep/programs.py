@@ -55,8 +55,8 @@ def compiled_program(
 
 
 def refuse_order(schemas: Mapping[str, Schema]) -> None:
-    """Raise CepError if a format needs the order of all records (FOLD order), because an engine may receive data in
-    parts."""
+    """Raise CepError if a format needs all records at once to restore their order (FOLD order). An engine cannot do
+    this, because it may receive data in parts."""
     for name, schema in schemas.items():
         if schema.format is not None and schema.format.fold == "order":
             hint = "use `detect` with all data at once; or write the offset (`%z`), or `FOLD earlier`"

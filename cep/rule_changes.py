@@ -35,7 +35,7 @@ POLICIES = {"unrestricted": "recent", "recent": "chronological", "chronological"
 Edit = tuple[Any, Span, str]
 """A copy of a value with one change, the span of the change, and the description of the change."""
 _WHOLE = ("span", "fluent", "label")
-"""Fields that are never changed."""
+"""Fields of rules and statements that `edits` never changes."""
 
 
 def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: int | None = None) -> Iterator[Edit]:
@@ -258,7 +258,7 @@ def _pair_changes(value: Pair) -> Iterator[Edit]:
 
 
 def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
-    """Return similar durations, each with a description of the difference."""
+    """Return durations that differ slightly from `ticks`, each with a description of the difference."""
     durations = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
     return tuple((changed, told) for changed, told in durations if 0 < changed != ticks) if ticks else ()
 
@@ -286,7 +286,7 @@ def _binds(comparison: Comparison) -> bool:
 
 
 def span_of(condition: Condition, other: Span) -> Span:
-    """Return the span of a condition, or `other` if it has none."""
+    """Return the span of a condition, or `other` if the condition has no span."""
     return getattr(condition, "span", other)
 
 

@@ -54,7 +54,8 @@ class StatefulEngine(EngineView):
     def state_for_another(self) -> bytes:
         """Return the whole state, including remembered lineage, for an engine of another program (`PriorState`).
 
-        If input is revised, this is the state at the time `stable`. Later input is in the reorder buffer of this state.
+        If input is revised, this is the state at the time `stable`. Input after that time is saved as the contents of
+        the reorder buffer.
         """
         return self._saved(True)
 
@@ -70,7 +71,8 @@ class StatefulEngine(EngineView):
     def snapshot_in_segments(self) -> SegmentedState:
         """Return the whole state in segments. `new` contains the segments that have changed since the last call.
 
-        The caller must store these segments, or stop using the engine. Not available in an engine that keeps lineage.
+        The next call assumes that the caller has stored these segments. A caller that cannot store them must not use
+        the engine any more. Not available in an engine that keeps lineage.
         """
         return engine_state.save_in_segments(self._parts, self._goals(), self._loaded, self._state, self._book)
 
@@ -109,20 +111,21 @@ class StatefulEngine(EngineView):
         engine_state.take_on(self._parts, header, batches)
 
     def extract(self, keys: KeySelection) -> bytes:
-        """Remove the state of some keys, and return it in the form that `replace` reads. State that every key needs is
-        copied.
+        """Remove the state of some keys, and return it in the form that `replace` reads. State that belongs to all keys
+        is copied, and also remains in the engine.
 
-        A key consists of the values of the arguments by which the program is distributed (`cep plan`). `keys` may also
-        be a share of all keys. Raises CepError if the program or stage is not distributed by key, or if the engine
-        keeps lineage.
+        A key consists of the values of the arguments by which the program is distributed (`cep plan`). `keys` lists the
+        keys, or selects them by their hashes. Raises CepError if the program or stage is not distributed by key, or if
+        the engine keeps lineage.
         """
         return self._extract(self._keyed(), keys)
 
     def replace(self, keys: KeySelection, state: bytes) -> None:
         """Replace the state of some keys by `state`, a result of `extract`.
 
-        `state` must come from an engine with the same program, stage and watermark. An engine without input adopts that
-        watermark. Raises CepError if the state does not fit, or if the program or stage is not distributed by key.
+        `state` must come from an engine with the same program, stage and watermark. If this engine has not received any
+        input yet, it adopts the watermark of `state`. Raises CepError if the state does not fit, or if the program or
+        stage is not distributed by key.
         """
         held = self._keyed()
         with snapshot.restoring():
@@ -152,9 +155,10 @@ class StatefulEngine(EngineView):
 
     @wholly(refuses=True)
     def learn(self, changes: Sequence[tuple[int, bytes]]) -> None:
-        """Apply changes of the knowledge that `KnowledgeSource.change` has prepared. No change may be late.
+        """Apply updates of the knowledge that `KnowledgeSource.change` has serialized. The watermark must not have
+        passed the time of any of them.
 
-        Raises CepError, and changes nothing, if a change is refused.
+        Raises CepError, and changes nothing, if an update is refused.
         """
         stepping.learn(self._parts, changes)
 
@@ -192,8 +196,8 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def begin_window(self) -> None:
-        """Make all results so far final, if input is revised. An engine does this after it has taken over the state of
-        other engines."""
+        """Make all results so far final, if input is revised. The caller calls this after the engine has taken over the
+        state of other engines."""
         if self._parts.revision is not None:
             begin_window(self._parts.revision, self.watermark)
 

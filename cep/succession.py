@@ -32,7 +32,7 @@ BOTH = " with the program before"
 FORMER = "former "
 """The prefix of the table name of an alert that only the former program has."""
 _NEVER = object()
-"""A marker that replaces the end of an interval that is not reported."""
+"""A marker in place of an interval's end. It means that the interval is not reported."""
 
 
 @dataclass(slots=True)
@@ -40,10 +40,10 @@ class FluentCut:
     """A fluent whose intervals are cut at a time, because only one of the two programs has it or they define it
     differently.
 
-    - `ends`: True for the former program's fluent, whose intervals end at the cut. False for the new program's
-      fluent, whose intervals begin at the cut.
-    - `straddling`: the intervals that continue beyond the cut. Keys are the `@id`s with which they are reported,
-      values are the original `@id` and the original end.
+    - `ends`: True for the former program's fluent, whose intervals end at the cut. False for the new program's fluent,
+      whose intervals begin at the cut.
+    - `straddling`: the intervals that continue beyond the cut. A key is the `@id` under which the cut interval is
+      reported. Its value is the `@id` and the end of the interval before the cut is applied.
     """
 
     schema: Schema
@@ -60,7 +60,8 @@ class FluentCut:
         return self.straddling
 
     def take(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Translate changes of a program's intervals into changes of the intervals that are reported."""
+        """Apply the cut to the changes of one program's intervals. Return the changes of the cut intervals, which are
+        reported."""
         early = (changes["start"] < self.time).fill_null(True)
         later = changes.filter(~early & (changes["end"] > self.time).fill_null(True))
         later = later.clear() if self.ends else later
@@ -116,16 +117,16 @@ def _row(table: pl.DataFrame, row: int, end: int | None, sign: int) -> pl.DataFr
 class Successor(Engine):
     """A program that took over from a former program at the watermark `since`.
 
-    - `former`: the former program, as long as its results may still change, then None.
+    - `former`: the former program. None when its results can no longer change.
     - `texts`: the texts of the former program, by file.
 
     The former program reports results that end at or before `since`, and this program reports later results.
     Exceptions:
 
-    - Fluents and alerts that mean the same in both programs are reported by this program alone. Other fluents are
-      cut.
-    - A new alert on a fluent is reported for all rows of the window of revision. A row that has not ended by
-      `since` begins the alert at `since`.
+    - Fluents and alerts that mean the same in both programs are reported by this program alone. The intervals of other
+      fluents are cut at `since` (`FluentCut`).
+    - If an alert on a fluent is new, this program reports it for all rows of the window of revision. If a row ends
+      after `since`, its alert begins at `since`.
     """
 
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
@@ -142,7 +143,8 @@ class Successor(Engine):
     def take_over(
         self, former: Engine, texts: Mapping[str, str], cuts: Mapping[str, int], holding: Mapping[str, pl.DataFrame]
     ) -> Frames:
-        """Take over from an engine at its watermark, and return the changes of results that follow at once.
+        """Take over from an engine at its watermark. Return the changes of results that the change of the program
+        causes at once.
 
         This engine already has the state of the former engine (`PriorState`).
 
@@ -299,8 +301,8 @@ class Successor(Engine):
         return snapshot.program_of(blob) in (self._state, self._state + BOTH)
 
     def go_on_with(self, blob: bytes, make_successor: Callable[[Mapping[str, str]], Successor]) -> Self:
-        """Restore a snapshot of this program, and return the engine. Raises CepError if it is damaged or of another
-        program.
+        """Restore a snapshot of this program, and return the engine. Raises CepError if the snapshot is damaged or
+        belongs to another program.
 
         `make_successor`: a function that creates an engine from the texts of the former program.
         """

@@ -1,7 +1,7 @@
-"""Many variants of a program as one plan. Each variant has other parameter values, or one changed rule.
+"""Many variants of a program, compiled as one plan. Each variant has its own parameter values, or one changed rule.
 
 Events that mean the same in two variants become one event, and the planner merges equal operators. So all variants run
-in one pass over the input, and share every operator whose result does not depend on the difference.
+in one pass over the input, and share every operator that is the same in several variants.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cep.rules.terms import Constant, Predicate, StaticRule
 
 T = TypeVar("T")
 _TEXTS = ("label", "span", "head_span")
-"""The fields that contain no names of events."""
+"""The fields of rules that contain no names of events or predicates. `_parts` skips them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,8 @@ class _Variant:
         self._needs: dict[str, frozenset[str]] = {}
 
     def needs(self, name: str) -> frozenset[str]:
-        """Return the names that the rules of `name` use. The tables of one fluent need each other."""
+        """Return the names that the rules of `name` use. If `name` is a table of a fluent, the result also contains all
+        other tables of this fluent."""
         if name not in self._needs:
             needed = {named for rule in self.defined[name] for named in _named(rule) if named in self.defined}
             fluent = self.rules.schemas[name].fluent if name in self.rules.schemas else None
@@ -155,7 +156,11 @@ class _Merge:
         return renamed
 
     def add_alerts(self, alerts: Iterable[Alert], renamed: Mapping[str, str]) -> dict[str, Alert]:
-        """Return the alerts of a variant on its renamed tables. Keys are the original names of the alerts."""
+        """Adapt the alerts of a variant to the new names of its events and tables. Return the adapted alerts, by
+        original alert name.
+
+        `renamed`: the new name of each event and table of the variant.
+        """
         added = {}
         for alert in alerts:
             table = renamed[alert.table]

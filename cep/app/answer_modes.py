@@ -1,7 +1,7 @@
-"""The values of `--output-mode`, which decides how the answers of fluents are written."""
+"""The values of `--output-mode`, which determines how the answers of a LARS program are written."""
 
 ALL, NEW, CHANGES, INTERVALS = "all", "new", "changes", "intervals"
 MODES = (CHANGES, ALL, NEW, INTERVALS)
 SIGNAL, CHANGE = "signal", "change"
-"""Values of `--output-every`. SIGNAL: write answers at ticks that have input. CHANGE: write them at ticks at which an
-answer changes."""
+"""The values of `--output-every`. With SIGNAL, answers are written at ticks that have input. With CHANGE, they are
+written at ticks at which an answer changes."""

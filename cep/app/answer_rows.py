@@ -1,4 +1,5 @@
-"""Turn changes of fluents into the answers of LARS programs: at each tick, the rows that hold or begin to hold."""
+"""Conversion of changes of fluents to the answers of LARS programs. At each tick, the answers are the rows that hold,
+or the rows that begin to hold."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class AnswerRows:
     """A converter from changes of fluents to rows of answers. Rows of events stay unchanged.
 
     - `schemas`: the schemas of the fluents and events.
-    - `mode`: ALL or NEW.
-    - `every`: when to write answers, as `--output-every` says; None: at every tick.
+    - `mode`: ALL to output the rows that hold, NEW to output the rows that begin to hold.
+    - `every`: when to write answers, as `--output-every` says. None: at every tick.
     - `tick`: the length of a tick in microseconds.
     - `outputs`: the schemas of the answers, which are instants.
 
@@ -61,7 +62,7 @@ class AnswerRows:
         """Return the answers up to a watermark.
 
         - `changes`: the changes of fluents, and the rows of events, since the last call.
-        - `late`: the delay in microseconds after which the changes become known.
+        - `late`: the delay in microseconds with which the engine outputs changes.
         """
         events = {name: table for name, table in changes.items() if name not in self.schemas}
         if self._first is None:
@@ -91,8 +92,8 @@ class AnswerRows:
         return np.arange(first, until + 1, self._width)
 
     def _rows(self, name: str, changes: pl.DataFrame | None, instants: Ints) -> pl.DataFrame | None:
-        """Return the answers of a fluent at the times `instants`: the rows that hold then or, for NEW, begin to
-        hold."""
+        """Return the answers of a fluent at the times `instants`: the rows that hold at these times, or, if the mode is
+        NEW, those that begin to hold."""
         names = [attribute.name for attribute in self.schemas[name].attributes]
         held = self._open.get(name)
         if changes is not None:

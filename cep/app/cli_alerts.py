@@ -1,4 +1,4 @@
-"""The commands `cep alerts ...`. People use them to handle the alerts of a server from a terminal."""
+"""The commands `cep alerts ...`, with which people handle the alerts of a server from a terminal."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Connection:
             raise CepError(f"{address}: {error}", hint="say where `cep serve` runs with `--server URL`") from None
 
     def alert(self, begin: str) -> str:
-        """Return the id of the alert whose id begins with `begin`. Raises CepError if no alert matches, or several
-        do."""
+        """Return the id of the alert whose id begins with `begin`. Raises CepError if no alert or more than one alert
+        matches."""
         if len(begin) == 32:
             return begin
         for states in (("pending", "firing", "kept"), ("resolved", "withdrawn")):
@@ -101,8 +101,8 @@ class Connection:
         return closed[::-1]
 
     def silence(self, begin: str) -> str:
-        """Return the id of the silence whose id begins with `begin`. Raises CepError if no silence matches, or several
-        do."""
+        """Return the id of the silence whose id begins with `begin`. Raises CepError if no silence or more than one
+        silence matches."""
         if len(begin) == 36:
             return begin
         ids = [silence["id"] for silence in self.ask("GET", "silences") if silence["id"].startswith(begin.lower())]
@@ -461,7 +461,7 @@ def verdicts(options: VerdictsOptions) -> None:
 def label_end(alert: dict[str, Any]) -> str:
     """Return the end of the label for a closed alert.
 
-    This is the time at which the alert ended. If it has not ended, it is the watermark at which it was closed.
+    This is the time at which the alert ended. If the alert has not ended, it is the watermark at which it was closed.
     """
     return str(alert["over"] or max(alert["end"], alert["closed"]))
 
@@ -484,7 +484,8 @@ def _one(what: str, begin: str, ids: Sequence[str]) -> str:
 
 
 def _one_of(what: str, word: str, words: Sequence[str]) -> None:
-    """Raise CepError if a word is not one of `words`. `what`: the kind of word, for the message."""
+    """Raise CepError if `word` is not one of `words`. `what`: a name for the words, such as `state`, for the
+    message."""
     if word not in words:
         hint = did_you_mean(word, words) or f"it is one of {', '.join(words)}"
         raise refuse(f"`{plain(word)}` is not a {what}", hint)
@@ -500,7 +501,7 @@ def _time(text: str, option: str) -> datetime:
 
 
 def _minutes(span: str) -> str:
-    """Replace the unit `m` by `min`. In amtool and in routes, `m` means minutes."""
+    """Replace the unit `m` in a duration by `min`. Durations of amtool and of routes use `m` for minutes."""
     return re.sub(r"(?<=\d)(\s*)m$", r"\1min", span.strip())
 
 
@@ -532,7 +533,7 @@ def _said(alert: dict[str, Any], what: str) -> None:
 
 
 def _state(alert: dict[str, Any]) -> str:
-    """Return the state of an alert. If receivers are not notified of the alert, return the reason instead."""
+    """Return the state of an alert. If the alert's receivers are not notified at present, return the reason instead."""
     if alert["state"] in ("firing", "kept"):
         for word in ("inhibited", "silenced"):
             if alert[word]:
@@ -541,7 +542,8 @@ def _state(alert: dict[str, Any]) -> str:
 
 
 def _who(alert: dict[str, Any]) -> str:
-    """Return the person who acknowledged an alert, followed by its assignee if that is another person."""
+    """Return the person who acknowledged an alert. If the alert is assigned to another person, this person's name
+    follows."""
     words = [alert["acknowledged"]] if alert["acknowledged"] else []
     if alert["assignee"] and alert["assignee"] != alert["acknowledged"]:
         words.append(f"for {alert['assignee']}")
@@ -559,8 +561,8 @@ def _alerts(alerts: Sequence[dict[str, Any]], nothing: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]], nothing: str) -> str:
-    """Format a table that is WIDTH characters wide, by cutting the last column. Earlier columns are cut only if they
-    are very long."""
+    """Format a table that is at most WIDTH characters wide. Cells of the last column are cut to fit. Earlier columns
+    are cut only if they are very long."""
     if not rows:
         return nothing
     texts = [[plain(cell) for cell in row] for row in rows]

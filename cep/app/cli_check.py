@@ -21,7 +21,7 @@ from cep.core.errors import CepError, CepErrors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedKnowledge(KnowledgeOptions):
-    """Options for the knowledge, and for the shapes to which it must conform."""
+    """Options for the knowledge, and for the SHACL shapes to which the knowledge must conform."""
 
     shapes: Annotated[
         tuple[Path, ...],

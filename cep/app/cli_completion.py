@@ -1,6 +1,7 @@
 """`cep completion`: print the script with which a shell completes commands, options, values and file names.
 
-At each Tab the shell runs `cep` with `_CEP_COMPLETE` in the environment, according to the protocol of typer.
+Each time the user presses Tab, the shell runs `cep` with `_CEP_COMPLETE` in the environment, according to the protocol
+of typer.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def completion(options: CompletionOptions) -> None:
 
 
 def answering() -> None:
-    """Let typer print the completions, if a shell has started this process to get them."""
+    """If a shell has started this process to get completions, let typer print them."""
     if ASKED in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 

@@ -1,4 +1,5 @@
-"""The command `cep explain`: show why an event was derived, down to the input records, or why it was not."""
+"""The command `cep explain`. It shows why an event was derived, down to the input records, or why it was not
+derived."""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ class ExplainOptions:
 
     @property
     def event(self) -> str | None:
-        """The event to explain, which is the last argument. None if --not names the event."""
+        """The event to explain, which is the last argument. None if `--not` names the event."""
         from cep.language.reading import OWN, SUFFIXES
 
         *before, last = self.arguments
@@ -119,7 +120,7 @@ class ExplainOptions:
 
     @property
     def event_text(self) -> str:
-        """Return the event to explain, either from the argument or from --not."""
+        """Return the event to explain, from the last argument or from `--not`."""
         return self.event or self.question.absent or ""
 
     def check(self) -> None:
@@ -253,7 +254,7 @@ def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOpti
 
 
 def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, back: int | None) -> int:
-    """Explain why an event was not derived. Return 1 if it was derived after all."""
+    """Explain why an event was not derived, and return the exit status. It is 1 if the event was derived after all."""
     from cep.connectors.why import revised
     from cep.connectors.why.lines import refusals, withdrawn
 

@@ -1,4 +1,5 @@
-"""The layout of a command's help: options in sections, and within a section in the order of declaration."""
+"""The layout of a command's help. Options are listed in sections, and within a section in the order in which they are
+declared."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from cep.app.late_imports import import_late
 
 INPUT, OUTPUT, KNOWLEDGE, RULES = "Input", "Output", "Knowledge", "Rules"
 WATCHING, SPARK, OTHER = "Monitoring", "Spark", "Options"
-"""The titles of sections that several commands share. An option names its section by `rich_help_panel`. The default is
-`Options`."""
+"""The titles of help sections that several commands share. The `rich_help_panel` of an option is the title of its
+section. The default is `Options`."""
 
 
 class _WithoutPydantic:
-    """A command that converts texts, paths and defaults itself. typer would import pydantic to do this, which takes a
-    tenth of a second."""
+    """A command that converts texts, paths and default values without typer. typer would import pydantic for this,
+    which takes a tenth of a second."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -48,10 +49,11 @@ def _conversion(param: Any) -> Callable[[Any, Any], Any]:
 
 
 class Sectioned(_WithoutPydantic, TyperCommand):
-    """A command whose help has sections. They are in the order of their first options, with the default section last.
+    """A command whose help is divided into sections. The sections are in the order of their first options, with the
+    default section last.
 
     Before the command runs, `cep.app.conflicts` checks that no output would overwrite an input. The command's context
-    stores the guard that checks later outputs.
+    then contains the `OutputGuard`, which checks the outputs that are opened later.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -70,7 +72,7 @@ class Sectioned(_WithoutPydantic, TyperCommand):
         return super().invoke(ctx)
 
     def reads(self) -> Iterable[tuple[str, str]]:
-        """Return the inputs that no option names, as pairs (name in messages, path)."""
+        """Return the inputs of the command that are not named by its options, as pairs (name in messages, path)."""
         return ()
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -92,7 +94,7 @@ class Sectioned(_WithoutPydantic, TyperCommand):
 
 
 class Commands(_WithoutPydantic, TyperGroup):
-    """A group of commands that has its own message for unknown names."""
+    """A group of commands. If the user enters an unknown command, the group prints its own message."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         from cep.app.usage_errors import own_words
@@ -108,7 +110,8 @@ class Commands(_WithoutPydantic, TyperGroup):
 
 
 class WithoutRecords(Sectioned):
-    """A command that reads programs. It loads the packages for records only if tables of facts are used."""
+    """A command that reads programs but no records. It loads polars and pyarrow only when they are needed, for tables
+    of facts."""
 
     def invoke(self, ctx: Any) -> Any:
         import_late("polars", "pyarrow")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cep.connectors.infer.sample import RecordSample
 
 WIDTH = 80
-"""The greatest width of a line that has both an attribute and a note."""
+"""The greatest width of a line that contains both an attribute and a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def infer(options: InferOptions) -> None:
 
 
 def _from_input(options: InferOptions) -> None:
-    """Infer from standard input. The input is copied to a file first, so that it can be read twice."""
+    """Infer a declaration from standard input. The input is first copied to a file, so that it can be read twice."""
     from cep.core.errors import CepError
 
     with TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def _print(file: Path, options: InferOptions) -> None:
 
 
 def _seen(inferred: Inferred, sample: RecordSample) -> str:
-    """Describe the sample, for example `from 2 records, 3 events` if a record contains a list of events."""
+    """Return a description of the sample, such as `from 2 records, 3 events` if a record contains a list of events."""
     from cep.connectors.records.paths import EACH, path, source_of
 
     count = sample.count if sample.records is None else sample.records
@@ -122,7 +122,8 @@ def _seen(inferred: Inferred, sample: RecordSample) -> str:
 
 
 def _written(inferred: Inferred, sample: RecordSample) -> str:
-    """Return the declaration with one attribute per line, each followed by a note about its values."""
+    """Return the inferred declaration, with one attribute per line. Each attribute is followed by a note about its
+    values."""
     from cep.rules.printing import attribute, declaration
 
     schema = inferred.schema
@@ -161,9 +162,11 @@ def _written(inferred: Inferred, sample: RecordSample) -> str:
 
 
 def _wide(lengths: Sequence[tuple[int, int]]) -> int:
-    """Return the column at which notes begin. `lengths`: the length of each attribute and of its note.
+    """Return the column at which notes begin. `lengths`: pairs of the length of an attribute and the length of its
+    note.
 
-    This is the greatest column at which the notes of all shorter attributes fit on the line.
+    The column is as far to the right as possible, so that the notes of all attributes that end before it fit on the
+    line.
     """
     for wide in sorted({text for text, _ in lengths}, reverse=True):
         if all(8 + wide + note <= WIDTH for text, note in lengths if note and text <= wide):

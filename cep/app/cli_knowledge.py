@@ -1,4 +1,4 @@
-"""The commands `cep knowledge ...`: count, query and verify knowledge, explain a triple, fetch the Things of a
+"""The commands `cep knowledge ...`. They count, query and verify knowledge, explain a triple, and fetch the Things of a
 service."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 """The number of classes and properties that `stats` lists."""
 SUBJECTS = 500
-"""The default number of subjects in the sample of `verify`. owlrl needs seconds for this many subjects."""
+"""The default number of subjects in the sample of `verify`. For this many subjects, owlrl needs some seconds."""
 
 knowing = typer.Typer(
     cls=Commands,
@@ -219,9 +219,10 @@ for command in (fetch, stats, query, explain, verify):
 
 
 def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
-    """Return True if the knowledge in `files` conforms to the shapes. Print all violations and warnings.
+    """Check knowledge against SHACL shapes. Print all violations and warnings, and return True if the knowledge
+    conforms.
 
-    Without `shapes`, the shapes of weather stations apply.
+    `files`: the files of the knowledge, for messages. Without `shapes`, the shapes of weather stations apply.
     """
     if known is None:
         raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")

@@ -140,8 +140,7 @@ class InputOptions:
 
     @property
     def as_they_stand(self) -> Self:
-        """Return the options with a lateness of 0, unless they set a lateness. Files are then read in their own
-        order."""
+        """Return options with which files are read in their own order. If no lateness is set, it becomes 0."""
         return self if self.lateness is not None else replace(self, lateness="0")
 
     @property
@@ -152,7 +151,7 @@ class InputOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredInputOptions:
-    """Options for records of the past, in files or on a server that keeps them (`cep.app.served_history`)."""
+    """Options for records of the past, in files or on a server that stores them (`cep.app.served_history`)."""
 
     PANEL: ClassVar = INPUT
 
@@ -162,7 +161,7 @@ class StoredInputOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryInputOptions(StoredInputOptions):
-    """Options for records of the past, for commands whose `--format` is the format of the input."""
+    """Options for records of the past. In the commands that use them, `--format` is the format of the input."""
 
     format: InputFormat = None
 
@@ -213,7 +212,8 @@ class KnowledgeOptions:
 
     @property
     def predicates(self) -> tuple[str, ...]:
-        """Return the static predicates that have tables of facts. Raises CepError if a table names no predicate."""
+        """Return the static predicates that have tables of facts. Raises CepError if an option does not name the
+        predicate of its table."""
         return tuple(name_and_file(fact, "--facts")[0] for fact in self.facts)
 
 
@@ -235,7 +235,8 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
 
     @property
     def service(self) -> str | None:
-        """Return the address of the first service whose Things are part of the knowledge, or None."""
+        """Return the address of the first service whose Things are part of the knowledge. Returns None if there is no
+        such service."""
         from cep.knowledge.load import is_service
 
         return next((name.partition("?")[0] for name in self.files if is_service(name)), None)
@@ -302,7 +303,7 @@ class DialectOptions:
 
     @property
     def dialect(self) -> str | None:
-        """Return the dialect. It has the suffix `/n` if a window of n ticks contains n ticks instead of n + 1.
+        """Return the dialect. The suffix `/n` means that a window of n ticks contains n ticks instead of n + 1.
 
         Raises CepError if `--window` is not valid.
         """
@@ -313,7 +314,7 @@ class DialectOptions:
 
     @property
     def answer_sets(self) -> tuple[int | None, int | None]:
-        """Return the options `models` and `solve_limit` of the compiler. Raises CepError if one of them is not
+        """Return the values of the compiler's options `models` and `solve_limit`. Raises CepError if one of them is not
         valid."""
         models = {None: None, "1": 1, "all": 0}
         if self.models not in models:
@@ -325,7 +326,8 @@ class DialectOptions:
 
     @property
     def ticks(self) -> int | None:
-        """Return the length of a tick in microseconds, or None. Raises CepError if `--tick` is not valid."""
+        """Return the length of a tick in microseconds, or None if `--tick` is not set. Raises CepError if `--tick` is
+        not valid."""
         ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
             raise refuse("--tick, --clock: a tick must be longer than 0", "`--tick 1ms`")
@@ -406,5 +408,5 @@ class EvaluationOptions:
 
     @property
     def engine(self) -> EngineOptions:
-        """Return an `EngineOptions` that contains these options. Commands set further fields of it."""
+        """Return an `EngineOptions` that contains these options. Commands set further fields of the returned object."""
         return EngineOptions(max_derivations=self.max_derivations)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 AHEAD = 3
-"""The greatest number of batches that workers process while the next batch is read from files."""
+"""The greatest number of batches that workers may still be processing when the next batch is read from files."""
 
 
 @takes(RunOptions)
@@ -159,7 +159,7 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
 
 
 def _named_twice(sources: Sequence[Input]) -> list[str]:
-    """Return the files that are named more than once for the same events."""
+    """Return the files that the options name more than once for the same event type."""
     known: set[tuple[str, str | None]] = set()
     twice: dict[str, None] = {}
     for source in sources:
@@ -171,8 +171,8 @@ def _named_twice(sources: Sequence[Input]) -> list[str]:
 
 
 def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
-    """Return a message if a LARS program had no answer at some ticks, so that nothing held. Otherwise return an empty
-    list."""
+    """Return a list with one message if a LARS program had no answer at some ticks, so that nothing held then.
+    Otherwise return an empty list."""
     from cep.core.fluents import INCONSISTENT
 
     if options.dialect.models == "all" or not stats.derived[INCONSISTENT]:
@@ -185,13 +185,13 @@ def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
 class _Sourced:
     """A compiled program and its opened input.
 
-    - `shown`: the schemas of the events to write.
+    - `shown`: the schemas of the events that are written.
     - `derived`: the same schemas with further columns for changes.
     - `batches`: the records.
     - `changes`: the updates of the knowledge.
     - `inputs`: the inputs, as the options name them.
-    - `stretch`: the time span of the output.
-    - `rows`: converts changes to answers, if the output mode needs that.
+    - `stretch`: the first and the last time of the output.
+    - `rows`: the converter from changes to answers, or None if the output mode needs no conversion.
     - `dealt`: the engine, if it runs in several workers.
     """
 
@@ -207,7 +207,7 @@ class _Sourced:
 
 
 def _done(options: RunOptions) -> bool:
-    """Return True if an earlier run has already appended this run's output to the output table.
+    """Return True if the output is a table to which an earlier run has already appended the output of this run.
 
     Raises CepError if the output is not valid.
     """
@@ -387,7 +387,7 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
 
 
 def _first_dead(options: RunOptions, dead_letters: DeadLetters) -> None:
-    """Log the first dead letter, if dead letters are not written to a file."""
+    """Log the first dead letter. The caller does this if dead letters are not written to a file."""
     if (first := dead_letters.first_told) is not None:
         text = f"one dead letter is {first}; `--dead-letter FILE` keeps them"
         options.log("first_dead_letter", text)

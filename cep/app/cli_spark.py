@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchWatcher:
-    """A callback that reports each micro-batch to `watch`.
+    """A callback for Spark. It passes the report of each micro-batch to `watch`, and logs warnings.
 
     - `files`: the number of files to read, or None if the input has no end.
     - `remarks`: warnings about suspicious input, which are logged.
-    - `changes`: detects files that have changed since they were listed.
+    - `changes`: a detector of files that have changed since they were listed.
     """
 
     watch: Watch
@@ -51,12 +51,12 @@ class BatchWatcher:
             self.watch.stats.done = min(1.0, done.files / self.files)
 
     def look(self, last: bool = False) -> None:
-        """Warn of files that have changed since they were listed. `last`: check even if the previous check was
-        recent."""
+        """Log a warning for each file that has changed since it was listed. `last`: True to check the files even if the
+        previous check was recent."""
         self.tell(self.changes.take(last))
 
     def tell(self, remarks: Iterable[str]) -> None:
-        """Log warnings."""
+        """Log remarks about suspicious input as warnings."""
         for remark in remarks:
             self.log("remark", f"warning: {remark}", "warning")
 
@@ -85,8 +85,8 @@ def run_on_spark(options: RunOptions) -> int:
 
 
 def _of_folders(options: RunOptions) -> RunOptions:
-    """Return the options with plain paths in place of `file:///path`. Raises CepError if a folder is on another
-    machine."""
+    """Return options in which addresses `file:///path` are replaced by plain paths. Raises CepError if a folder is on
+    another machine."""
 
     def path(name: str | None) -> str | None:
         return None if name is None else local_path(name)
@@ -99,7 +99,8 @@ def _of_folders(options: RunOptions) -> RunOptions:
 
 
 def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) -> int:
-    """Run a query whose checkpoint is locked, and return the exit status. `start`: the start of Java."""
+    """Run a query and return the exit status. The caller has locked the checkpoint of the query. `start`: a handle to
+    the start of Java."""
     from pathlib import Path
 
     from cep.app.meter import charts

@@ -1,4 +1,4 @@
-"""Commands that are declared by dataclasses: each field is an option of the command.
+"""Commands that are declared by dataclasses. Each field of the dataclass is an option of the command.
 
 A field is annotated with its type and a `typer.Option` (or `Argument`): `lateness: Annotated[str | None,
 typer.Option(metavar="DURATION", help="...")] = None`. The option has the name of the field, unless `typer.Option`
@@ -22,14 +22,15 @@ from cep.core.logs import LOGS, logged_warnings
 
 Options = TypeVar("Options")
 Body = Callable[..., int | None]
-"""The body of a command. Its arguments are the options and, optionally, a `cep.app.conflicts.OutputGuard`.
+"""The function that runs a command. Its arguments are the options and, optionally, a `cep.app.conflicts.OutputGuard`.
 
-It returns the exit status; None is 0.
+It returns the exit status. None means 0.
 """
 
 
 def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
-    """Turn a function into a typer command that has these options, and the function's name and docstring.
+    """Return a decorator that turns a function into a typer command. The command has the given options, and the
+    function's name and docstring.
 
     If the function raises CepError, the error is reported and the command ends (`cep.app.terminal.reporting_errors`).
     """
@@ -77,7 +78,8 @@ def option_values(options: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _declared(options: type[Any]) -> Iterator[tuple[Field[Any], Any, ParameterInfo | None]]:
-    """Yield the fields of a dataclass, each with its type and its declaration. The declaration of a group is None."""
+    """Yield the fields of a dataclass, each with its type and its typer declaration. The declaration is None for a
+    group of options."""
     hints = get_type_hints(options, include_extras=True)
     for field in fields(options):
         hint = hints[field.name]

@@ -20,7 +20,7 @@ def rule_files(incomplete: str) -> list[str]:
 
 
 def record_files(incomplete: str) -> list[str]:
-    """List folders, and files of records. A `name=` before the file is kept."""
+    """List folders, and files of records. If the text begins with `name=`, each result does, too."""
     from cep.connectors.formats.known import BY_SUFFIX, COMPRESSED
 
     return _bound(incomplete, (*BY_SUFFIX, *(suffix + more for suffix in BY_SUFFIX for more in COMPRESSED)))
@@ -81,7 +81,7 @@ def _bound(incomplete: str, suffixes: Collection[str]) -> list[str]:
 
 
 def _files(incomplete: str, suffixes: Collection[str]) -> list[str]:
-    """List the folders, and the files that have one of the suffixes. The name of a folder ends with a slash.
+    """List the folders, and the files that have one of the suffixes. Names of folders end with a slash.
 
     Hidden files are listed only if the text begins with a dot.
     """

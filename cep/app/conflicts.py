@@ -91,7 +91,7 @@ class OutputGuard:
     def write(self, option: str, path: str) -> None:
         """Check an output file or folder before it is opened for writing.
 
-        Raises CepError if it is an input, contains an input, or is the output of another option.
+        Raises CepError if the path is an input, is a folder that contains an input, or is the output of another option.
         """
         if live(path):
             return
@@ -126,7 +126,7 @@ class OutputGuard:
             raise refuse(f"{option}: {shown} would be {place[0]} as well, by `{place[1]}`", _HINT)
 
     def _write_stored(self, option: str, path: str) -> None:
-        """Check an output at an address that is not a local disk."""
+        """Check an output whose address is not on a local disk."""
         if (
             other := next((other for other, written in self._written if other != option and written == path), None)
         ) is not None:
@@ -141,15 +141,15 @@ class OutputGuard:
                 raise refuse(f"{option}: `{path}` would be {what} as well, by `{source}`", _HINT)
 
     def _beside(self, option: str, path: str) -> None:
-        """Raise CepError if an output lies in the state or checkpoint folder of another option."""
+        """Raise CepError if an output is inside the state folder or checkpoint folder of another option."""
         for other, before in self._written:
             for inner, written, outer, folder in ((option, path, other, before), (other, before, option, path)):
                 if other != option and outer in _OWN and written != "-" and _identity(folder) in _above(written):
                     raise refuse(f"{inner}: `{written}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """Return the input that is the same file or folder as `wanted`, by its name in messages. Returns None if none
-        is."""
+        """Return the name of the input that is the same file or folder as `wanted`, as messages show it. Returns None
+        if no input is."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what
@@ -161,9 +161,10 @@ class OutputGuard:
         return None
 
     def _conflict(self, folder: Identity, option: str) -> tuple[str, str] | None:
-        """Return the input that lies in a folder, as (name in messages, path). Returns None if no input does.
+        """Return an input that is inside a folder, as (name in messages, path). Returns None if there is no such input.
 
-        In a folder that belongs to a run, such as `--state`, an input counts at any depth.
+        Only inputs directly in the folder count. If the folder belongs to a run, such as `--state`, inputs at any depth
+        count.
         """
         deep = self._spark or option in _OWN
         for what, path in self._read:
@@ -178,7 +179,7 @@ class OutputGuard:
     def _read_with(self, path: str) -> tuple[str, str] | None:
         """Return the input folder or pattern that would include a new file at `path` in the next run.
 
-        The result is (name in messages, folder or pattern), or None.
+        The result is (name in messages, folder or pattern), or None if no input would include the file.
         """
         name, above = os.path.basename(path), _identity(os.path.dirname(os.path.abspath(path)))
         for what, source in self._read:
@@ -226,9 +227,9 @@ def _texts(value: Any) -> list[str]:
 
 
 def _paths(text: str) -> Iterator[str]:
-    """Yield the files and folders that a text may name.
+    """Yield the files and folders that a parameter's text may name.
 
-    These are the text itself, the part after `name=`, the part after `@`, and the matches of a pattern.
+    These are the text itself, the part after `name=`, the part after `@`, and the files that match a pattern.
     """
     for path in map(local_path, dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@")))):
         if live(path):
@@ -255,7 +256,8 @@ def _identity(path: str) -> Identity | None:
 
 
 def _standard(descriptor: int) -> Identity | None:
-    """Return the identity of standard input (0) or standard output (1). Returns None if it is not a file."""
+    """Return the identity of the file to which standard input (0) or standard output (1) is connected. Returns None if
+    it is not connected to a file."""
     stream = sys.stdout if descriptor else sys.stdin
     try:
         status = os.fstat(stream.fileno())

@@ -46,7 +46,7 @@ def _with_known_unit(written: str) -> str | None:
 
 
 def instant(text: str, option: str, unit: Fraction | None) -> int:
-    """Parse a time, and return it in microseconds: `2013-02-09T03:00`, or a bare number in `unit` (see
+    """Parse a time such as `2013-02-09T03:00`, and return it in microseconds. A bare number is in units of `unit` (see
     `read_instant`)."""
     try:
         return read_instant(text, unit)
@@ -55,9 +55,10 @@ def instant(text: str, option: str, unit: Fraction | None) -> int:
 
 
 def idle_seconds(idle: str, stored: bool) -> float:
-    """Return the seconds of silence after which time follows the clock.
+    """Parse the value of `--idle`, and return it in seconds. After this time without input, event time follows the
+    clock.
 
-    `stored`: True if the input is files. Raises CepError then, because files are never silent.
+    `stored`: True if the input is files. Raises CepError then, because `--idle` only applies to live input.
     """
     if stored:
         raise refuse(
@@ -68,7 +69,7 @@ def idle_seconds(idle: str, stored: bool) -> float:
 
 
 def ahead_limits(text: str) -> AheadLimits:
-    """Parse the value of `--ahead`: how far records may be ahead of the clock.
+    """Parse the value of `--ahead`, which limits how far the times of records may be ahead of the clock.
 
     Raises CepError unless the value is a duration or `never`.
     """
@@ -93,12 +94,12 @@ def name_and_file(text: str, option: str) -> tuple[str, str]:
 
 
 def refuse(message: str, hint: str | None = None) -> CepError:
-    """Return an error about a wrong option, which has no position in a program."""
+    """Return a CepError about a wrong option. It has no position in a program."""
     return CepError(message, hint=hint, code="option")
 
 
 def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Schema]:
-    """Return the schemas of the events that `--only` names, or all schemas if it names none."""
+    """Return the schemas of the events that `--only` names. If it names no event, return all schemas."""
     for name in names:
         if name not in known:
             derived = ", ".join(f"`{name}`" for name in known) or "nothing"
@@ -108,7 +109,8 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
 
 
 def revise_duration(text: str) -> int:
-    """Return the duration of `--revise` in microseconds. Raises CepError if it is not a duration or is zero."""
+    """Parse the value of `--revise`, and return it in microseconds. Raises CepError if it is not a duration or is
+    zero."""
     microseconds = duration(text, "--revise")
     if microseconds == 0:
         hint = "leave --revise out, or say how late records may come: `--revise 6h`"

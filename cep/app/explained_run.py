@@ -39,9 +39,9 @@ ALWAYS = 2**62
 class StoredRecords:
     """The files of records that a run reads.
 
-    - `as_they_stand`: True if the files are not sorted by time.
-    - `updates`: the files with changes of the knowledge.
-    - `names`: the original names of files that are copies.
+    - `as_they_stand`: True to read the files in their own order, without sorting by time.
+    - `updates`: the files that contain changes of the knowledge.
+    - `names`: the original name of each file that is a copy.
     """
 
     inputs: Sequence[str]
@@ -57,14 +57,15 @@ class StoredRecords:
         return records
 
     def times(self, schemas: Mapping[str, Schema], interrupt: Interrupt) -> str | None:
-        """Return the format in which the records write times. Returns None if no file shows it."""
+        """Return the format in which the records write times. Returns None if no file shows the format."""
         sources = find(self.inputs, schemas, self.format)
         return interrupt.next(form(sources, schemas) for _ in range(1))
 
     def run(self, engine: Engine, take: Take) -> tuple[RunStats, str | None]:
         """Run an engine over all records, and pass the results to `take`.
 
-        Returns the statistics of the run, and a text about the first dead letter (its position and reason) or None.
+        Returns the statistics of the run, and a text with the position and reason of the first dead letter. The text is
+        None if there were no dead letters.
         """
         batches, interrupt, stats = self.batches(engine.inputs, engine.revises), Interrupt(), RunStats()
         if engine.revises:
@@ -78,8 +79,9 @@ class StoredRecords:
     def explained(self, engine: Engine, first: Engine | None, asked: str | None = None) -> Explainer:
         """Run an engine over all records, and return an explainer of its results. The engine must remember its rows.
 
-        - `first`: if the input contains corrections, a revising engine that reads it before.
-        - `asked`: the event whose changes are recorded; None: all events.
+        - `first`: if the input contains corrections, an engine that revises results. It processes the input first and
+          applies the corrections.
+        - `asked`: the event whose changes are recorded, or None for all events.
         """
         origins, interrupt = Origins(names=self.names), Interrupt()
         batches = origins.noted(self.batches(engine.inputs, first is not None))
@@ -126,7 +128,7 @@ def _stop(interrupt: Interrupt) -> None:
 
 
 def _pieces(revisions: InputRevisions, batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Split batches so that each record that changes an earlier record has a batch of its own."""
+    """Split batches so that each record that changes an earlier record gets a separate batch."""
     for batch in batches:
         for tables in revisions.pieces(batch.tables):
             yield replace(batch, tables=tables, dead=[])

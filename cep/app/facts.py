@@ -1,4 +1,5 @@
-"""Facts of static predicates from tables (`--facts linked=links.csv`): each row is a fact, each column an argument."""
+"""Facts of static predicates from tables (`--facts linked=links.csv`). Each row of the table is a fact, and each column
+an argument."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def _dialect(declared: FactDeclaration | None) -> RecordFormat:
 
 
 def _leading_zeros(table: pl.DataFrame) -> set[str]:
-    """Return the columns that contain numbers with leading zeros, like `0042`. They are names or dates, not numbers."""
+    """Return the columns that contain numbers with leading zeros, like `0042`. Such values are names or dates, not
+    numbers."""
     return {column.name for column in table if column.str.strip_chars().str.contains("^0[0-9]+$").any()}
 
 
@@ -107,8 +109,8 @@ READERS: Mapping[str, Callable[[Path, FactDeclaration | None], pl.DataFrame]] = 
 def read_facts(name: str, path: Path, declared: FactDeclaration | None = None) -> pl.DataFrame:
     """Read the table of facts of one predicate.
 
-    `declared`: the predicate's declaration in the program, if any. A CSV file must have a header. Empty and `NA` fields
-    are missing values. Raises CepError if the table cannot be read.
+    `declared`: the predicate's declaration in the program, or None. A CSV file must have a header. Empty and `NA`
+    fields are missing values. Raises CepError if the table cannot be read.
     """
     reader = READERS.get(path.suffix.lower(), None if declared is None or declared.records is None else _csv)
     if reader is None:
@@ -139,7 +141,7 @@ _WRITTEN = 'if the file has other separators, declare them: `fact name(...) FORM
 
 
 def _check_header(name: str, path: Path, record_format: RecordFormat) -> None:
-    """Raise CepError if the header does not use the declared separator, or contains the name of a column twice."""
+    """Raise CepError if the header does not use the declared separator, or contains a column name twice."""
     separator = record_format.option("separator") or ("\t" if path.suffix.lower() == ".tsv" else ",")
     comment = record_format.option("comment")
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Interruptible(Protocol):
-    """An object that waits for input until it arrives or a `signal` ends the wait (`cep.app.pipeline.Interrupt`)."""
+    """An object that waits for input. The wait also ends if a `signal` arrives (`cep.app.pipeline.Interrupt`)."""
 
     signal: int
 
@@ -31,12 +31,13 @@ class Interruptible(Protocol):
 
 
 AHEAD = 64
-"""The number of changes to apply ahead of time, if the engine applies them one by one. Then each change needs tables of
-its own."""
+"""The greatest number of changes that are passed to the engine before their time, if the engine computes new tables for
+each change."""
 TOGETHER = 1024
-"""The number of changes to apply ahead of time, if the engine applies all of them at once."""
+"""The greatest number of changes that are passed to the engine before their time, if the engine computes tables for all
+of them at once."""
 LARGE = 1 << 24
-"""The least size in bytes of an N-Quads file that is read as a stream."""
+"""The minimum size in bytes of an N-Quads file that is read as a stream."""
 PIECE = 1 << 16
 """The number of bytes that are read from a stream at a time."""
 
@@ -45,8 +46,8 @@ class KnowledgeUpdates:
     """Changes of the knowledge from files and from streams.
 
     A change that cannot be applied is an error if it comes from a file, and a dead letter if it comes from a stream. A
-    change from a stream is also a dead letter if it is late. A change from either source is a dead letter if it would
-    give a rule's graph pattern values of another type.
+    change from a stream is also a dead letter if it is late. From either source, a change is a dead letter if it gives
+    a rule's graph pattern values of another type than before.
     """
 
     def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:
@@ -60,9 +61,9 @@ class KnowledgeUpdates:
     def begin(self, engine: Engine) -> None:
         """Prepare an engine for the run.
 
-        If the engine was restored from a snapshot, apply all changes up to its watermark. If the files have few changes
-        and there are no streams, apply all changes now, so that errors are reported before the run. Raises CepError if
-        a change cannot be applied.
+        If the engine was restored from a snapshot, apply all changes up to its watermark. If the files contain few
+        changes and there are no streams, apply all changes now, so that errors are reported before the run. Raises
+        CepError if a change cannot be applied.
         """
         changes = engine.changes
         if changes is not None and (engine.watermark > BEGINNING or changes.pending):
@@ -71,8 +72,8 @@ class KnowledgeUpdates:
             self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def _go_on(self, engine: Engine) -> None:
-        """Apply the changes up to the watermark. A change that cannot be applied is rejected, as it was in the earlier
-        run."""
+        """Apply the changes up to the watermark of a restored engine. Changes that cannot be applied are dropped,
+        because the earlier run has already reported them."""
         until = engine.watermark
         for stream in self._streams:
             while not stream.over and not stream.quiet and stream.now <= until:
@@ -96,8 +97,8 @@ class KnowledgeUpdates:
     def bring(self, engine: Engine, until: int, interrupt: Interruptible) -> Iterator[dict[str, pl.DataFrame]]:
         """Advance the engine to `until`, and apply the changes up to this time. Yield the results of each step.
 
-        Before that, wait for each stream until it has reached this time, has ended, or is silent. Stop if a signal ends
-        the wait.
+        Before that, wait for each stream until its changes have reached this time, it has ended, or it is silent. Stop
+        if a signal ends the wait.
         """
         while True:
             behind = [
@@ -121,7 +122,8 @@ class KnowledgeUpdates:
     def take(self, engine: Engine, change: bytes) -> None:
         """Apply a change that has no time of its own. It takes effect just after the latest time of the records.
 
-        If it cannot be applied as a whole, apply it subject by subject. Rejected parts become dead letters.
+        If the change cannot be applied as a whole, it is applied subject by subject. Rejected parts become dead
+        letters.
         """
         from cep.knowledge.change import Change
 
@@ -159,7 +161,7 @@ class KnowledgeUpdates:
         return moments[-1][0].time if len(moments) == most else None
 
     def _next(self) -> list[Update]:
-        """Remove and return all changes of the earliest time, in the order in which they were read."""
+        """Remove the changes that have the earliest time, and return them in the order in which they were read."""
         time, _, first = heappop(self._due)
         changes = [first]
         while self._due and self._due[0][0] == time:
@@ -167,8 +169,8 @@ class KnowledgeUpdates:
         return changes
 
     def _apply(self, engine: Engine, moments: list[list[Update]]) -> None:
-        """Apply changes that are grouped by time. If that fails, apply each group alone to find the changes that are
-        not valid."""
+        """Apply changes that are grouped by time. If that fails, apply each group separately to find the invalid
+        changes."""
         if not moments:
             return
         try:
@@ -182,9 +184,11 @@ class KnowledgeUpdates:
         self._most = TOGETHER if engine.changes is not None and engine.changes.over is not None else AHEAD
 
     def _refuse(self, changes: Sequence[Update], error: CepError) -> None:
-        """Record the changes of one time as dead letters, or raise the error if it is fatal.
+        """Record changes that cannot be applied as dead letters, or raise the error if it is fatal. All changes have
+        the same time.
 
-        It is fatal if at least one of the changes is from a file, unless the error is that values have another type.
+        The error is fatal if at least one of the changes comes from a file. An error about values of another type is
+        never fatal.
         """
         if error.code != "type" and not all(change.line for change in changes):
             raise error
@@ -202,7 +206,7 @@ class KnowledgeUpdates:
 
 
 def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
-    """Convert the changes of one time to the form that an engine reads: time, added quads, removed quads."""
+    """Convert changes that have the same time to the form that an engine reads: (time, added quads, removed quads)."""
     added, removed = (
         [quad for change in changes for quad in change.add],
         [quad for change in changes for quad in change.remove],
@@ -211,7 +215,8 @@ def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
 
 
 def _about(updates: dict[str, Update], time: int, quad: Quad) -> Update:
-    """Return the update that collects all changes about a quad's subject. Create it if it does not exist."""
+    """Return the update that collects all changes to triples with the same subject as a quad. Create it if it does not
+    exist."""
     from cep.knowledge.updates import Update
 
     return updates.setdefault(str(quad.subject), Update(time, file=str(quad.graph_name).strip("<>")))
@@ -245,7 +250,7 @@ def knowledge_updates(engine: Engine, files: Sequence[str] | None, idle: float |
 
 
 def is_stream(name: str) -> bool:
-    """Return True if the file of changes with this name is read as a stream."""
+    """Return True if the file of changes called `name` is read as a stream."""
     if name == "-":
         return True
     path = Path(name)

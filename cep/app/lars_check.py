@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class LarsCheck:
     """A LARS program as its author wrote it.
 
-    - `undeclared`: the input atoms of a program that has no event declarations.
-    - `others`: the number of rules in the program's files of other dialects.
+    - `undeclared`: the input atoms, if the program has no event declarations.
+    - `others`: the number of rules in those of the program's files that use other dialects.
     """
 
     program: LarsProgram
@@ -32,7 +32,7 @@ class LarsCheck:
 
     @classmethod
     def of(cls, source: ProgramSource) -> LarsCheck | None:
-        """Read a program. Returns None if no part of it is LARS. Raises CepError, which lists all mistakes."""
+        """Read a program. Returns None if none of its files is LARS. Raises CepError, which lists all mistakes."""
         from cep.compile import Written
         from cep.language.reading import LARS, dialects_of, lars_program, parameters_of, together
 
@@ -58,11 +58,11 @@ class LarsCheck:
 
     @property
     def rules(self) -> int:
-        """The total number of rules."""
+        """The number of rules in all files of the program."""
         return len(self.program.rules) + self.others
 
     def show_circles(self) -> None:
-        """Print, for each component that is not stratified, the reason why it is not."""
+        """Print the reason for each component of the program that is not stratified."""
         from cep.language.dialects.lars.account import circles
 
         for circle in circles(self.program, self.source):
@@ -70,7 +70,7 @@ class LarsCheck:
             typer.echo(err=True)
 
     def _called(self, name: str) -> str:
-        """Return a predicate's name with the types of its arguments."""
+        """Return a predicate's name followed by its argument types, such as `p(int, string)`."""
         from cep.language.dialects.lars.undeclared import argument_types
 
         types = argument_types(self.program, name)

@@ -25,7 +25,7 @@ class _Late(ModuleType):
 def import_late(*names: str) -> None:
     """Replace packages by placeholders, which load the packages when they are first used.
 
-    This is for commands that rarely need these packages. Loading `polars` and `pyarrow` takes a sixth of a second.
+    Commands that rarely need a package call this function. Loading `polars` and `pyarrow` takes a sixth of a second.
     """
     for name in names:
         if name not in sys.modules:

@@ -1,4 +1,4 @@
-"""The metrics of a run: sums over the reports of its batches, by event type, rule and operator."""
+"""The metrics of a run. They are sums over the reports of its batches, by event type, rule and operator."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Named:
     """A rule or operator in the metrics.
 
     - `name`: its name in `cep plan`.
-    - `users`: the rules that use the operator; for a rule, the event that the rule derives.
+    - `users`: for an operator, the rules that use it; for a rule, the event that the rule derives.
     - `node`: the node of the plan whose rows are counted.
-    - `reads`: the nodes that this node reads.
+    - `reads`: the nodes whose output the node reads.
     """
 
     name: str
@@ -65,7 +65,7 @@ class GoalTotals:
 
     - `produced`: the number of rows that the operator produced.
     - `time`: the time that it took, in nanoseconds.
-    - `state_by_bucket`: the rows and bytes of its state, for each bucket.
+    - `state_by_bucket`: for each bucket, the number of rows in the operator's state, and their size in bytes.
     """
 
     produced: int = 0
@@ -155,7 +155,7 @@ class Meter:
 
     @property
     def state(self) -> tuple[int, int]:
-        """Return the number of rows and bytes in the state of all engines."""
+        """Return the number of rows in the state of all engines, and the size of the state in bytes."""
         return sum(rows for rows, _ in self.state_by_bucket.values()), sum(
             size for _, size in self.state_by_bucket.values()
         )
@@ -172,7 +172,8 @@ def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ..
 
 
 def _rules(plan: Plan) -> Mapping[int, str]:
-    """Return the name of each rule: its label or line. If a line has several rules, the column is added."""
+    """Return the name of each rule, by rule number. The name is the rule's label or line. If a line contains several
+    rules, the column is added."""
     names = {number: rules(plan, [number]) for number in range(len(plan.heads))}
     several = Counter(names.values())
     spans = [rule.span for rule in plan.rules.rules]

@@ -1,4 +1,4 @@
-"""Metrics of a run for Prometheus. They are served on a port while the run lasts."""
+"""Metrics of a run for Prometheus. An HTTP server provides them on a port while the run lasts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = "127.0.0.1"
 
 
 class MetricsCollector(Collector):
-    """A Prometheus collector that reads a meter. A scrape shows the state between two batches."""
+    """A Prometheus collector that reads a meter. What it returns is the state between two batches."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -130,7 +130,8 @@ class MetricsCollector(Collector):
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Return host and port of `9464`, `0.0.0.0:9464` or `[::]:9464`. Raises CepError if there is no port."""
+    """Split the text of an address into host and port: `9464`, `0.0.0.0:9464` or `[::]:9464`. Raises CepError if the
+    port is missing."""
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
         hint = "use a port, `--metrics 9464`, or an address that other machines can reach, `--metrics 0.0.0.0:9464`"
@@ -140,7 +141,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 @contextmanager
 def serving(meter: Meter, text: str) -> Iterator[str]:
-    """Serve the metrics while the block runs, and yield the URL. Raises CepError if the port cannot be used."""
+    """Serve the metrics inside a `with` block, and yield the URL. Raises CepError if the port cannot be used."""
     host, port = host_and_port(text)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricsCollector(meter))

@@ -32,7 +32,7 @@ class ProgramSource:
     - `text`: the text of all files, joined.
     - `name`: the program's name in messages.
     - `options`: the options of the compiler.
-    - `known`: the knowledge among these options.
+    - `known`: the knowledge in these options, or None.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ProgramSource:
         known: Knowledge | None = None,
         fetching: bool = False,
     ) -> ProgramSource:
-        """Read the program's files, facts and knowledge, as the options name them.
+        """Read the program's files, facts and knowledge. The other parameters are groups of command-line options.
 
         - `texts`: the contents of files that were already read.
         - `known`: the knowledge, if it was already loaded.
@@ -127,7 +127,8 @@ class ProgramSource:
         return program, warnings_of(program, name, self.options.facts or ())
 
     def compiled(self, alerts: bool = False) -> CompiledProgram:
-        """Compile the program. Any number of engines can run the result. Raises CepError if the program is wrong."""
+        """Compile the program. Any number of engines can run the compiled program. Raises CepError if the program is
+        wrong."""
         from cep.compile import compiled
 
         return compiled(self.text, self.name, replace(self.options, alerts=alerts))
@@ -149,8 +150,8 @@ def open_batches(
 ) -> Iterator[Batch]:
     """Yield the records of the inputs in batches of about `rows` records.
 
-    Files are merged in order of time. If a lateness is set, they are read in their own order instead. The other
-    parameters are those of `cep.connectors.files.read`.
+    Files are merged and sorted by time. If a lateness is set, the records of each file stay in their order instead. The
+    other parameters are those of `cep.connectors.files.read`.
     """
     from cep.connectors.files import read, replay
 

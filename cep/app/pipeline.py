@@ -1,4 +1,4 @@
-"""The run loop: push batches of records through an engine until the input ends or a signal stops it."""
+"""The run loop. It pushes batches of records through an engine until the input ends or a signal stops it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from cep.runtime.run_stats import RunStats
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
-"""A function that receives each batch (None at the end of the input), and the events that were derived from it."""
+"""A function that receives each batch and the events that were derived from it. At the end of the input, the batch is
+None."""
 
 
 class DeadLetterSink(Protocol):
@@ -52,12 +53,12 @@ class Interrupt:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Treat signals as requests while the block runs."""
+        """Treat signals as requests to stop, inside a `with` block."""
         with stops.listening(self._request):
             yield
 
     def next(self, batches: Iterator[Piece]) -> Piece | None:
-        """Wait for the next batch of events or changes, and return it.
+        """Wait for the next batch of events, or for the next changes of the knowledge, and return it.
 
         Returns None at the end of the input, or if a signal arrives first.
         """
@@ -74,8 +75,8 @@ class Interrupt:
     def steps(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield the results of an engine's steps.
 
-        If a request to stop has waited for some seconds, it interrupts the current step. Then nothing more is yielded,
-        and the engine is `broken`.
+        If a request to stop has waited for some seconds, it interrupts the current step. Then no further results are
+        yielded, and the engine is `broken`.
         """
         while True:
             try:
@@ -110,15 +111,15 @@ def flow(
 ) -> None:
     """Push every batch into the engine and advance the engine, until the input ends or a signal arrives.
 
-    - `stats`: counts what the run reads and derives.
-    - `take`: receives the derived events.
-    - `dead_letters`: receives the dead letters.
-    - `watch`: receives a report of each batch.
-    - `updates`: advances the engine (`KnowledgeUpdates.bring`), so that changes of the knowledge take effect at
-      their time.
+    - `stats`: the statistics, to which the function adds what the run reads and derives.
+    - `take`: a function that receives the derived events.
+    - `dead_letters`: the sink for dead letters.
+    - `watch`: an object that receives a report of each batch.
+    - `updates`: the changes of the knowledge. They advance the engine (`KnowledgeUpdates.bring`), so that each change
+      takes effect at its time.
 
-    If batches have watermarks, no record is late. During a silence, event time follows the clock from its last value. A
-    record that arrives later and ends before the new time is late.
+    If batches have watermarks, no record is late. While no records arrive, event time continues from its last value
+    with the clock. A record that arrives after such a silence is late if it ends before the new time.
 
     The end of the input closes every open window and deadline. A signal does not close them, because more input could
     follow. If a signal interrupted a step (`Interrupt.steps`), reading stops. The rows of that batch are not counted,
@@ -233,7 +234,7 @@ def _read(batch: Batch, engine: Engine) -> Report:
 
 
 def _no_records(batch: Batch) -> int:
-    """Count the dead letters that stand for a whole file or the rest of a file, not for a record."""
+    """Count the dead letters that represent a whole file or the rest of a file, instead of a record."""
     return sum(letter.of_file for letter in batch.dead)
 
 
@@ -248,7 +249,7 @@ def _stepped(engine: Engine, counts: Mapping[str, int], refused: Iterable[Refuse
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
-    """Count the added rows of each derived event type, without the withdrawn rows."""
+    """Count the rows of each derived event type, without those that are withdrawals."""
     counts = {name: (table[CHANGE] > 0).sum() if CHANGE in table else table.height for name, table in derived.items()}
     return Counter({name: int(number) for name, number in counts.items() if number})
 

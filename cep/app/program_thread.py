@@ -26,7 +26,7 @@ from cep.engine import Engine
 from cep.runtime.run_stats import RunStats
 
 OFTEN, SELDOM = 1.0, 10.0
-"""The least and the greatest number of seconds between two snapshots of a program that has live input.
+"""The minimum and the maximum number of seconds between two snapshots of a program that has live input.
 
 Within these limits, the number depends on how long a snapshot takes.
 """
@@ -41,8 +41,8 @@ _WRITTEN = 5.0  # seconds in which derived events are usually written
 class JournaledBatches:
     """An iterator of batches. It writes each batch to the journal, if there is one, before it returns the batch.
 
-    The consumer of the batches holds the `lock` while it processes a batch; the lock is released while it waits. After
-    `stopping` is set, the iterator ends.
+    The consumer of the batches holds the `lock` while it processes a batch, and releases it while it waits for the next
+    one. After `stopping` is set, the iterator ends.
     """
 
     def __init__(self, batches: Iterator[Batch], journal: Journal | None = None) -> None:
@@ -73,7 +73,8 @@ class JournaledBatches:
     def _taken(self, batch: Batch) -> Batch:
         """Write a batch to the journal, if there is one, and return the batch.
 
-        If its silence began before the latest handover to another program, the silence is counted from the handover on.
+        A batch may say since when the input was silent. If that was before the latest handover to another program, the
+        silence is counted from the handover on.
         """
         self._silence = batch.silence
         if batch.handover is None:
@@ -92,12 +93,13 @@ class JournaledBatches:
     def read_by(self, events: Iterable[str]) -> None:
         """Restrict the tables of batches to these events.
 
-        Records of other events are moved to `beside`. The journal contains all records.
+        The tables of other events are moved to the `beside` of the batch. The journal still contains all records.
         """
         self._events = frozenset(events)
 
     def hand_over(self, events: Iterable[str]) -> None:
-        """End the iteration for the current consumer. The next consumer reads `events`. The caller holds the `lock`."""
+        """End the iteration for the current consumer. The next consumer reads `events`. The caller must hold the
+        `lock`."""
         self._before, self._ends = self._silence, True
         self.read_by(events)
 
@@ -113,7 +115,7 @@ class JournaledBatches:
 
 
 class Follower(Protocol):
-    """An observer that receives each batch, and the events that the program derived from it."""
+    """An observer of a served program. It receives each batch, and the events that the program derived from it."""
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None: ...
 
@@ -122,9 +124,9 @@ class Follower(Protocol):
 
 
 class Acknowledgements:
-    """The permission to acknowledge messages, which the reader of a broker asks for between two polls.
+    """The permission to acknowledge messages. The reader of a broker's messages asks for it between two polls.
 
-    The reader must not acknowledge messages that a failed program did not process.
+    If the program has failed, the reader must not acknowledge messages that it did not process.
     """
 
     def __init__(self, journal: Journal | None = None) -> None:
@@ -145,9 +147,9 @@ class Acknowledgements:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """A snapshot, and the position of the journal when it was taken.
+    """A snapshot, and the position of the journal when the snapshot was taken.
 
-    - `written`: the writes that must be done before the snapshot may be saved.
+    - `written`: the pending writes that must finish before the snapshot may be saved.
     - `cost`: the seconds that the snapshot took.
     """
 
@@ -161,12 +163,12 @@ class ProgramThread(threading.Thread):
     """A thread that runs a program.
 
     - `failed`: the reason why the program ended early, or None.
-    - `may_pass`: True if a restart may help after this failure.
+    - `may_pass`: True if the program may succeed after a restart.
     - `on_failure`: a function that is called after a failure.
     - `journal`: the place where input and state are saved, or None.
-    - `rest`: acknowledges messages to brokers, or None.
+    - `rest`: the object that acknowledges messages to brokers, or None.
     - `keep_input`: how long before the watermark the journal keeps input.
-    - `follower`: receives all batches and results, or None.
+    - `follower`: an observer that receives all batches and results, or None.
     """
 
     def __init__(
@@ -209,9 +211,9 @@ class ProgramThread(threading.Thread):
         self.batches.close()
 
     def adopt(self, engine: Engine, service: Service, first: Batch) -> None:
-        """Continue with another program. The caller holds the batches' lock.
+        """Continue with another program. The caller must hold the batches' lock.
 
-        `first`: the first batch of the other program, which the journal already contains.
+        `first`: the first batch for the other program. It is already in the journal.
         """
         if not self.interrupt.signal:  # otherwise the whole run is ending
             self.interrupt.signal, self.interrupt = _HANDED, Interrupt()
@@ -250,7 +252,8 @@ class ProgramThread(threading.Thread):
     def fail(self, error: BaseException) -> None:
         """End the program because of an error. Any thread may call this. Only the first error is logged.
 
-        A restart may help (`may_pass`) if the disk or memory was full, or if the error has the code `failed`.
+        If the disk or memory was full, or if the error has the code `failed`, the program may succeed after a restart
+        (`may_pass`).
         """
         if self.error is not None:
             return
@@ -291,7 +294,7 @@ class ProgramThread(threading.Thread):
         self.join(0.5)
 
     def _keep(self, journal: Journal) -> None:
-        """Take a snapshot from time to time, even while the journal is replayed.
+        """Take a snapshot if the last one is old enough, even while the journal is replayed.
 
         The snapshot is saved when all results derived before it are stored. Processing continues in the meantime.
         """
@@ -315,8 +318,8 @@ class ProgramThread(threading.Thread):
     def _save(self) -> None:
         """Save the state, if there is a journal.
 
-        If derived events are still not stored after some seconds, do not save the state, because the journal is then
-        still needed.
+        First wait until all derived events are stored. If some are still not stored after some seconds, do not save the
+        state, because the journal is then still needed.
         """
         if self.journal is None:
             return

@@ -16,8 +16,8 @@ OUR_DAYS = (315_532_800_000_000, 4_102_444_800_000_000)  # 1980 to 2100
 
 @contextmanager
 def progress_display(stats: RunStats, quiet: bool = False) -> Iterator[None]:
-    """Show the statistics on standard error while the block runs, if it is a terminal. Then remove them from the
-    terminal."""
+    """Show the statistics on standard error inside a `with` block, if standard error is a terminal. At the end of the
+    block, remove them from the terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -58,6 +58,7 @@ def _state(stats: RunStats) -> str:
 
 
 def readable_time(ticks: int) -> str:
-    """Format a time for people: ISO 8601 to the second, or in seconds if it is outside the years 1980 to 2100."""
+    """Format a time for people: in ISO 8601 to the second, or as a number of seconds if it is outside the years 1980 to
+    2100."""
     second = ticks - ticks % 1_000_000
     return write_time(second) if OUR_DAYS[0] <= ticks < OUR_DAYS[1] else f"{ticks / 1_000_000:g} s"

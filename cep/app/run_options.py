@@ -133,11 +133,11 @@ class SinkOptions:
 
     @property
     def asks_changes(self) -> bool:
-        """Return True if an option requests that changes of fluents are written."""
+        """Return True if an option requests the beginnings and ends of fluents instead of their intervals."""
         return self.changes or self.output_mode == CHANGES
 
     def stretch(self, unit: Fraction | None) -> tuple[int | None, int | None]:
-        """Return the times of --from and --until in microseconds. None means unbounded.
+        """Return the times of --from and --until in microseconds. A time that is not set is None.
 
         `unit`: the unit of bare numbers (see `read_instant`). Raises CepError if a value is not a time, or if
         --until is before --from.
@@ -232,7 +232,7 @@ class SparkOptions(PlaceOptions):
 
     @property
     def open_ended(self) -> bool:
-        """Return True if the input may continue after the records that exist now."""
+        """Return True if the input may continue after the records that exist now, like that of a broker."""
         return self.once or self.follow
 
     @property
@@ -257,7 +257,7 @@ class RunOptions:
 
     @property
     def name(self) -> str:
-        """Return the program's name, which consists of its files."""
+        """The program's name, which consists of the names of its files."""
         return ", ".join(map(str, self.rules))
 
     @property
@@ -314,7 +314,7 @@ class RunOptions:
 
     @property
     def revised(self) -> int | None:
-        """Return the greatest age in microseconds at which results are revised, or None if they are not revised.
+        """Return how old results may be to be revised, in microseconds. Returns None if results are not revised.
 
         Raises CepError if `--revise` is not a duration, or does not fit other options.
         """

@@ -1,4 +1,4 @@
-"""Inputs `server:URL`: records that a running server keeps (`--readings`) and that are downloaded to files."""
+"""Inputs `server:URL`: records that a running server stores (`--readings`). They are downloaded to files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBERS = {"integer": int, "double": float, "float": float, "decimal": float}
 
 @dataclass(frozen=True, slots=True)
 class LocalInputs:
-    """Inputs in which files replace servers. `servers`: for each file, the input that it replaces, like
+    """Inputs in which files replace servers. `servers`: for each file, the input that it replaces, such as
     `reading=server:URL`."""
 
     inputs: tuple[str, ...]
@@ -33,7 +33,8 @@ class LocalInputs:
 
 
 def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
-    """Replace the path at the start of a message, `FILE:7: ...`, by the original name of this file in `names`."""
+    """Replace the path of a file at the start of a message, `FILE:7: ...`, by the file's original name. `names`: the
+    original names, by path."""
     path = next((name for name in names if told is not None and told.startswith(f"{name}:")), None)
     return told if told is None or path is None else names[path] + told[len(path) :]
 
@@ -41,7 +42,8 @@ def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
 def downloaded(
     inputs: Sequence[str], schemas: Mapping[str, Schema], token_file: Path | None, folder: Path
 ) -> LocalInputs:
-    """Download the records of servers into `folder`. Return the inputs, in which these files replace the servers.
+    """Download the records of servers into `folder`. Return the inputs, in which the downloaded files replace the
+    servers.
 
     `schemas`: the schemas of the events that the program reads. Raises CepError if a server does not answer, or if an
     event's records cannot be downloaded.
@@ -75,7 +77,7 @@ def downloaded(
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server, and the token for requests to it."""
+    """A server, and the token that is sent with each request to it."""
 
     address: str
     token: str
@@ -96,7 +98,7 @@ class _Server:
         return self._words[0]
 
     def rows(self, query: str) -> list[Any]:
-        """Return the results of a SPARQL query. Raises CepError if the server does not answer it."""
+        """Return the results of a SPARQL query. Raises CepError if the server does not answer the query."""
         answered = self._asked("sparql", urlencode({"query": query}).encode())
         try:
             rows: list[Any] = answered["results"]["bindings"]
@@ -116,7 +118,7 @@ class _Server:
 
 
 def _save(path: Path, schema: Schema, server: _Server) -> int:
-    """Save the records of an event to a file, in the form that the program reads. Return their number."""
+    """Save the records of an event to a file, in the form that the program reads. Return the number of records."""
     time = schema.time or "time"
     columns = {f"a{number}": attribute.source or attribute.name for number, attribute in enumerate(schema.attributes)}
     if not schema.point or schema.format is not None or schema.further or schema.when or schema.fluent is not None:

@@ -26,7 +26,8 @@ LARGEST = 1 << 26
 
 
 def served_address(source: str) -> tuple[str | None, str] | None:
-    """Split an input `server:URL` or `name=server:URL` into the event type (or None) and the address.
+    """Split an input `server:URL` or `name=server:URL` into the event type and the address. The event type is None if
+    the input does not name it.
 
     Returns None for inputs of other kinds.
     """
@@ -48,7 +49,7 @@ def ask(
     form: bytes | None = None,
     largest: int = LARGEST,
 ) -> bytes:
-    """Send a request to a server, and return the answer.
+    """Send a request to a server, and return the body of the answer.
 
     - `body`: the document to send as JSON, or None.
     - `option`: the command's option that contains the address, for messages.
@@ -88,7 +89,7 @@ def ask(
 
 
 def token_of(file: Path | None) -> str:
-    """Return the token in a file. If `file` is None, return the token in the environment.
+    """Return the token in a file. If `file` is None, return the token in an environment variable.
 
     Raises CepError if the file cannot be read, or does not contain exactly one token.
     """
@@ -106,14 +107,14 @@ def token_of(file: Path | None) -> str:
 
 
 def plain(text: object) -> str:
-    """Return a text of a server on one line, without control characters."""
+    """Join the lines of a text from a server to one line, without control characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
 
 
 def _no_redirections() -> HTTPRedirectHandler:
-    """Return a handler that refuses redirections.
+    """Return a handler that refuses redirections to other servers.
 
-    The other server must not receive the token, and a POST request would become a GET request.
+    Another server must not receive the token, and a POST request would become a GET request.
     """
     from urllib.request import HTTPRedirectHandler
 

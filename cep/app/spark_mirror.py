@@ -1,5 +1,5 @@
-"""Run Spark jobs whose checkpoint and output are at addresses. The jobs use local folders, which are copied to these
-addresses."""
+"""Run Spark jobs whose checkpoint and output have addresses, for example in an object store. The jobs use local
+folders, which are copied to these addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cep.spark.working_folder import working_folder
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 FEW = "10"
-"""The number of micro-batches whose logs Spark keeps. It is small, because each manifest of the copies lists these
+"""The number of micro-batches whose logs Spark keeps. It is small because the manifest of each copy lists these
 logs."""
 
 
@@ -27,10 +27,10 @@ ALONE = "run it once on one machine, `--master 'local[*]' --once`; the cluster t
 
 @contextmanager
 def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
-    """Yield the options with local folders in place of addresses, and the mirror that copies these folders.
+    """Yield options in which local folders replace addresses, and the mirror that copies these folders.
 
     If no option is an address, yield the same options and None. Raises CepError if an address contains something else,
-    or cannot be read. Errors that the block raises show the addresses instead of the local folders.
+    or cannot be read. Errors raised inside the `with` block show the addresses instead of the local folders.
     """
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if checkpoint is None or not is_url(checkpoint):

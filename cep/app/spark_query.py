@@ -1,4 +1,5 @@
-"""Prepare a run on Spark: turn the options into a query that has a program, input, checkpoint and output."""
+"""Preparation of a run on Spark. The options are turned into a query that has a program, input, checkpoint and
+output."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096
-"""The greatest number of files in a micro-batch if more files follow. It limits the time until the first results."""
+"""The greatest number of files in a micro-batch that is not the last one. It limits the time until the first
+results."""
 MESSAGES = 500_000
 """The approximate greatest number of messages that a micro-batch reads from a live input."""
 
@@ -62,7 +64,7 @@ class JobRequest:
     - `checkpoint`: the folder of the checkpoint.
     - `settings`: the settings of the Spark session.
     - `wanted`: the events to write.
-    - `mirror`: copies the checkpoint and the output to their addresses, or None.
+    - `mirror`: the object that copies the checkpoint and the output to their addresses, or None.
     """
 
     options: RunOptions
@@ -105,7 +107,7 @@ class JobRequest:
 
     @property
     def engine(self) -> Engine:
-        """Return an engine for the whole program. It is only used for checks."""
+        """Return an engine for the whole program. The engine is only used for checks."""
         return self.rules.engine
 
     @property
@@ -142,10 +144,10 @@ class JobRequest:
 class JobInputs:
     """The input of a job.
 
-    - `files`: the files that were not read before.
+    - `files`: the files that no earlier run has read.
     - `known`: the number of files that earlier runs have read.
-    - `live`: the live inputs that this project reads, by position among the inputs.
-    - `beside`: the live inputs that Spark's own connector reads, by position among the inputs.
+    - `live`: the live inputs that this project reads, by position among all inputs.
+    - `beside`: the live inputs that Spark's own connector reads, by position among all inputs.
     """
 
     files: list[str]
@@ -240,8 +242,8 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
 def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     """Return the query with a locked checkpoint, from which the remains of killed runs were removed.
 
-    `locks`: holds the lock until it closes. Raises CepError if the checkpoint belongs to another program, is in use or
-    cannot be continued, or if the disk is full.
+    `locks`: the stack that holds the lock until it is closed. Raises CepError if the checkpoint belongs to another
+    program, is in use or cannot be continued, or if the disk is full.
     """
     options, query, folder = request.options, planned(request, reads), request.checkpoint
     warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
@@ -283,9 +285,9 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
 
 
 def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
-    """Let new rules read the earlier input files, if they have not done so yet. Log how far back these files reach.
+    """Let new rules read the earlier input files, unless they have already done so. Log how far back these files reach.
 
-    Raises CepError and Spark's errors, as `cep.spark.warming.warmed` does.
+    Raises the same errors as `cep.spark.warming.warmed`: CepError and Spark's errors.
     """
     options, start = request.options, query.generation.start
 
@@ -308,7 +310,7 @@ def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
 
 
 def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, seen: str, why: str) -> None:
-    """Warn of new rules that may lack results.
+    """Warn of new rules whose results may be incomplete.
 
     - `seen`: the part of the message that says which earlier input the rules have read.
     - `why`: a reason, which is appended to the message.
@@ -358,7 +360,8 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
 
 
 def _judgeable(program: ShippedProgram) -> None:
-    """Raise CepError if Spark cannot measure lateness separately by key for this program."""
+    """Raise CepError if the program needs separate clocks for the values of an attribute, but Spark cannot provide
+    them."""
     if program.lateness_by is None:
         return
     program.clocks(0)
@@ -371,8 +374,8 @@ def _judgeable(program: ShippedProgram) -> None:
 
 
 def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | None, int | None]:
-    """Return the times of --from and --until in microseconds. A bare number has the unit of times in the existing
-    inputs."""
+    """Return the times of --from and --until in microseconds. A bare number has the unit in which the existing inputs
+    write times."""
     names, format, absent = options.source.inputs, options.source.format, ("no-file", "no-files")
     sources = data_source.new_files(schemas, names, format, absent)
     sources += [source for name in names for source in data_source.alive(schemas, name, format)]
@@ -380,7 +383,7 @@ def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | 
 
 
 def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> PlannedRules:
-    """Return the plan of the program for this number of buckets. Raises CepError if it is wrong, or cannot run as
+    """Return the plan of the program for `buckets` buckets. Raises CepError if the program is wrong, or cannot run as
     requested."""
     program = source.compiled()
     until = _stretch(options, inputs_of(program.plan))[1]

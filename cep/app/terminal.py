@@ -37,15 +37,15 @@ DATA = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".gz", ".zst"), "--input "),
     **dict.fromkeys((".ttl", ".owl", ".rdf", ".nt", ".nq", ".trig"), "--knowledge "),
 }
-"""The suffixes of data files. Each is mapped to the option that names a file of this kind."""
+"""The suffixes of data files. Each suffix is mapped to the option that names files of this kind."""
 
 
 @contextmanager
 def reporting_errors(log: Log = plain) -> Iterator[None]:
-    """Turn errors of the block into messages and exit statuses.
+    """Convert errors inside a `with` block to messages and exit statuses.
 
     A CepError is reported, and the command exits with 2, or with 3 if a query failed. After Ctrl-C it exits with 130.
-    If the reader of its output has ended, as `head` does, it exits without a message.
+    If the process that reads the command's output has ended, as `head` does, it exits without a message.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def say(text: str) -> None:
 
 
 def drain() -> None:
-    """Drop buffered output that cannot be written, because Python would try again at exit."""
+    """Drop buffered output that cannot be written. Otherwise, Python would try to write it again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -116,7 +116,7 @@ def text_of(path: Path, wanted: str | None = None) -> str:
 
 
 def _programs_in(folder: Path) -> str:
-    """Return a hint for a folder that was named in place of a program."""
+    """Return a hint for the user who named a folder instead of a program."""
     from cep.language.reading import OWN, SUFFIXES
 
     near = next((file for file in sorted(folder.iterdir()) if file.suffix in (OWN, *SUFFIXES) and file.is_file()), None)
@@ -124,7 +124,7 @@ def _programs_in(folder: Path) -> str:
 
 
 def facts_of(options: Sequence[str], program: str, name: str, compiling: CompileOptions) -> dict[str, DataFrame]:
-    """Read the tables of facts, as the program declares them. Keys of the result are the predicates.
+    """Read the tables of facts in the form that the program declares. Return them by predicate.
 
     Raises CepError if a table cannot be read, or if the text is not a program.
     """
@@ -155,8 +155,8 @@ def knowledge_of(
 
     Also warn of imports that were not loaded.
 
-    - `fetching`: True if the addresses of services are fetched; otherwise they are refused.
-    - `folder`: the folder in which fetched files are kept. Files of an earlier run are used again.
+    - `fetching`: True to fetch knowledge from the addresses of services. Otherwise such addresses are refused.
+    - `folder`: the folder in which fetched files are stored. Files of an earlier run are used again.
     """
     if not files:
         if reasoning is not None:
@@ -180,8 +180,8 @@ def knowledge_of(
 def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection[str] = ()) -> tuple[Warning, ...]:
     """Return the program's warnings, and a warning for each table in `facts` that no rule reads.
 
-    A program that derives nothing gets a warning, too. Alerts count as results only if the program was compiled with
-    them.
+    A program that derives nothing also gets a warning. Alerts count as results only if the program was compiled with
+    alerts.
     """
     from cep.app.facts import unused
 
@@ -207,7 +207,7 @@ def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
 
 
 def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -> None:
-    """Log the first lines of up to three warnings before a run. Warnings about unbounded state are omitted."""
+    """Log the first line of up to three warnings before a run. Warnings about unbounded state are omitted."""
     from cep.runtime.run_stats import count
 
     likely = [warning for warning in warnings if warning.code != "unbounded"]
@@ -218,7 +218,7 @@ def warn(warnings: Sequence[Warning], rules: Sequence[Path], log: Log = plain) -
 
 
 def announce_compiling(log: Log = plain) -> None:
-    """Log that kernels are being compiled: before the first kernel, and then every few seconds."""
+    """Log that kernels are being compiled: once before the first kernel, and then every few seconds."""
     from cep.core.compilation import LIKELY, compilation
 
     said, begun = 0.0, False

@@ -31,15 +31,16 @@ _EVERY = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ThingsService:
-    """A SensorThings service. `every`: the seconds between two fetches during a run; None: fetch only at the start."""
+    """A SensorThings service. `every`: the seconds between two fetches during a run, or None to fetch only at the
+    start."""
 
     address: Address
     every: float | None
 
     @classmethod
     def of(cls, text: str) -> ThingsService:
-        """Parse the address of a service. Raises CepError if the text is not the address of a service, or if an option
-        in it is wrong."""
+        """Parse the address of a service. Raises CepError if the text is not the address of a service, or if the
+        address contains a wrong option."""
         place = address(text)
         place = replace(place, text=place.text.removesuffix("/Observations"))
         if place.kind != "sensorthings":
@@ -74,12 +75,12 @@ class ThingsService:
         return in_graph(self.triples(), self.name)
 
     def file(self, folder: Path) -> Path:
-        """Return the path of the file that stores the Things of the first fetch."""
+        """Return the path of the file that stores the Things fetched at the start."""
         return folder / f"things-{blake2b(self.name.encode(), digest_size=8).hexdigest()}.nq"
 
 
 def services(names: Sequence[str]) -> list[ThingsService]:
-    """Return the services among the names of knowledge.
+    """Return the services among the sources of knowledge `names`.
 
     Raises CepError if an address is wrong, or if a service is named twice.
     """
@@ -92,10 +93,11 @@ def services(names: Sequence[str]) -> list[ThingsService]:
 
 @contextmanager
 def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[str]]:
-    """Fetch each service into a file. Yield the names of knowledge with these files in place of services.
+    """Fetch each service into a file. Yield the names of all sources of knowledge, in which these files replace the
+    services.
 
-    `folder`: the folder for the files. If a file already exists in it, the service is not fetched again. Raises
-    CepError if a service cannot be fetched.
+    `folder`: the folder for the files. If it already contains the file of a service, the service is not fetched again.
+    Raises CepError if a service cannot be fetched.
     """
     by_name = {text: ThingsService.of(text) for text in names if is_service(text)}
     services(names)
@@ -109,7 +111,7 @@ def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[
 
 
 def _write(file: Path, lines: frozenset[str]) -> None:
-    """Write the quads of a service to a file. Raises CepError if it cannot be written."""
+    """Write the quads of a service to a file. Raises CepError if the file cannot be written."""
     try:
         private_folder(file.parent)
         write_whole(file, "".join(f"{line}\n" for line in sorted(lines)).encode())
@@ -128,20 +130,21 @@ def check_refreshed(names: Sequence[str], live: bool) -> None:
 
 
 class ThingsFollower:
-    """A follower of services. It fetches them in threads, and adds the differences to the batches of a run.
+    """A follower of services. It fetches them repeatedly in threads, and adds the changes of their triples to the
+    batches of a run.
 
-    A change is part of the batch before whose records it takes effect. So the journal contains the change, and a run
-    that continues from the journal repeats it.
+    A change takes effect before the records of the batch that contains it. So the journal contains the change, and a
+    run that continues from the journal repeats it.
     """
 
     def __init__(
         self, names: Sequence[str], known: Knowledge | None, changes: KnowledgeChanges | None, kept: bool, log: Log
     ) -> None:
-        """Begin with the triples that are known now. Later fetches are compared with them.
+        """Begin with the triples that are in the knowledge now. Later fetches are compared with these triples.
 
         - `known`: the loaded knowledge.
         - `changes`: the changes of the knowledge so far.
-        - `kept`: True if the first Things are from an earlier run. Then each service is fetched again at once.
+        - `kept`: True if the loaded Things are from an earlier run. Then each service is fetched again at once.
         """
         self._services = [service for service in services(names) if kept or service.every is not None]
         self._kept, self._log = kept, log
@@ -155,8 +158,8 @@ class ThingsFollower:
             self._known = {service.name: known_in_graph(known, past, service.name) for service in self._services}
 
     def repeated(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield batches that are replayed from the journal, and record the changes of the knowledge that they
-        contain."""
+        """Yield batches that are replayed from the journal. Also record the changes of services' triples that these
+        batches contain."""
         from cep.knowledge.change import Change
 
         for batch in batches:
@@ -168,7 +171,8 @@ class ThingsFollower:
             yield batch
 
     def followed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield batches. To each batch, add the changes of the services' triples since the previous batch."""
+        """Yield batches. Each yielded batch also contains the changes of the services' triples since the previous
+        batch."""
         for service in self._services:
             threading.Thread(target=self._run, args=(service,), name="things", daemon=True).start()
         try:
@@ -179,8 +183,8 @@ class ThingsFollower:
             self._over.set()
 
     def _change(self) -> bytes:
-        """Return the difference between the fetched and the known triples as a change. Empty if there is no
-        difference."""
+        """Return the difference between the fetched and the recorded triples as a change of the knowledge. Returns
+        empty bytes if they do not differ."""
         from cep.knowledge.change import Change
 
         gone, come = set[str](), set[str]()

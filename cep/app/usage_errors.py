@@ -1,4 +1,5 @@
-"""Rephrase errors on the command line in the style of other errors: what is wrong, and what to write instead."""
+"""Rephrase errors on the command line in the style of the project's other errors: what is wrong, and what to write
+instead."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]  # typer does not export it
 
 @contextmanager
 def own_words(context: Any) -> Iterator[None]:
-    """Report an error on the command line in the project's own words, and exit with 2."""
+    """Report command-line errors raised inside a `with` block in the project's own words, and exit with 2."""
     try:
         yield
     except _UsageError as error:
@@ -78,7 +79,7 @@ def _bad_value(error: Any) -> CepError:
 
 
 def _example(option: Any) -> str:
-    """Return an example value for an option: its default, else its minimum, else its placeholder in the help."""
+    """Return an example value for an option: its default, or else its minimum, or else its placeholder in the help."""
     for value in (option.default, getattr(option, "min", None)):
         if value is not None and not callable(value):
             return str(value)

@@ -1,4 +1,4 @@
-"""Monitor a run: send its statistics to the terminal, to a log and to Prometheus."""
+"""Monitoring of a run: its statistics are sent to the terminal, to a log and to Prometheus."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cep.runtime.run_stats import RunStats, revised_numbers
 OFTEN = 10.0
 """The number of seconds between two log entries of progress, for a run in one process."""
 MANY, SLOW, MOST = 10_000, 1.5, 100
-"""Limits for warnings about hot keys.
+"""Limits for warnings about hot keys, which have many more rows than others.
 
-A key is reported if it has MANY rows in a batch and makes the batch take SLOW times as long. At most MOST keys are
+A key is reported if it has MANY rows in a batch and the batch therefore takes SLOW times as long. At most MOST keys are
 reported.
 """
 _TOLD = 3
@@ -28,7 +28,7 @@ _TOLD = 3
 class Watch:
     """The statistics of a run, which are shown while it lasts.
 
-    - `pause`: the seconds between two log entries of progress; 0: one entry per batch.
+    - `pause`: the seconds between two log entries of progress. 0 means one entry per batch.
     - `partitions`: the number of partitions to which keys are distributed.
     """
 
@@ -47,7 +47,7 @@ class Watch:
 
     @contextmanager
     def watching(self, port: str | None, quiet: bool, **start: object) -> Iterator[None]:
-        """Show the statistics while the block runs.
+        """Show the statistics inside a `with` block.
 
         - `port`: the port for Prometheus, or None.
         - `quiet`: True to show nothing on the terminal.
@@ -64,7 +64,8 @@ class Watch:
             yield
 
     def batch(self, reports: Sequence[Report], seconds: float, **more: object) -> None:
-        """Add the reports of a batch. `seconds`: the time that it took. `more`: further fields of the log entry."""
+        """Add the reports of a batch. `seconds`: the time that the batch took. `more`: further fields of the log
+        entry."""
         self.stats.tasks = None
         self.meter.take(reports, seconds)
         meter = self.meter
@@ -101,7 +102,7 @@ class Watch:
         self._reported, self._before = now, meter.records
 
     def working(self, done: int, tasks: int) -> None:
-        """Show how many tasks of the current batch are done, unless there is only one."""
+        """Show how many tasks of the current batch are finished, unless the batch has only one task."""
         self.stats.tasks = (done, tasks) if tasks > 1 else None
         now = perf_counter()
         if self.stats.tasks is not None and now - max(self._reported, self._worked) >= OFTEN:
@@ -124,7 +125,7 @@ class Watch:
                     self.log("hot_key", text, "warning", of=hot.event, key=key, share=round(share, 4))
 
     def show(self) -> None:
-        """Copy the meter's sums to the display. Needed if nothing else updates the display."""
+        """Copy the meter's sums to the display. Call this if nothing else updates the display."""
         stats, meter = self.stats, self.meter
         stats.records, stats.dead, stats.derived = meter.records, meter.dead, meter.derived
         stats.batches, stats.watermark = meter.batches, meter.watermark

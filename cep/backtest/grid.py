@@ -1,4 +1,4 @@
-"""Grids of parameter values, and the choice of a grid's best point."""
+"""Grids of parameter values, and the choice of the best point of a grid. A point is one combination of values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from cep.core.suggest import did_you_mean
 from cep.rules.parameters import NUMERIC, Parameter, Parameters, Value
 
 MOST_POINTS = 10_000
-"""The default for the greatest number of points in a grid."""
+"""The default limit for the number of points in a grid."""
 
 HIGHER = ("recall", "precision", "lead", "lead_worst", "quiet")
 LOWER = ("load", "load_busiest", "flapping")
 FIGURES = (*HIGHER, *LOWER)
-"""The figures that can decide the choice of a point. Those in HIGHER are better if they are larger, those in LOWER if
-they are smaller."""
+"""The names of the figures by which the best point can be chosen. Those in HIGHER are better if they are larger, those
+in LOWER if they are smaller."""
 NAB = {"nab": "standard", "nab_low_fp": "low_fp", "nab_low_fn": "low_fn"}
-"""The NAB scores that can decide the choice if `--score nab` is set, each mapped to its field of `NabScores`. Larger is
-better."""
+"""The NAB scores by which the best point can be chosen if `--score nab` is set. Each is mapped to its field of
+`NabScores`. A larger score is better."""
 _DURATIONS = ("lead", "lead_worst", "quiet")
 _LOADS = ("load", "load_busiest")
 _RANGE = re.compile(r"[^,]+\.\.[^,]+")
@@ -68,7 +68,8 @@ class Bound:
 
 
 def read_axis(text: str, parameters: Parameters) -> Axis:
-    """Parse an axis, `Hot` or `Hot=6,7,8`. Raises CepError if the parameter is unknown, or has no values to try."""
+    """Parse an axis, `Hot` or `Hot=6,7,8`. Raises CepError if the parameter is unknown, or if there are no values to
+    try."""
     name, equals, listed = text.partition("=")
     name = name.strip()
     parameter = parameters.by_name.get(name)
@@ -116,14 +117,15 @@ def _own_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def points_of(axes: Sequence[Axis]) -> list[tuple[Value, ...]]:
-    """Return the points of a grid: all combinations of the axes' values."""
+    """Return all points of a grid, which are the combinations of the axes' values."""
     return list(product(*(axis.values for axis in axes)))
 
 
 def read_bound(text: str, nab: bool = False) -> Bound:
-    """Parse a condition: `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. Raises CepError if it is not valid.
+    """Parse a condition such as `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. Raises CepError if it is not
+    valid.
 
-    `nab`: True if the condition may use a score of NAB.
+    `nab`: True if the condition may use a NAB score.
     """
     match = _BOUND.fullmatch(text)
     if match is None:
@@ -133,9 +135,9 @@ def read_bound(text: str, nab: bool = False) -> Bound:
 
 
 def read_figure(name: str, option: str, nab: bool = False) -> str:
-    """Return the name of a figure. Raises CepError if no figure has this name.
+    """Check the name of a figure and return it. Raises CepError if no figure has this name.
 
-    `nab`: True if the name may be that of a score of NAB.
+    `nab`: True if the name may be that of a NAB score.
     """
     if name in NAB and not nab:
         raise CepError(f"{option}: `{name}` is not computed", hint="add `--score nab`", code="option")
@@ -179,15 +181,15 @@ def _read_time(text: str) -> float:
 
 
 def value_of(figure: str, figures: Figures) -> Any:
-    """Return the value of the figure with this name, or None if it is undefined."""
+    """Return the value of the figure called `figure`, or None if it is undefined."""
     if figure not in NAB:
         return getattr(figures, figure)
     return None if figures.nab is None else getattr(figures.nab, NAB[figure])
 
 
 def rank(figure: str, figures: Figures) -> float:
-    """Return a number by which figures can be sorted: a better value has a larger number. An undefined value is the
-    worst."""
+    """Return a sort key for figures. A better value of `figure` has a larger key, and an undefined value has the
+    smallest one."""
     own = value_of(figure, figures)
     if own is None:
         return -inf
@@ -201,10 +203,10 @@ def choose(
     figure: str,
     bounds: Sequence[Bound],
 ) -> int | None:
-    """Return the number of the best point that satisfies all bounds, or None if no point does.
+    """Return the number of the best point that satisfies all bounds. Returns None if no point does.
 
-    If several points are equally good, the one with the lowest load is chosen, then the one nearest to the defaults,
-    then the first.
+    If several points are equally good, the point with the lowest load is chosen. If their loads are also equal, the
+    point nearest to the parameters' defaults is chosen, and then the first one.
     """
     allowed = [number for number, figure_set in enumerate(figures) if all(bound.allows(figure_set) for bound in bounds)]
 
@@ -216,8 +218,8 @@ def choose(
 
 
 def _distance(axes: Sequence[Axis], point: Sequence[Value]) -> float:
-    """Return the distance of a point from the default values. It is a sum over the axes, each scaled to between 0 and
-    1."""
+    """Return the distance of a point from the parameters' default values. It is the sum of one distance per axis, each
+    between 0 and 1."""
     return sum(_apart(axis, value) for axis, value in zip(axes, point))
 
 
@@ -231,7 +233,8 @@ def _apart(axis: Axis, value: Value) -> float:
 
 
 def front(figures: Sequence[Figures], figure: str) -> list[int]:
-    """Return the numbers of the points on the Pareto front of a figure and the load, sorted by load."""
+    """Return the numbers of the points on the Pareto front of a figure and the load, sorted by load. On the front, no
+    other point is better in both."""
     loads = [inf if figure.load is None else figure.load for figure in figures]
     ranks = [rank(figure, point_figures) for point_figures in figures]
     best, points = -inf, []
@@ -243,7 +246,7 @@ def front(figures: Sequence[Figures], figure: str) -> list[int]:
 
 
 def at_edge(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
-    """Return the names of the numeric parameters whose chosen value is the smallest or the largest of the tried
+    """Return the names of the numeric parameters whose value in a point is the smallest or the largest of the tried
     values."""
     names = []
     for axis, value in zip(axes, point):

@@ -27,7 +27,7 @@ class History:
     - `detections`: for each variant, the times of its detections, by key.
     - `since`, `until`: the end of the first record, and the end of the last record.
     - `keys`: the keys that occur in records. None if no input event has all attributes of the key.
-    - `first_dead`: a description of the first dead letter, or None.
+    - `first_dead`: a description of the first dead letter, or None if there was none.
     """
 
     detections: list[dict[Key, Times]]
@@ -71,11 +71,11 @@ def detections_of(
 ) -> History:
     """Run all variants over a history, and collect their detections.
 
-    - `detect`: the event whose occurrences are the detections, or the alert that detects when it fires.
+    - `detect`: the event whose occurrences are the detections, or the alert whose firing is a detection.
     - `key`: the attributes of the key.
     - `seen`: a callback that receives the progress, from 0 to 1.
 
-    The time of a detection is the time at which it becomes known: its end plus the lateness.
+    The time of a detection is its end plus the lateness, because it becomes known only then.
     """
     engine = Engine(variants.program, options)
     lateness = options.lateness or 0

@@ -74,7 +74,7 @@ def _others(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _further(rows: Sequence[Mapping[str, Any]], keys: Sequence[Attribute]) -> str:
-    """Return the last part of a hint on overlapping labels: the name of a column that may distinguish them."""
+    """Return the last part of a hint on overlapping labels. It names a column that may distinguish these labels."""
     columns = _others(rows)
     return f", or tell them apart: `--key {columns[0]}`" if columns and not keys else ""
 
@@ -109,7 +109,8 @@ def _key(path: Path | str, number: int, row: Mapping[str, Any], keys: Sequence[A
 
 
 def _value(path: Path | str, number: int, attribute: Attribute, value: Any) -> object:
-    """Convert a value in the key of a label to the type of the key's attribute. `number`: the number of the label."""
+    """Convert a value in the key of a label to the type of the key's attribute. `number`: the number of the label, for
+    messages."""
     if value is None or value == "":
         hint = "a label that counts for every key leaves all columns of the key empty"
         raise _error(path, number, f"`{attribute.name}` is missing", hint)

@@ -22,7 +22,7 @@ Key = tuple[object, ...]
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Window = tuple[Key | None, int, int]
-"""A window: its key (None: all keys), its start and its end."""
+"""A window: its key, its start and its end. The key is None if the window applies to all keys."""
 PROFILES = {"standard": (1.0, 0.11, 1.0), "low_fp": (1.0, 0.22, 1.0), "low_fn": (1.0, 0.11, 2.0)}
 """The weights of true positives, false positives and false negatives, for each profile of NAB."""
 _FAR = 3.0
@@ -54,7 +54,8 @@ def nab_scores(detections: Mapping[Key, Times], windows: Sequence[Window]) -> Na
 
 
 def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[float, int, float]:
-    """Return the sum that windows earn, the number of windows without a detection, and the sum over false positives.
+    """Return the sum that the windows earn, the number of windows without a detection, and the sum over false
+    positives.
 
     The sum over false positives is negative.
     """
@@ -78,7 +79,7 @@ def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[
 def _false(times: Times, windows: Sequence[tuple[int, int, int]]) -> float:
     """Return the sum over the false positives of one key, which is negative.
 
-    Each false positive is weighted by its distance from the end of the last window.
+    Each false positive is weighted by its distance from the end of the last window before it.
     """
     by_end = sorted((end, end - start) for start, end, _ in windows)
     if not by_end:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cep.backtest.search import Search
 
 POLL = 0.5
-"""The number of seconds between two reports of the processes' progress."""
+"""The number of seconds between two progress reports of the processes."""
 Point = tuple[Value, ...]
 Seen = Callable[[float], None]
 """A callback that receives the progress of a pass, from 0 to 1."""
@@ -35,7 +35,8 @@ Seen = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The figures of a point over the whole history. If there is a holdout, also the figures before it and after it."""
+    """The figures of a point. `whole`: those over the whole history. If there is a holdout, there are also the figures
+    before and after the time of the holdout."""
 
     whole: Figures
     before: Figures | None = None
@@ -47,8 +48,8 @@ class HistorySummary:
     """A summary of a history.
 
     - `since`, `until`: the end of the first record, and the end of the last record.
-    - `records`, `dead`: the numbers of records and of dead letters.
-    - `first_dead`: the place and the reason of the first dead letter, or None.
+    - `records`, `dead`: the number of records, and the number of dead letters.
+    - `first_dead`: the place and the reason of the first dead letter, or None if there was none.
     - `unknown`: remarks about labels whose key does not occur in any record.
     """
 
@@ -77,7 +78,7 @@ def passes(
     - `workers`: the number of processes.
     - `seen`: a callback that receives the progress, from 0 to 1.
 
-    Raises KeyboardInterrupt if a signal arrives; the results of unfinished pieces are then lost. Raises CepError if a
+    Raises KeyboardInterrupt if a signal arrives. The results of unfinished pieces are then lost. Raises CepError if a
     process dies.
     """
     if min(workers, len(pieces)) < 2:
@@ -123,7 +124,7 @@ _done: Any = None
 
 
 def _begin(search_of: Callable[[BacktestOptions], Search], options: BacktestOptions, done: Any) -> None:
-    """Prepare a process: compile the program, and leave Ctrl-C to the parent process."""
+    """Initialize a worker process: compile the program, and let only the parent process react to Ctrl-C."""
     global _search, _done
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -131,7 +132,7 @@ def _begin(search_of: Callable[[BacktestOptions], Search], options: BacktestOpti
 
 
 def _end_with_parent() -> None:
-    """End the process when its parent has ended, even if the parent was killed."""
+    """End this process when its parent process has ended, even if the parent was killed."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""An SVG picture of a grid's points. It plots a figure over the load, and shows the Pareto front and the chosen
+"""An SVG picture of a grid's points. It plots a figure against the load, and shows the Pareto front and the chosen
 point."""
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ Places = dict[int, tuple[float, float]]
 TICKS = 6
 """The approximate number of labels on an axis."""
 ROOM = 1.6
-"""The largest load shown, as a multiple of the largest load on the Pareto front. Points beyond it are omitted."""
+"""The largest load that is shown, as a multiple of the largest load on the Pareto front. Points with a larger load are
+omitted."""
 MANY = 200
-"""The number of points up to which a dot grows. A dot is larger if several points are at its place."""
+"""A dot grows with the number of points at its place. This is the number from which on it does not grow any more."""
 GREY, DARK, BLUE, RED = "#9aa0a6", "#5f6368", "#1a5fb4", "#c01c28"
 
 
 def svg(result: BacktestResult) -> str:
     """Return the picture of a grid as SVG.
 
-    It plots the figure that decides the choice over the load. Without such a figure, it plots the recall.
+    It plots the figure by which the best point is chosen against the load. Without such a figure, it plots the recall.
     """
     figure = result.figure if result.figure in HIGHER[:2] else "recall"
     judged = result.judged
@@ -104,8 +105,8 @@ def _lines(
 
 
 def _dots(result: BacktestResult, places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield one dot for each place that has points. If a place has several points, the dot is larger, and its label has
-    their number."""
+    """Yield one dot for each place that has points. If a place has several points, the dot is larger, and its label
+    contains their number."""
     dots: dict[tuple[float, float], list[int]] = {}
     for number, (load, value) in places.items():
         dots.setdefault((across.place(load), up.place(value)), []).append(number)

@@ -1,4 +1,5 @@
-"""The progress of a backtest on standard error: a bar on a terminal, otherwise a line from time to time."""
+"""The progress of a backtest on standard error. On a terminal it is a bar, otherwise a line that is printed from time
+to time."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ import typer
 from cep.core.literals import say_duration
 
 OFTEN, SELDOM = 0.2, 30.0
-"""The least number of seconds between two updates of the bar (OFTEN), and between two lines (SELDOM)."""
+"""The minimum number of seconds between two updates of the bar (OFTEN), and between two lines (SELDOM)."""
 WIDTH = 24
 
 
 class SearchProgress:
-    """A display of the progress of a grid on standard error. `points`: the number of points to run."""
+    """A display on standard error of the progress in running a grid. `points`: the number of points to run."""
 
     def __init__(self, points: int) -> None:
         self.points = points
@@ -24,7 +25,7 @@ class SearchProgress:
         self._shown = False
 
     def seen(self, part: float) -> None:
-        """Show the progress `part`, a number from 0 to 1, unless the last update was too recent."""
+        """Show the progress `part`, a number from 0 to 1. Do nothing if the last update was too recent."""
         now = monotonic()
         if now - self._told < (OFTEN if self._terminal else SELDOM):
             return

@@ -18,7 +18,7 @@ from cep.runtime.run_stats import count
 
 WIDTH = 80
 SHOWN = 20
-"""The greatest number of points that are printed."""
+"""The greatest number of points that are listed."""
 ROWS = (
     "recall",
     "precision",
@@ -123,9 +123,9 @@ def _text(name: str, figures: Figures, long: bool) -> str:
 
 
 def _points(result: BacktestResult) -> Iterator[str]:
-    """Yield a table of the points, followed by a table of the Pareto front.
+    """Yield a table of the points, followed by a table of the points on the Pareto front.
 
-    If a figure decides the choice, the best points are first.
+    If the best point is chosen by a figure, the points are sorted by it, the best first.
     """
     judged = result.judged
     order = list(range(len(result.points)))
@@ -153,7 +153,7 @@ def _points(result: BacktestResult) -> Iterator[str]:
 
 
 def _table(result: BacktestResult, numbers: Sequence[int]) -> Iterator[str]:
-    """Yield a header, then one line with the main figures of each point in `numbers`."""
+    """Yield a header, then one line for each point in `numbers`, with its main figures."""
     judged = result.judged
     shown = ["recall", "precision", "lead", "load"]
     if result.figure is not None and result.figure not in shown:
@@ -169,7 +169,7 @@ def _table(result: BacktestResult, numbers: Sequence[int]) -> Iterator[str]:
 
 
 def point_text(result: BacktestResult, number: int) -> str:
-    """Return the values of a point: `Hot 7.0, Patience 20 min`."""
+    """Return the parameter values of a point as text: `Hot 7.0, Patience 20 min`."""
     names = [axis.parameter.name for axis in result.axes]
     return ", ".join(f"{name} {text}" for name, text in zip(names, _values(result.axes, result.points[number])))
 
@@ -195,7 +195,7 @@ def _choice(result: BacktestResult) -> Iterator[str]:
 
 
 def warnings(result: BacktestResult) -> list[str]:
-    """Return warnings if the choice of the point is doubtful."""
+    """Return warnings if the choice of the best point is doubtful."""
     if result.chosen is None:
         return []
     texts = []

@@ -1,5 +1,5 @@
-"""Score detections against labels: merge detections into episodes, find the labels that they hit, and compute
-figures."""
+"""Score detections against labels. Detections are merged into episodes. The figures are computed from the labels that
+these episodes hit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ DAY = 86_400_000_000
 _NONE = np.empty(0, np.int64)
 _NEVER = np.iinfo(np.int64).max
 FEW = 10
-"""The number of labels below which rates have confidence intervals in the report."""
+"""The number of labels below which the report prints confidence intervals of rates."""
 Z = 1.959963984540054
-"""The quantile of the normal distribution for a 95 % interval."""
+"""The quantile of the normal distribution for a 95 % confidence interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The label of an incident: a closed interval in microseconds. `key`: the incident's key, or None for all keys."""
+    """The label of an incident: a closed interval in microseconds. `key`: the incident's key, or None if the label
+    applies to all keys."""
 
     start: int
     end: int
@@ -31,7 +32,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Episodes. An episode is a run of detections of one key that are close together.
+    """The episodes of detections. An episode consists of detections of one key that are close together.
 
     - `firsts`, `lasts`: the times of the first and the last detection of each episode, grouped by key and sorted by
       time.
@@ -61,7 +62,7 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a set of detections. A figure is None if it is undefined.
+    """The figures of a set of detections, such as recall and precision. A figure is None if it is undefined.
 
     Durations are in microseconds, loads in episodes per day.
     """
@@ -83,12 +84,14 @@ class Figures:
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
-        """The Wilson interval of the recall, or None if there are many labels."""
+        """The Wilson confidence interval of the recall. None if there are FEW labels or more, or if the recall is
+        undefined."""
         return wilson(self.hit, self.labels) if 0 < self.labels < FEW else None
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """The Wilson interval of the precision, or None if there are many labels."""
+        """The Wilson confidence interval of the precision. None if there are FEW labels or more, or if the precision is
+        undefined."""
         return wilson(self.hitting, self.episodes) if self.episodes and self.labels < FEW else None
 
 
@@ -102,7 +105,8 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 
 def episodes_of(detections: Mapping[Key, Times], merge: int) -> Episodes:
-    """Merge detections into episodes, in which gaps are at most `merge` long. `detections`: sorted times, by key."""
+    """Merge detections into episodes. In an episode, two successive detections are at most `merge` apart. `detections`:
+    sorted times, by key."""
     firsts, lasts, places, count = [_NONE], [_NONE], dict[Key, tuple[int, int]](), 0
     for key, times in detections.items():
         if not len(times):
@@ -196,7 +200,7 @@ def halves(
 
 
 def holdout_of(labels: Sequence[Label]) -> int | None:
-    """Return the start of the label that comes after two thirds of the labels, or None if there are fewer than three
+    """Return the start of the first label after two thirds of the labels. Returns None if there are fewer than three
     labels."""
     starts = sorted(label.start for label in labels)
     return starts[2 * len(starts) // 3] if len(starts) > 2 else None

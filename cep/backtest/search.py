@@ -1,4 +1,5 @@
-"""Evaluate a program over a history that has labels: compute the figures of one point, or of all points of a grid."""
+"""Evaluate a program over a history that has labels. The result is the figures of one point, or of all points of a
+grid."""
 
 from __future__ import annotations
 
@@ -46,9 +47,9 @@ if TYPE_CHECKING:
     from cep.backtest.command import BacktestOptions
 
 AT_ONCE, KEPT_AT_ONCE = 500, 100
-"""The number of points per pass without a state file (AT_ONCE), and with a state file (KEPT_AT_ONCE)."""
+"""The number of points that are run per pass: AT_ONCE without a state file, and KEPT_AT_ONCE with a state file."""
 TIMED = 16
-"""The number of points in the trial run that estimates how long a grid takes."""
+"""The number of points in the trial run from which the duration of a grid is estimated."""
 ROWS = 1 << 18
 """The number of records per batch."""
 
@@ -57,10 +58,10 @@ ROWS = 1 << 18
 class BacktestResult:
     """The figures of all points of a grid.
 
-    - `merge`: the largest gap within an episode. None: it is the longest window of the rules, which differs between
-      points.
+    - `merge`: the largest gap between two detections of an episode. None if it differs between points, because it is
+      the longest window of the rules.
     - `remarks`: doubts about the labels.
-    - `chosen`: the number of the chosen point, or None.
+    - `chosen`: the number of the chosen point, or None if no point was chosen.
     """
 
     detect: str
@@ -78,12 +79,13 @@ class BacktestResult:
 
     @property
     def judged(self) -> list[Figures]:
-        """The figures that decide the choice. If there is a holdout, they only cover the history before it."""
+        """The figures by which the best point is chosen. If there is a holdout, they only cover the history before
+        it."""
         return [part.whole if part.before is None else part.before for part in self.parts]
 
 
 class Search:
-    """A program with the history and the labels that the options name."""
+    """A program, and the history and labels that the options name."""
 
     def __init__(
         self,
@@ -209,8 +211,8 @@ class Search:
         return result
 
     def _all(self, points: Sequence[Point], state: SearchState | None) -> tuple[list[Parts], HistorySummary]:
-        """Run the points that are not in the state file. Return the figures of all points, and a summary of the
-        history."""
+        """Run the points whose figures are not in the state file. Return the figures of all points, and a summary of
+        the history."""
         names = [self._name(point) for point in points]
         parts = {} if state is None else dict(state.found)
         history = None if state is None else state.history
@@ -241,7 +243,7 @@ class Search:
         return [parts[name] for name in names], history
 
     def _apart(self) -> int | None:
-        """Return the largest gap within an episode, or None if it differs between points."""
+        """Return the largest gap between two detections of an episode. Returns None if it differs between points."""
         if self.merge is not None or any(axis.parameter.type == "duration" for axis in self.axes):
             return self.merge
         return self._window(self.program, self.detect)
@@ -254,13 +256,13 @@ class Search:
             raise refuse(f"--holdout {asked} is outside of the history", hint)
 
     def _nothing(self, parts: Sequence[Parts]) -> Iterator[str]:
-        """Yield a remark if no point has any detection."""
+        """Yield a remark if the program has no detections with the parameter values of any point."""
         if not any(part.whole.episodes for part in parts):
             where = "" if len(parts) == 1 else " at any point"
             yield f"the history has no `{self.detect}`{where}: `cep test` says why it is missing"
 
     def _remarks(self, history: HistorySummary) -> list[str]:
-        """Return remarks about labels that are probably wrong."""
+        """Return remarks about labels that are probably mistakes."""
         remarks = []
         if not self.key and (columns := [name for name in self.label_columns if name in self.attributes]):
             column = columns[0]
@@ -310,7 +312,8 @@ class Search:
         return ", ".join(sorted(told))
 
     def _of(self) -> dict[str, Any]:
-        """Return everything that the figures depend on, except the parameter values of the grid."""
+        """Return everything on which the figures depend, except the parameter values of the grid. It identifies the
+        backtest in its state file."""
         scores, history = self.options.scores, self.options.history
         sources = inputs(history.inputs, self.schemas, history.format)
         names = [axis.parameter.name for axis in self.axes]
@@ -338,8 +341,8 @@ class Search:
         }
 
     def _without_defaults(self) -> str:
-        """Return the program's text without the default values of parameters, because the figures do not depend on
-        them."""
+        """Return the program's text without the default values of parameters. The figures do not depend on these
+        values."""
         lines = self.source.text.splitlines(keepends=True)
         spans = [parameter.default.span for parameter in self.parameters]
         for span in sorted(spans, reverse=True):
@@ -348,7 +351,7 @@ class Search:
         return "".join(lines)
 
     def run_points(self, points: Sequence[Point], seen: Seen) -> PassResult:
-        """Run points together in one pass, and score each point. Raises KeyboardInterrupt if a signal arrives."""
+        """Run several points in one pass, and score each of them. Raises KeyboardInterrupt if a signal arrives."""
         history, merges = self._pass(points, seen)
         scorings = [replace(self.scoring, merge=merge) for merge in merges]
         parts = [self._score(*own, history) for own in zip(history.detections, scorings)]
@@ -381,13 +384,13 @@ class Search:
         return [Path(file) for file in lines]
 
     def _window(self, program: CompiledProgram, name: str) -> int | None:
-        """Return the longest window in the rules of an event or alert, or None if they have no window."""
+        """Return the longest window in the rules of an event or alert. Returns None if the rules have no window."""
         target = next((alert.event for alert in program.alerts if self.is_alert and alert.name == name), name)
         return window_of(program.rules.rules, target)
 
     def _pass(self, points: Sequence[Point], seen: Seen) -> tuple[History, list[int]]:
-        """Run points together in one pass. Return their detections and, for each point, the largest gap within an
-        episode."""
+        """Run several points in one pass. Return their detections. Also return, for each point, the largest gap between
+        two detections of an episode."""
         params = [{axis.parameter.name: value for axis, value in zip(self.axes, point)} for point in points]
         named = [self._texts(param) for param in params]
         wanted, alerts = ([], [self.detect]) if self.is_alert else ([self.detect], [])
@@ -428,8 +431,8 @@ class Search:
         )
 
     def _holdout(self) -> int | None:
-        """Return the time of the holdout, or None if no point must be chosen. Raises CepError if there are too few
-        labels."""
+        """Return the time of the holdout, or None if the options do not ask for the best point. Raises CepError if
+        there are too few labels."""
         if self.figure is None:
             return None
         if self.options.grids.holdout is not None:
@@ -441,8 +444,8 @@ class Search:
         return cut
 
     def _estimate(self, number: int) -> str:
-        """Estimate how long a grid takes in one process. Two trial runs are measured: with one point, and with several
-        points."""
+        """Estimate how long a grid takes in one process. The estimate comes from two trial runs: one with a single
+        point, and one with several points."""
         several = [_point(self.axes, place * number // TIMED) for place in range(TIMED)]
         self._seconds(several)  # compile the kernels first
         alone, together = self._seconds(several[:1]), self._seconds(several)
@@ -468,7 +471,7 @@ class Search:
 
 
 def _point(axes: Sequence[Axis], place: int) -> Point:
-    """Return the point that `points_of` would return at this place, without computing the other points."""
+    """Return the point number `place` of a grid, in the order of `points_of`, without computing the other points."""
     values = []
     for axis in reversed(axes):
         place, own = divmod(place, len(axis.values))
@@ -477,15 +480,15 @@ def _point(axes: Sequence[Axis], place: int) -> Point:
 
 
 def _about(seconds: float) -> str:
-    """Return a duration as text, rounded to two digits, in the largest unit that fits."""
+    """Return a duration as text, rounded to two digits. Its unit is the largest one in which it is at least 1."""
     unit = next((name for name in ("d", "h", "min") if seconds * SECOND >= UNITS[name]), "s")
     amount = max(seconds * SECOND / UNITS[unit], 1.0)
     return f"about {float(f'{amount:.1e}'):,.16g} {unit}"
 
 
 def window_of(rules: Iterable[Rule], event: str) -> int | None:
-    """Return the longest window of the rules from which an event is derived, in microseconds. None if they have no
-    window."""
+    """Return the longest window of the rules from which an event is derived, in microseconds. Returns None if these
+    rules have no window."""
     by_event: dict[str, list[Rule]] = {}
     for rule in rules:
         by_event.setdefault(rule.event, []).append(rule)
@@ -509,7 +512,7 @@ def _say_nothing(source: str, text: str, /, *, lost: bool) -> None:
 
 
 def _detected(program: CompiledProgram, name: str) -> tuple[str, Schema, bool]:
-    """Return the name and schema of the event or alert that detects, and True if it is an alert.
+    """Return the name and schema of the event or alert whose detections are scored, and True if it is an alert.
 
     Raises CepError if the name is unknown.
     """

@@ -1,4 +1,4 @@
-"""Labels of incidents from people's verdicts on a server's alerts: `server:URL` or `server:URL#ALERT`."""
+"""Labels of incidents from the verdicts that people give on a server's alerts: `server:URL` or `server:URL#ALERT`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SERVER = "server:"
 def server_rows(place: str, detect: str, token_file: Path | None = None) -> list[dict[str, Any]]:
     """Return one row for each alert that a person has closed with the verdict `true`.
 
-    - `place`: the server. It may name the alert after `#`.
+    - `place`: the server's address. It may name the alert after `#`.
     - `detect`: the name of the alert or event, if `place` does not name the alert.
-    - `token_file`: the file that contains the token. None: the token is in CEP_TOKEN.
+    - `token_file`: the file that contains the token, or None if the token is in the environment variable CEP_TOKEN.
 
     Raises CepError if the server refuses the request, or if no alert has this verdict.
     """

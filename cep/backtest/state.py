@@ -1,5 +1,5 @@
-"""The state file of a backtest. It keeps the figures of finished points, so that a run can resume. Each pass writes one
-line."""
+"""The state file of a backtest. It stores the figures of finished points, so that an interrupted run can resume. Each
+pass writes one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMAT = 1
 class SearchState:
     """An open state file. Raises CepError if the file belongs to another backtest, or cannot be read or written.
 
-    `of`: everything that the figures depend on, except the parameter values of the grid.
+    `of`: everything on which the figures depend, except the parameter values of the grid.
     """
 
     def __init__(self, path: Path, of: Mapping[str, Any]) -> None:
@@ -42,7 +42,7 @@ class SearchState:
             raise refuse(f"--state {path}: {reason_of(error)}") from None
 
     def add(self, names: Sequence[str], result: PassResult) -> None:
-        """Store the results of a pass. `names`: the parameter values of the pass's points, as texts."""
+        """Store the results of a pass. `names`: the parameter values of each point in the pass, as text."""
         parts = [asdict(part) for part in result.parts]
         self._write({"points": dict(zip(names, parts)), "history": asdict(result.history)})
         self.found |= dict(zip(names, result.parts))
@@ -60,7 +60,8 @@ class SearchState:
             raise refuse(f"--state {self.path}: {reason_of(error)}") from None
 
     def _read(self, data: bytes) -> int:
-        """Read the results, except an incomplete last line. Return the number of bytes in the complete lines."""
+        """Read the stored results, and ignore an incomplete last line. Return the number of bytes in the complete
+        lines."""
         whole = data.rfind(b"\n") + 1
         try:
             lines = [json.loads(line) for line in data[:whole].splitlines()]

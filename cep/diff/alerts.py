@@ -1,4 +1,5 @@
-"""Convert the alerts of a run to occurrences that can be compared. An alert lasts from firing to resolved."""
+"""Convert the alerts of a run to occurrences that can be compared. The occurrence lasts as long as the alert, from
+firing to resolved."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from cep.rules.alert import Alert
 SEVERITY = "severity"
 _BOUNDS = "[]"
 _JSON = ("int", "float", "bool", "string", "iri")
-"""The types of attributes that alerts keep. Values of other types become strings."""
+"""The attribute types whose values alerts store unchanged. Values of other types become strings."""
 
 
 def alert_table(name: str) -> str:
@@ -33,9 +34,9 @@ def alert_table(name: str) -> str:
 def alert_changes(
     engine: Engine, alerts: Sequence[Alert], rows: Mapping[str, Counter[Row]], until: int
 ) -> list[AlertChange]:
-    """Return the changes of alerts up to the time `until`. Inhibited alerts are marked.
+    """Compute the changes of alerts up to the time `until`. Inhibited alerts are marked.
 
-    - `engine`: an engine of the program that has the alerts.
+    - `engine`: an engine of the program to which the alerts belong.
     - `rows`: all rows that this program derived, including the tables of its alerts.
     """
     schemas = {table: engine.plan.schemas[table] for alert in alerts for table in alert.tables}
@@ -63,7 +64,7 @@ class AlertLife:
 
     @property
     def values(self) -> Row:
-        """The alert as a row that has its times, its key and its severity."""
+        """The start and the end of the alert, the values of its key, and its severity, as a row."""
         first, last = self.changes[0], self.changes[-1]
         return first.time, last.time if last.state == "resolved" else None, *last.key.values(), last.severity, _BOUNDS
 
@@ -73,7 +74,7 @@ class AlertLife:
         return (row[1] is None or start <= row[1]) and (end is None or row[0] <= end)
 
     def told(self, time: Callable[[int], Any]) -> list[dict[str, Any]]:
-        """Return the changes of the alert as JSON. Consecutive updates are merged.
+        """Return the changes of the alert as JSON. Successive updates are merged into one.
 
         `time`: a function that formats a time.
         """
@@ -108,11 +109,12 @@ class RunAlerts:
             self.lives[alert_table(changes[0].name)].append(AlertLife(tuple(changes), _row(changes)))
 
     def behind(self, event: ComparedEvent, schema: Schema, row: Row, own: bool) -> dict[str, Any] | None:
-        """Return the alerts of this run that correspond to a row, or None if this program has no such alert.
+        """Return the alerts of this run that correspond to a row of the alert `event`. Returns None if this program
+        does not have the alert.
 
         - `schema`: the schema of the row.
-        - `own`: True if the row is an alert of this run. Otherwise, the alerts of this run correspond to it if they
-          have its key and overlap it.
+        - `own`: True if the row is itself an alert of this run. Otherwise, an alert corresponds to the row if both have
+          the same key and they overlap.
         """
         mine = self.schemas.get(event.name)
         if mine is None:
@@ -127,12 +129,13 @@ class RunAlerts:
 
     @property
     def rows(self) -> dict[str, Counter[Row]]:
-        """The alerts of which receivers were notified, as rows. Keys are the names that `alert_table` returns."""
+        """The alerts that receivers were notified of, as rows. Keys are the names that `alert_table` returns."""
         return {name: Counter(life.row for life in lives if life.row is not None) for name, lives in self.lives.items()}
 
 
 def alert_schemas(engine: Engine, alerts: Sequence[Alert]) -> dict[str, Schema]:
-    """Return the schemas of alerts of which people are notified. Keys are the names that `alert_table` returns."""
+    """Return the schemas of the alerts that receivers are notified of. Keys are the names that `alert_table`
+    returns."""
     return {alert_table(alert.name): _schema(engine, alert) for alert in alerts if not alert.hidden}
 
 
@@ -147,8 +150,8 @@ def _schema(engine: Engine, alert: Alert) -> Schema:
 
 
 def key_names(engine: Engine, alert: Alert) -> list[str]:
-    """Return the names of the parts of an alert's key. They are attributes of the alert's event or, if that is not
-    possible, variables."""
+    """Return the names of the parts of an alert's key: attributes of the alert's event, or variables that are not
+    attributes. If two names are equal, all parts are named after their variables."""
     schema = engine.plan.schemas.get(alert.event)
     names = {} if schema is None else dict(zip(alert.arguments, names_of(schema)))
     key_columns = [names.get(key, key) for key in alert.keys]
@@ -156,10 +159,10 @@ def key_names(engine: Engine, alert: Alert) -> list[str]:
 
 
 def _row(changes: Sequence[AlertChange]) -> Row | None:
-    """Return an alert as a row, or None if no receiver was notified of it.
+    """Return an alert as a row. Returns None if no receiver was notified of the alert.
 
-    The row begins with the first change of which receivers were notified, and ends with the alert. It has the alert's
-    last severity.
+    The row begins with the first change that receivers were notified of, and ends with the alert. Its severity is the
+    last severity of the alert.
     """
     told = [
         change for change in changes if change.fired is not None and not change.inhibited and change.state != "resolved"
@@ -186,7 +189,7 @@ def life_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def compared_alert(name: str, old: Schema | None, new: Schema | None, asked: Sequence[str] = ()) -> ComparedEvent:
-    """Return an alert of two programs, prepared for comparison. Two alerts may correspond if they have the same key.
+    """Prepare an alert of two programs for comparison. Two alerts can only correspond if their keys are equal.
 
     - `old`, `new`: the alert's schemas in both programs, or None if a program does not have it.
     - `asked`: the names of the attributes to use as the key, if the alert has them.

@@ -17,8 +17,8 @@ _LIMIT = re.compile(r"(?:((?:alert\s+)?\w+)\s+)?(\w+)\s+([\d_]+)")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The greatest number of differences of one kind that is allowed. `event`: the event to which it applies, or None
-    for all events together."""
+    """The greatest number of differences of one kind that is allowed. `event`: the event to which the limit applies, or
+    None for all events together."""
 
     kind: Kind
     most: int
@@ -26,7 +26,7 @@ class Limit:
 
     @property
     def name(self) -> str:
-        """The kind of difference. If the limit applies to one event, the event precedes it."""
+        """The kind of difference, as text. If the limit applies to one event, the event's name precedes it."""
         return self.kind if self.event is None else f"{self.event} {self.kind}"
 
     def number(self, counts: Mapping[str, Counter[Kind]]) -> int:

@@ -35,7 +35,7 @@ FOUND = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidedParameterOptions(ParameterOptions):
-    """Options that set parameters of both programs or of one of them."""
+    """Options that set parameters of both programs, or of one of the two."""
 
     old_param: Annotated[
         tuple[str, ...], Option(metavar="NAME=VALUE", help="Set a parameter of the old program alone. Repeatable.")

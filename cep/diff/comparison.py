@@ -30,7 +30,7 @@ class DerivedRun:
     """The results of one program: its rows by event, fluent and alert table, and the statistics of the run.
 
     - `until`: the latest end of a record, or of an occurrence that raises an alert.
-    - `first_dead`: the place and the reason of the first dead letter, or None.
+    - `first_dead`: the place and the reason of the first dead letter, or None if there was none.
     """
 
     rows: Mapping[str, Counter[Row]]
@@ -43,9 +43,9 @@ class Comparison:
     """The runs of two programs over the same records, and the differences between their results.
 
     - `options`: the options of both engines.
-    - `asked`: the names of the attributes to use as the key.
+    - `asked`: the names of the attributes to use as the key by which occurrences are matched.
 
-    Raises CepError if a program cannot run, or if no event has one of these attributes.
+    Raises CepError if a program cannot run, or if an attribute in `asked` does not belong to any event.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Comparison:
 
     @cached_property
     def counts(self) -> dict[str, Counter[Kind]]:
-        """The number of differences of each kind, for each event, even if the event has no differences."""
+        """The number of differences of each kind, for each event. Events without differences are included."""
         counts: dict[str, Counter[Kind]] = {name: Counter() for name in self.events}
         for difference in self.differences:
             counts[difference.event][difference.kind] += 1
@@ -139,7 +139,7 @@ class Comparison:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """Return an explainer of the differences. To explain them, it runs both programs again with engines that
+        """Return an explainer of the differences. To explain them, both programs are run again, with engines that
         remember rows."""
         return Reasons(self._explainer(self.old), self._explainer(self.new))
 

@@ -1,7 +1,7 @@
 """Compare the occurrences of one event in two runs: find those that have appeared, are gone, or have moved.
 
-An occurrence has *moved* if the other run has an occurrence of the same key that overlaps it, but has other times or
-values. Moved occurrences are matched one to one: the largest overlap first, then the earliest start. All other
+An occurrence has *moved* if the other run has an occurrence of the same key that overlaps it, but whose times or values
+differ. Moved occurrences are matched one to one: the largest overlap first, then the earliest start. All other
 occurrences that only one run has are *gone* (from the old run) or have *appeared* (in the new run).
 """
 
@@ -39,7 +39,7 @@ class Difference:
 
     @property
     def row(self) -> Row:
-        """The new row or, if the occurrence is gone, the old row."""
+        """The new row. If the occurrence is gone, it is the old row."""
         row = self.old if self.new is None else self.new
         assert row is not None, "a difference has a row at least"
         return row
@@ -81,7 +81,8 @@ class ComparedEvent:
         return self.old is None or self.new is None or names_of(self.old) == names_of(self.new)
 
     def _unequal(self, old: list[Row], new: list[Row]) -> tuple[list[Row], list[Row]]:
-        """Remove the rows that both runs have. Attributes are compared by name, because their order may differ."""
+        """Remove the rows that both runs have. Attributes are compared by name, because their order may differ between
+        the programs."""
         assert self.old is not None and self.new is not None, "only then rows have several forms"
         columns = sorted({*names_of(self.old), *names_of(self.new)})
         forms = [_named(row, names_of(self.old), columns) for row in old]
@@ -145,14 +146,15 @@ def _matched(
 
 
 def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
-    """Return a row whose values are in the order of `columns`. `names`: the names of the row's values."""
+    """Sort the values of a row by attribute. `names`: the attributes of the values as they are. `columns`: the
+    attributes in the order of the result."""
     values = dict(zip(names, row[FIRST:]))
     rest = row[FIRST + len(names) :]
     return (*row[:FIRST], *(values.get(name, _WITHOUT) for name in columns), *rest)
 
 
 def _left(rows: Iterable[Row], forms: Iterable[Row], same: Counter[Row]) -> list[Row]:
-    """Return the rows that the other run does not have.
+    """Return the rows that only this run has.
 
     - `forms`: for each row, the form in which it is compared.
     - `same`: for each form, the number of rows that both runs have.
@@ -174,10 +176,11 @@ def compared_event(
     new_alerts: Iterable[Alert] = (),
     asked: Sequence[str] = (),
 ) -> ComparedEvent:
-    """Return an event of two programs, prepared for comparison.
+    """Prepare an event of two programs for comparison, which includes the choice of its key.
 
-    Its key consists of the attributes in `asked`. If it has none of these, the key is that of an alert on the event,
-    otherwise the event's strings and IRIs. `old_alerts`, `new_alerts`: the alerts of the two programs.
+    The key consists of the event's attributes in `asked`. If it has none of them, the key is that of an alert on the
+    event. Without such an alert, the key consists of the event's strings and IRIs. `old_alerts`, `new_alerts`: the
+    alerts of the two programs.
     """
     sides = [(schema, alerts) for schema, alerts in ((new, new_alerts), (old, old_alerts)) if schema is not None]
     first = sides[0][0]
@@ -193,7 +196,7 @@ def compared_event(
 
 
 def _keyed_by(alert: Alert, schema: Schema) -> tuple[str, ...]:
-    """Return the attributes of the event that form an alert's key. Empty if the key has parts that are not
-    attributes."""
+    """Return the attributes of the event that form an alert's key. Returns an empty tuple if a part of the key is not
+    an attribute."""
     names = dict(zip(alert.arguments, names_of(schema)))
     return tuple(names[key] for key in alert.keys) if all(key in names for key in alert.keys) else ()

@@ -1,8 +1,8 @@
 """Compare the meaning of two programs: their rules, declarations and alerts, and everything that depends on a change.
 
-Two rules have the same meaning if their plans are equal: the patterns, constants, conditions, policies and WITHIN, and
-the names of events and predicates. So the layout, the names of variables and the order of rules do not matter. Types
-are not compared separately, because they follow from declarations and constants.
+Two rules have the same meaning if their plans are equal. A plan contains the patterns, constants, conditions, policies
+and WITHIN, and the names of events and predicates. So the layout, the names of variables and the order of rules do not
+matter. Types are not compared separately, because they follow from declarations and constants.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VARIABLE = re.compile(
     r'(?P<quoted>"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|<[^<>\s]*>)|(?P<space>(?:\s|(?<![\w:])\#[^\n]*)+)'
     r"|[?$](?P<name>\w+)|(?P<prefix>[A-Za-z][\w.-]*)?:(?=\w)"
 )
-"""The tokens of a graph pattern: quoted text and IRIs, white space, variables, prefixes."""
+"""A regular expression for the tokens of a graph pattern: quoted text and IRIs, white space, variables, prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Place:
 
     @classmethod
     def of(cls, source: Source, span: Span) -> Place:
-        """Return the place of a span. Its text is on one line, without comment lines."""
+        """Return the place of a span. The statement's text is joined to one line, without comment lines."""
         lines = [source.line(number) for number in range(span.line, span.end_line + 1)]
         lines[-1] = lines[-1][: span.end_column - 1]
         lines[0] = lines[0][span.column - 1 :]
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """A rule that was added, removed or changed. `of`: the name of the event, fluent, predicate or alert that it
+    """A rule that was added, removed or changed. `of`: the name of the event, fluent, predicate or alert that the rule
     defines."""
 
     change: Change
@@ -70,7 +70,7 @@ class DeclarationChange:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A rule of the new program that is unchanged, but depends on a changed rule."""
+    """An unchanged rule of the new program that depends on a changed rule."""
 
     of: str
     place: Place
@@ -80,8 +80,8 @@ class Reached:
 class ProgramDiff:
     """The differences between the meanings of two programs.
 
-    - `parameters`: the parameters whose values differ, as (name, old value, new value). A value is None if the
-      program does not have the parameter.
+    - `parameters`: the parameters whose values differ, as (name, old value, new value). A value is None if that program
+      does not have the parameter.
     - `affected`: the tables of events and fluents whose results may differ.
     """
 
@@ -120,9 +120,9 @@ def program_diff(old: CompiledProgram, new: CompiledProgram) -> ProgramDiff:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A rule, its meaning (`identity`), and the names that it reads.
+    """A rule, its meaning (`identity`), and the names of the events and predicates that it reads.
 
-    `written`: True if the author wrote it as a rule, not as another kind of statement.
+    `written`: True if the author wrote it as a rule. False if the compiler created it from another kind of statement.
     """
 
     identity: str
@@ -133,7 +133,7 @@ class _Rule:
 
 
 class _Meaning:
-    """The rules of a compiled program. Keys are the names that the rules define."""
+    """The rules of a compiled program, by the name that they define."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self.program, self.plan = program, program.plan
@@ -164,8 +164,10 @@ class _Meaning:
         return Place.of(self.plan.source, span)
 
     def _declared(self, event: str) -> Span | None:
-        """Return the span of a fluent's declaration, or None. The rules that the compiler creates from the declaration
-        have this span, too."""
+        """Return the span of a fluent's declaration. Returns None if the event is not a fluent, or has no declaration.
+
+        The rules that the compiler creates from the declaration have the same span.
+        """
         fluent = self.schemas[event].fluent
         if fluent is None or fluent.of_formulas:
             return None
@@ -183,7 +185,7 @@ class _Meaning:
 def _rule_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, RuleChange]]:
     """Yield the changed rules, each with the name that it defines.
 
-    If several rules of a name have changed, old and new rules are paired by their labels, then by their order.
+    If several rules for the same name have changed, old and new rules are paired by their labels, then by their order.
     """
     for name in dict.fromkeys((*new.rules, *old.rules)):
         old_rules, other = old.rules.get(name, []), new.rules.get(name, [])
@@ -215,8 +217,8 @@ def _without(rules: Iterable[_Rule], same: Counter[str]) -> list[_Rule]:
 
 
 def _declaration_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, DeclarationChange]]:
-    """Yield the changed declarations of events and alerts, each with its name. Changes that follow from changed rules
-    are omitted."""
+    """Yield the changed declarations of events and alerts, each with the name of the event or alert. Changes that
+    follow from changed rules are omitted."""
     for name in dict.fromkeys((*new.schemas, *old.schemas)):
         old_schema, other = old.schemas.get(name), new.schemas.get(name)
         schema = old_schema if other is None else other
@@ -283,7 +285,8 @@ def _parameters(old: CompiledProgram, new: CompiledProgram) -> Iterator[tuple[st
 
 
 def _described(plan: Plan, child: int) -> tuple[str, set[str]]:
-    """Return the nodes of a rule's plan as text, and the names that they read. Equal nodes appear once in the text."""
+    """Return the nodes of a rule's plan as text, and the names of the events and predicates that they read. If several
+    nodes are equal, the text contains one of them."""
     numbers: dict[int, int] = {child: 0}
     waiting, lines, names = [child], [], set[str]()
     for number in waiting:
@@ -309,7 +312,7 @@ def _described(plan: Plan, child: int) -> tuple[str, set[str]]:
 
 
 def _spelt(value: Any, variables: dict[str, str]) -> str:
-    """Return a value of the plan as text that does not depend on names of variables or on layout.
+    """Return a value of the plan as text. The text does not depend on layout or on the names of variables.
 
     Variables of static rules and graph patterns are replaced by numbers.
     """
@@ -352,7 +355,7 @@ def _graph(graph: Graph, variables: dict[str, str]) -> str:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Yield the names of all predicates in a value."""
+    """Yield the names of all predicates that a part of a plan contains, at any depth."""
     if isinstance(value, Predicate):
         yield value.name
     if is_dataclass(value) and not isinstance(value, type):

@@ -1,4 +1,5 @@
-"""Read the two programs of a comparison: files, versions of files in Git, or one program with different parameters."""
+"""Read the two programs of a comparison. They are files, versions of files in Git, or one program with different
+parameters."""
 
 from __future__ import annotations
 
@@ -35,10 +36,10 @@ def read_programs(
     knowledge: KnowledgeOptions,
     strict_types: bool = False,
 ) -> tuple[Compared, Compared]:
-    """Read and compile two programs. If there is only one name, it is the name of both.
+    """Read and compile two programs. If there is only one name, both are the program of this name.
 
     - `params`: the values of parameters, for the old and for the new program.
-    - `strict_types`: True if records that match no WHEN clause become dead letters.
+    - `strict_types`: True if records that satisfy no WHEN clause become dead letters.
 
     Raises CepError if a program cannot be read or is not valid.
     """

@@ -27,8 +27,8 @@ class Reason:
     """The reasons of a difference. `old`, `new`: the explanation by each program, or None if the program does not
     derive the event at all.
 
-    The explanation by a program that derived the occurrence is a tree. The other program explains why it did not derive
-    it; this explanation has the key `asked`.
+    A program that derived the occurrence explains it by a tree. A program that did not derive the occurrence explains
+    why not, and its explanation has the key `asked`.
     """
 
     old: Explained | None
@@ -37,9 +37,9 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """An explainer of the differences between the runs of two programs, whose engines have `remember`.
+    """An explainer of the differences between the runs of two programs, whose engines have the option `remember`.
 
-    It must not be used while an engine is stepping.
+    This object must not be used while an engine is stepping.
     """
 
     old: Explainer
@@ -67,7 +67,7 @@ def why(explainer: Explainer, name: str, row: Row) -> Explained | None:
 
 
 def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | None:
-    """Return the occurrence that a derived row stands for. Returns None if the program has not derived the row."""
+    """Return the occurrence that a derived row represents. Returns None if the program has not derived the row."""
     schema = explainer.engine.plan.schemas[name]
     asked = EventQuestion(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
     start = SINCE_EVER if row[0] is None else row[0]
@@ -82,7 +82,7 @@ def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | Non
 def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
     """Return how long before the end of an occurrence its constituents end.
 
-    The result has the longest time for each depth of the tree of constituents.
+    The result has one time per depth of the tree of constituents, the longest at this depth.
     """
     nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), occurrence, depth=DEEPEST + 1)], []
     while nodes:
@@ -96,12 +96,12 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
     """Explain why a program did not derive a row that the other program derived.
 
     - `schema`: the row's schema in the other program.
-    - `back`: for each depth of the explanation, the longest time from the end of a constituent to the end of the
-      row.
+    - `back`: for each depth of the explanation, the longest time from the end of a constituent to the end of the row in
+      the other program.
 
     Occurrences that ended longer ago are considered only if no useful explanation is found without them. Otherwise they
-    might be part of attempts that look closer but are irrelevant. The explanation may say that the event `exists` at
-    other times. Returns None if the program does not derive the event at all.
+    might be part of attempts that match more of the rule but are irrelevant. The explanation may say that the event
+    `exists` at other times. Returns None if the program does not derive the event at all.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:
@@ -121,12 +121,13 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
 
 
 def _told(refusal: Explained) -> str:
-    """Return the kind of a rule's failure, or `because` if the explanation continues with another rule."""
+    """Return the kind of a rule's failure as text. If the explanation continues with another rule, the text is
+    `because`."""
     return "because" if "because" in refusal else str(refusal["failure"]["kind"])
 
 
 def time_within(row: Row, schema: Schema) -> int | None:
-    """Return the last time that belongs to a row, in microseconds. Returns None if the row has neither start nor
+    """Return the last instant of a row's interval, in microseconds. Returns None if the row has neither start nor
     end."""
     start, end = row[0], row[1]
     if schema.fluent is None or end is None:

@@ -21,7 +21,7 @@ from cep.runtime.run_stats import RunStats, count
 
 WIDTH = 80
 LINES = 16
-"""The greatest number of lines that are printed of one program's explanation."""
+"""The greatest number of lines that are printed from the explanation of one program."""
 SAME = "the programs mean the same"
 
 
@@ -29,7 +29,7 @@ def lines(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded
     """Yield the report, line by line.
 
     - `shown`: the number of differences to list, per event and kind.
-    - `exceeded`: the limits that are exceeded, as texts.
+    - `exceeded`: the limits that are exceeded, each as text.
     """
     yield from _program_lines(diff)
     if comparison is None:
@@ -188,8 +188,11 @@ def _side(
 
 
 def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
-    """Describe how the occurrence that this program derives differs from the occurrence that the `other` program
-    derives."""
+    """Describe how the occurrence that one program derives differs from the occurrence that the `other` program
+    derives.
+
+    `alike`: True if both occurrences have the same attributes.
+    """
     if not alike:
         return "it is derived, with other attributes"
     times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))
@@ -201,7 +204,7 @@ def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
 def row_text(explainer: Explainer, name: str, row: Row, named: bool = False) -> str:
     """Return an occurrence as text: written as in a rule, followed by its time.
 
-    `named`: True to include the names of its attributes.
+    `named`: True to include the names of the occurrence's attributes.
     """
     schema = explainer.engine.plan.schemas[name]
     text = explainer.event_text(name, dict(enumerate(row[FIRST : FIRST + len(schema.attributes)])))
@@ -324,7 +327,7 @@ def _alert_json(comparison: Comparison, difference: Difference) -> dict[str, Any
 
 
 def row_json(explainer: Explainer, name: str, row: Row) -> dict[str, Any]:
-    """Return an occurrence as JSON, by the names of its attributes."""
+    """Return an occurrence as JSON. Its values are stored by attribute name."""
     schema = explainer.engine.plan.schemas[name]
     document = _row_json(explainer, schema, row)
     return document if schema.fluent is None else document | {"bounds": row[-1]}

@@ -16,7 +16,7 @@ from cep.runtime.history import BECAUSE, CONSTITUENTS
 Row = tuple[Any, ...]
 """A row: its start, its end, the values of its attributes and, for a fluent, its bounds.
 
-A start or end of None means that the interval is unbounded on this side.
+If the start or the end is None, the interval is unbounded on this side.
 """
 FIRST = 2
 """The index of the first attribute in a row."""

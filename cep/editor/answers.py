@@ -28,7 +28,8 @@ _NAME = {"parameter": r"[^\W\d_]\w*", "variable": r"[^\W\d]\w*", "prefix": r"[^\
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A word that can complete the text at a position. `rank`: proposals of a lower rank come first."""
+    """A word that can complete the text at a position. `rank`: the sort key of proposals. Those with a lower rank are
+    listed first."""
 
     word: str
     kind: str
@@ -57,7 +58,8 @@ class Program:
     # -- places
 
     def places(self, path: Path, offset: int) -> list[Place]:
-        """Return all places of the name at an offset, in all files. The places of a variable are in one statement."""
+        """Return all places of the name that is at an offset, in all files. If the name is a variable, only the places
+        in the same statement are returned."""
         occurrence = self.indexes[path].at(offset)
         if occurrence is None or occurrence.kind in ("keyword", "type", "function"):
             return []
@@ -65,7 +67,7 @@ class Program:
         return [Place(file, same.start, same.end) for file in files for same in self.indexes[file].same(occurrence)]
 
     def definitions(self, path: Path, offset: int) -> list[Place]:
-        """Return the place of the declaration of the name at an offset.
+        """Return the declaration of the name that is at an offset.
 
         If the name has no declaration, or if the offset is in the declaration, return the rules that derive the name.
         """
@@ -93,8 +95,8 @@ class Program:
         return derived if not declared or (declared == [here] and derived) else declared
 
     def rename(self, path: Path, offset: int, name: str) -> list[Place]:
-        """Return the places to change if the name at an offset is replaced by `name`. Raises ValueError if that is not
-        allowed."""
+        """Return the places to change when the name at an offset is replaced by `name`. Raises ValueError if the name
+        cannot be replaced."""
         occurrence = self.indexes[path].at(offset)
         if occurrence is None or occurrence.kind not in RENAMED:
             raise ValueError(
@@ -141,7 +143,7 @@ class Program:
     def _attributes(self, event: str) -> dict[str, str]:
         """Return the attributes of an event, each with its declaration as text.
 
-        They come from the last successful check and from the current text.
+        The attributes are those found by the last successful check, and those that the current text declares.
         """
         schema = self.understood.schemas.get(event)
         attributes = (
@@ -156,8 +158,8 @@ class Program:
     # -- what stands there
 
     def hover(self, path: Path, offset: int) -> tuple[str, Occurrence] | None:
-        """Return the hover text in Markdown for the name at an offset, and the name's occurrence. Returns None without
-        a text."""
+        """Return the hover text in Markdown for the name that is at an offset, and the name's occurrence. Returns None
+        if there is no hover text."""
         index = self.indexes[path]
         occurrence = index.at(offset)
         if occurrence is None:
@@ -197,8 +199,8 @@ class Program:
                     yield index, statement
 
     def _named(self, occurrence: Occurrence) -> str:
-        """Describe an event, fluent, predicate or alert: its declaration or its inferred types, and the comments above
-        it."""
+        """Describe an event, fluent, predicate or alert. The text has its declaration or its inferred types, and the
+        comments above the declaration."""
         defining = sorted(
             self._statements(occurrence.name), key=lambda pair: pair[1].kind in ("rule", "static", "while")
         )
@@ -264,7 +266,7 @@ class Program:
     def _variable_type(self, index: Index, occurrence: Occurrence) -> tuple[str, str, str]:
         """Return the type of a variable, and the event and attribute from which the type comes.
 
-        This is the first event that has the variable as an argument.
+        The event is the first one that has the variable as an argument.
         """
         statement = index.statements[int(occurrence.scope)]
         for event, place, token in _arguments(statement.tokens):
@@ -395,7 +397,8 @@ def _in_comment(line: str) -> bool:
 
 
 def _open_call(tokens: Sequence[Token]) -> str:
-    """Return the name before the innermost parenthesis that is still open. Empty if there is none."""
+    """Return the name before the innermost parenthesis that is still open. Returns an empty string if there is no such
+    name."""
     depth = 0
     for place in range(len(tokens) - 1, -1, -1):
         depth += (tokens[place].key in (")", "]")) - (tokens[place].key in ("(", "["))
@@ -427,8 +430,8 @@ def _in_aggregate(tokens: Sequence[Token]) -> bool:
 
 
 def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]]:
-    """Yield the variables that are arguments of calls: the name of the call, the position or attribute, and the
-    token."""
+    """Yield the variables that are arguments of calls. A variable is described by the name of the call, its position or
+    attribute, and its token."""
     called: list[str] = []
     places: list[int] = []
     for place, token in enumerate(tokens[:-1]):
@@ -448,7 +451,8 @@ def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]
 
 
 def _bindings(index: Index, statement: Statement, name: str) -> Iterator[str]:
-    """Yield the right side of each equation `X = ...` in a statement, as text. `name`: the name of the variable X."""
+    """Yield the right-hand side of each equation `X = ...` in a statement, as text. `name`: the name of the variable
+    X."""
     tokens = statement.tokens
     for place, token in enumerate(tokens[:-1]):
         if token.text == name and tokens[place + 1].key in ("=", "IS"):

@@ -1,5 +1,5 @@
-"""Check programs in an editor, and report the same errors as `cep check`. Results of the last successful check are
-kept.
+"""Check programs in an editor, and report the same errors as `cep check`. The results of the last successful check
+remain available.
 
 A program is either one file, or all files that a test file in the same folder lists. The test file also names the
 knowledge, the facts and the dialect.
@@ -145,9 +145,9 @@ class Checker:
         return Understood(schemas, tuple(program.written.parameters), self.known(setup), tuple(findings))
 
     def known(self, setup: Setup) -> Knowledge | None:
-        """Return the knowledge of a program. It is loaded again if one of its files has changed.
+        """Return the knowledge of a program. The knowledge is loaded again if one of its files has changed.
 
-        Raises CepError if it cannot be loaded.
+        Raises CepError if the knowledge cannot be loaded.
         """
         key = self._key(setup)
         if key not in self._known:
@@ -170,8 +170,8 @@ def _findings(error: CepError, setup: Setup) -> tuple[Finding, ...]:
 
 
 def _told(told: CepError | Warning, setup: Setup) -> Finding:
-    """Convert an error or warning to a finding in its file. Without a position, it is at the start of the first
-    file."""
+    """Convert an error or warning to a finding in its file. If it has no position, the finding is at the start of the
+    first file."""
     path, span = setup.files[0], told.span or NOWHERE
     if told.span is not None and told.source is not None:
         name, line = told.source.place(told.span.line)

@@ -1,4 +1,4 @@
-"""Quick fixes: the changes of a text that hints propose, such as "write X instead" or "did you mean X?"."""
+"""Quick fixes: changes of a text that the hints of errors propose, such as "write X instead" or "did you mean X?"."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[
 
 
 def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: int) -> tuple[int, int] | None:
-    """Return the range of the word that a hint replaces, or None.
+    """Return the range of the word that a hint replaces. Returns None if this word is not found.
 
-    This is the marked text, or a similar word that the message quotes.
+    It is the text that the finding marks, or a similar word that the message quotes.
     """
     quoted = nearest(instead, [word for word in _QUOTED.findall(finding.message) if word != instead])
     if quoted is None or index.text[begin:end].strip('"') == quoted:
@@ -107,9 +107,9 @@ def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: i
 
 
 def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str, str]) -> bool:
-    """Return False if the changed text still has the error, or has a new error.
+    """Return True if a fix removes the error without causing a new one.
 
-    After the fix of a syntax error, only new errors up to its position count.
+    If the error is a syntax error, new errors after its position do not count.
     """
     changed = text[: fix.start] + fix.new + text[fix.end :]
     moved = fix.new.count("\n") - text[fix.start : fix.end].count("\n")
@@ -124,7 +124,7 @@ def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str
 
 
 def _refused(text: str, name: str, beside: Mapping[str, str]) -> list[tuple[str, tuple[int, int]]]:
-    """Return the syntax errors of a text: the message, and the line and column, of each."""
+    """Return the syntax errors of a text. An error consists of its message, and its line and column."""
     try:
         read(text, name, parameters=parameters_with(Source(text, name), beside) if len(beside) > 1 else None)
     except CepError as error:

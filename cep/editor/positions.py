@@ -1,4 +1,5 @@
-"""Convert between offsets in a text and an editor's lines and columns, which count UTF-16 units by default."""
+"""Convert between offsets in a text and an editor's lines and columns. By default, editors count columns in UTF-16
+units."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _BYTES = {PositionEncodingKind.Utf8: ("utf-8", 1), PositionEncodingKind.Utf16: (
 
 
 class Positions:
-    """The positions in one text. `encoding`: the encoding whose units columns count."""
+    """The positions in one text. `encoding`: the encoding in whose units the editor counts columns."""
 
     def __init__(self, text: str, encoding: PositionEncodingKind | str | None = PositionEncodingKind.Utf16) -> None:
         self._text = text
@@ -31,7 +32,8 @@ class Positions:
         return Range(self.position(start), self.position(end))
 
     def offset(self, position: Position) -> int:
-        """Return the offset of a position. If the position is outside the text or the line, the nearest end is used."""
+        """Return the offset of a position. If the position is outside the text or the line, return the nearest offset
+        inside."""
         if position.line >= len(self._starts):
             return len(self._text)
         start = self._starts[position.line]

@@ -39,7 +39,7 @@ class Said:
 
 
 class Prefixed:
-    """A cache of answers about the knowledge. It is cleared when the knowledge changes."""
+    """A cache of query results about the knowledge. It is cleared when the knowledge changes."""
 
     def __init__(self) -> None:
         self._known: Knowledge | None = None
@@ -66,7 +66,8 @@ class Prefixed:
         return self._names[space]
 
     def said(self, known: Knowledge | None, iri: str) -> Said:
-        """Return the description of an IRI in the knowledge. Empty if there is none."""
+        """Return the description of an IRI in the knowledge. The description is empty if the knowledge does not
+        describe the IRI."""
         self._renew(known)
         if known is None or any(letter in iri for letter in '<>"{}|^`\\ \n'):
             return Said()

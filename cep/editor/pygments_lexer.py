@@ -1,4 +1,5 @@
-"""A Pygments lexer for `.cep` files. It highlights programs in documentation, notebooks and `pygmentize`.
+"""A Pygments lexer for `.cep` files. It highlights programs in documentation, in notebooks and on the command line
+(`pygmentize`).
 
 It uses the parser's tokeniser and the language's lists of words, so it has no grammar of its own.
 """
@@ -43,7 +44,8 @@ class CepLexer(Lexer):  # type: ignore[misc]  # Pygments has no types
     filenames = ("*.cep",)
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, object, str]]:
-        """Yield the parts of a program: offset, token type and text of each. Together, the texts are the program."""
+        """Yield the parts of a program: the offset, token type and text of each part. The texts joined together are the
+        program."""
         tokens = [token for token in tokenise(text, line_starts(text)) if token.kind != "end"]
         end = 0
         for index, token in enumerate(tokens):

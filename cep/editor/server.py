@@ -26,7 +26,7 @@ from cep.editor.symbols import Index, Statement
 from cep.language.reading import OWN, dialect_of, formatted
 
 PAUSE = 0.25
-"""The seconds without a change after which a program is checked."""
+"""The number of seconds without a change after which a program is checked."""
 _SEVERITIES = {
     "error": lsp.DiagnosticSeverity.Error,
     "warning": lsp.DiagnosticSeverity.Warning,
@@ -59,8 +59,8 @@ _SYMBOLS = {
 
 
 def _is_unexpected(record: logging.LogRecord) -> bool:
-    """Return False if a log record is about a refused request, such as an invalid name. The editor is told about it
-    anyway."""
+    """Return False if a log record is about a refused request, such as an invalid name. The editor receives such a
+    message anyway."""
     return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcInvalidParams)
 
 
@@ -78,19 +78,19 @@ class RuleServer(LanguageServer):
         self.checker = checker
         self.prefixed = Prefixed()
         self.opened: dict[Path, str] = {}
-        """The address of each open document."""
+        """The address (URI) of each open document, by path."""
         self.setups: dict[Path, Setup] = {}
         self.understood: dict[tuple[Path, ...], Understood] = {}
         self._indexes: dict[Path, tuple[tuple[str, ...], Index]] = {}
         self._positions: dict[str, Positions] = {}
-        """The positions of recently used texts, by text."""
+        """The line and column converters of recently used texts, by text."""
         self._waiting: dict[tuple[Path, ...], asyncio.Task[None]] = {}
         self._checks = ThreadPoolExecutor(1, "check")
 
     # -- documents
 
     def path(self, uri: str) -> Path:
-        """Return the path of a document. The path of a document that is not saved yet is made from its address."""
+        """Return the path of a document. If the document is not saved yet, the path is made from its address."""
         file = uris.to_fs_path(uri)
         return Path(file) if file and uri.startswith("file:") else Path(re.sub(r"^\w+:", "", uri) + OWN)
 
@@ -108,7 +108,7 @@ class RuleServer(LanguageServer):
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
 
     def text(self, path: Path) -> str:
-        """Return the current text of a file. Raises CepError if it cannot be read."""
+        """Return the current text of a file. Raises CepError if the file cannot be read."""
         uri = self.opened.get(path)
         return text_of(path) if uri is None else self.workspace.get_text_document(uri).source
 
@@ -147,7 +147,7 @@ class RuleServer(LanguageServer):
 
     @property
     def encoding(self) -> lsp.PositionEncodingKind | str | None:
-        """Return the encoding whose units the editor's columns count."""
+        """Return the encoding in whose units the editor counts columns."""
         return self.workspace.position_encoding
 
     def location(self, place: Place) -> lsp.Location:

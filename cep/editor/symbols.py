@@ -1,7 +1,7 @@
 """The names in a program's text: their kinds and their positions.
 
-They are read from the tokens alone, statement by statement. So if a text is incomplete, only the broken statement is
-lost.
+The names are found from the tokens alone, statement by statement. So if a statement is incomplete, only the names in
+this statement are lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _BEGINNINGS = frozenset(("EVENT", "FLUENT", "FACT", "PARAM", "ALERT", "PREFIX", 
 _DECLARING = {"EVENT": "event", "FLUENT": "fluent", "FACT": "predicate"}
 _ACTING = ("INITIATE", "TERMINATE", "INITIALLY")
 _NO_STATEMENT = ("(", "<-", ":-", ".", ":")
-"""The tokens that cannot follow a keyword that begins a statement."""
+"""The tokens that cannot follow a keyword. If one of them follows the first word of a statement, this word is a
+name."""
 _VALUE = frozenset(("=", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "**"))
 _IN_TEXT = re.compile(r"\{([A-Z_]\w*)\}")
 _PREFIXED = re.compile(r"(?<![\w:<?$])((?:[^\W\d_][\w-]*)?):([\w][\w.-]*\w|\w)")
@@ -46,8 +47,8 @@ class Occurrence:
 
     - `kind`: event, fluent, predicate, name (if undefined), attribute, parameter, variable, prefix, iri, function,
       keyword, type or label.
-    - `scope`: the event of an attribute, the number of a variable's statement, or the prefix of an IRI.
-    - `defines`: True if the name is declared or derived here.
+    - `scope`: for an attribute, its event; for a variable, the number of its statement; for an IRI, its prefix.
+    - `defines`: True if the statement declares or derives the name at this position.
     """
 
     kind: str
@@ -63,7 +64,7 @@ class Statement:
     """A statement, as its tokens.
 
     - `kind`: event, fluent, fact, prefix, parameter, policy, alert, rule, static or while.
-    - `name`: the token of the statement's name; for a rule, the name in its head.
+    - `name`: the token of the statement's name. For a rule, this is the name in its head.
     """
 
     number: int
@@ -98,7 +99,7 @@ class Index:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """Return all tokens of the text. If a brace is not closed, the tokens continue after it."""
+        """Return all tokens of the text. If a brace is not closed, the text after it is also split into tokens."""
         tokens: list[Token] = []
         begin = 0
         while True:
@@ -161,13 +162,13 @@ class Index:
         return [occurrence.start for occurrence in self.occurrences]
 
     def at(self, offset: int) -> Occurrence | None:
-        """Return the name that is at an offset or ends there, or None."""
+        """Return the name that is at an offset or ends there. Returns None if there is no such name."""
         place = bisect_right(self._starts, offset)
         near = self.occurrences[max(0, place - 3) : place]
         return next((occurrence for occurrence in reversed(near) if occurrence.start <= offset <= occurrence.end), None)
 
     def statement_at(self, offset: int) -> Statement | None:
-        """Return the last statement that starts at or before an offset, or None."""
+        """Return the last statement that starts at or before an offset. Returns None if no statement does."""
         place = bisect_right([statement.start for statement in self.statements], offset)
         return self.statements[place - 1] if place else None
 
@@ -193,7 +194,8 @@ class Index:
         return "\n".join(comments)
 
     def comment_behind(self, offset: int) -> str:
-        """Return the comment at the end of the line, after an offset. Empty if there is none."""
+        """Return the comment that follows an offset on the same line. Returns an empty string if there is no
+        comment."""
         end = self.text.find("\n", offset)
         line = self.text[offset : len(self.text) if end < 0 else end]
         match = re.search(
@@ -273,7 +275,8 @@ class _Reader:
         self.parameters = parameters
         self.scope = str(statement.number)
         self.called: list[str | None] = []
-        """For each open parenthesis, the name before it that it calls, or None if it is not a call."""
+        """A stack with one element per open parenthesis: the name that is called with these parentheses, or None if
+        they are not those of a call."""
 
     def read(self) -> Iterator[Occurrence]:
         tokens = self.statement.tokens

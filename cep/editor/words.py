@@ -56,7 +56,7 @@ _FURTHER = {
 
 
 def keyword_help(word: str) -> str:
-    """Return a help text or an example for a keyword. Empty if there is none."""
+    """Return a help text or an example for a keyword. Returns an empty string if neither exists."""
     key = word.upper()
     if key in OPERATORS:
         return OPERATORS[key]

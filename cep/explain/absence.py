@@ -1,7 +1,7 @@
-"""Explain why an event was not derived: for each rule that could derive it, the closest attempt and its failure.
+"""Explain why an event was not derived. For each rule that could derive it, find the closest attempt and its failure.
 
 First, the rule's head is unified with the requested event. Then the rule's body is matched with the occurrences up to
-the requested time. The explanation describes the attempt that came closest (see `_nearness`).
+the requested time. The explanation describes the attempt that matched the most (see `_nearness`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ DEEPEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The reasons why an event is missing: for each rule, in program order, why it did not derive the event.
+    """The reasons why an event is missing. `refusals`: for each rule, in program order, why it did not derive the
+    event.
 
     - `occurrences`: the event's occurrences, if it was derived after all.
     - `before`: the latest occurrence of the event that ends by the requested time.
-    - `after`: the first occurrence that ends later.
+    - `after`: the earliest occurrence that ends after the requested time.
     - `until`: the latest end of an occurrence that the explanation considered.
-    - `ended`: the time and reason of a fluent's last end before the requested time.
+    - `ended`: for a fluent, the time and reason of its last end before the requested time.
     """
 
     wanted: EventQuestion
@@ -54,7 +55,7 @@ Back = int | tuple[int, ...] | None
 """How far back from the requested time occurrences are considered, in microseconds.
 
 A tuple has one value for each depth of the explanation. None means one day, or the longest duration in the rule if that
-is longer.
+is longer than one day.
 """
 
 
@@ -125,7 +126,8 @@ class _Refusing:
         return Refusal(rule, since, attempt, failure, before[-1] if before else None, after, tuple(because))
 
     def whole(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> Failure:
-        """Return why an attempt failed although all its conditions hold.
+        """Return why an attempt does not answer the question although it matches the whole rule and all its conditions
+        hold.
 
         There are three possible reasons: the attempt derived another event, it ended before the requested time, or the
         policy chose another attempt.
@@ -138,9 +140,10 @@ class _Refusing:
         return Failure("apart", rule.body, by=before) if before else Failure("policy" if chosen else "whole", rule.body)
 
     def gives(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> bool:
-        """Return True if no argument that an attempt derives contradicts the question `wanted`.
+        """Return True if the event that an attempt derives may be the requested event `wanted`, judging by its
+        arguments.
 
-        An argument whose variables are not bound contradicts nothing.
+        An argument whose variables are not bound yet may have any value.
         """
         for place, value in wanted.fixed.items():
             known = self.known(rule, attempt, place)
@@ -150,7 +153,7 @@ class _Refusing:
         return all(first is None or other is None or same(first[0], other[0]) for first, other in pairs)
 
     def known(self, rule: Rule, attempt: Attempt, place: int) -> TypedValue | None:
-        """Return the argument at position `place` of the event that an attempt derives.
+        """Return the value of one argument of the event that an attempt derives. `place`: the position of the argument.
 
         Returns None if variables of the argument are not bound.
         """
@@ -185,7 +188,7 @@ def _policies(rule: Rule) -> list[PolicyChoice]:
 
 
 def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tuple[int, ...]:
-    """Return a sort key for attempts that derive the requested arguments. The closest attempt has the greatest key.
+    """Return a sort key for attempts to derive the requested event. The closest attempt has the greatest key.
 
     The key compares, in this order:
 

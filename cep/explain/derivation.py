@@ -1,4 +1,5 @@
-"""Explain why an event was derived: the rule, its constituents, and why these were derived, down to input records."""
+"""Explain why an event was derived: by which rule and from which constituents, why these were derived in turn, and so
+on down to input records."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def derivation(
     """Return the derivation tree of an occurrence.
 
     - `most`: the greatest number of occurrences in the tree.
-    - `depth`: the greatest number of levels of rules. The links of a chain do not count as levels.
+    - `depth`: the greatest number of levels of rules. The links of a chain (see `DerivationNode`) do not count as
+      levels.
     - `instant`: the time of the question, or None.
     """
     return _Deriving(memory, judge, most, instant).node(occurrence, depth)
@@ -83,7 +85,7 @@ class _Deriving:
         return tuple(nodes), 0
 
     def chain(self, latest: Occurrence, depth: int) -> tuple[tuple[DerivationNode, ...], int]:
-        """Return the chain of `latest`, and the number of occurrences that were left out.
+        """Return the chain of the occurrence `latest`, and the number of occurrences that were left out.
 
         The chain contains the earlier occurrences of the same event from which `latest` was derived.
         """
@@ -126,16 +128,17 @@ class _Deriving:
     def rules(self, occurrence: Occurrence, only_own: bool = False) -> list[Rule]:
         """Return the rules that may have derived an occurrence.
 
-        `only_own`: return only rules that are recorded as having derived the occurrence.
+        `only_own`: True to return only rules that the lineage names for this occurrence.
         """
         every = self.memory.engine.plan.rules.rules
         own_rules = [every[number] for number in self.memory.rules(occurrence)]
         return own_rules or ([] if only_own else [rule for rule in every if rule.event == occurrence.event])
 
     def made(self, occurrence: Occurrence) -> tuple[Rule, Attempt] | None:
-        """Return the rule that derived an occurrence, and its match. Returns None if no match is found.
+        """Return the rule that derived an occurrence, and the match of its pattern. Returns None if no match is found.
 
-        To find the match, the constituents in the occurrence's lineage are tried, the closest first.
+        To find the match, the rules are matched with the occurrence's constituents. If that fails, the constituents of
+        these constituents are added, and so on.
         """
         rules = self.rules(occurrence)
         names: Ints = np.array([occurrence.name], np.int64)
@@ -171,5 +174,6 @@ class _Deriving:
 
 
 def _earlier(attempt: Attempt, occurrence: Occurrence) -> Occurrence | None:
-    """Return the constituent of the same event as `occurrence`, which continues it. Returns None if there is none."""
+    """Return the constituent that is an earlier occurrence of the same event as `occurrence`. Returns None if no
+    constituent is."""
     return next((part for part in attempt.parts if part.event == occurrence.event), None)

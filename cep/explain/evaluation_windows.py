@@ -23,19 +23,21 @@ EVER = (-(2**62), 2**62)
 
 
 ANY = 2**62
-"""A value for `longest` that excludes no occurrence. In a window, an occurrence belongs to the tick in which it ends,
-however long it is."""
+"""A value for `longest` that excludes no occurrence. A window contains an occurrence if it contains the tick in which
+the occurrence ends. The duration of the occurrence does not matter."""
 
 
 def stretch(window: WindowTicks, tick_number: int) -> tuple[int, int]:
-    """Return the interval during which a window contains the tick `tick_number`, as codes of time."""
+    """Return the interval during which a window contains the tick `tick_number`, as a pair of time codes
+    (`cep.core.interval_sets`)."""
     ticks = np.array([tick_number])
     closes = int(window.closes(ticks)[0])
     return int(window.opens(ticks)[0]), INFINITE if closes >= INFINITE else closes - 1
 
 
 class Reader(Protocol):
-    """A reader that computes the extents of formulas."""
+    """An object that computes the extents of formulas. The extents of a formula are the values and times for which it
+    holds."""
 
     memory: Memory
     judge: Judge
@@ -52,12 +54,12 @@ class Reader(Protocol):
         """Return the extents of the event `atom`, which holds while it occurs.
 
         - `names`: the variables to keep.
-        - `longest`: the greatest duration of an occurrence that counts; None is 0.
+        - `longest`: the greatest duration of an occurrence that counts. None means that only instants count.
         """
 
 
 class WindowExtents:
-    """An evaluator of windows. `reader` computes the extents of the formulas inside a window."""
+    """An evaluator of windows. `reader`: the object that computes the extents of the formulas inside a window."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader, self.memory, self.judge = reader, reader.memory, reader.judge
@@ -65,9 +67,9 @@ class WindowExtents:
     def in_window(
         self, event: Pattern, names: Sequence[str], variable: str | None, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of an event while it is in a window.
+        """Return the times at which an occurrence of an event is in a window, as extents.
 
-        `variable`: the variable that is bound to the event's tick, or None.
+        `variable`: the variable that is bound to the tick in which the occurrence ends, or None.
         """
         extents = self.reader.of_event(event, names, ANY, bound)
         return self._by_tick(
@@ -82,10 +84,11 @@ class WindowExtents:
         tick: int,
         seen: Callable[[Occurrence], tuple[int, int] | None],
     ) -> list[FormulaExtent]:
-        """Compute the extents of a window from the extents of the event inside it.
+        """Convert the extents of an event to extents of a window over this event.
 
-        - `variable`: the variable that is bound to an occurrence's tick, or None. Each tick then has its own extent.
-        - `seen`: returns the time during which an occurrence is in the window, or None if it never is.
+        - `variable`: the variable that is bound to the tick in which an occurrence ends, or None. If it is not None,
+          there is one extent per tick.
+        - `seen`: a function that returns the time during which an occurrence is in the window, or None if it never is.
         """
         windowed = []
         for extent in extents:
@@ -106,7 +109,8 @@ class WindowExtents:
     def between_own_times(
         self, pattern: Pattern, inner: Pattern, variable: str, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of the formula `inner` while its tick is in the window.
+        """Return the extents of the formula `inner`, cut to the time during which the window contains the tick of
+        `inner`.
 
         `variable`: the variable that `inner` binds to this tick.
         """
@@ -121,7 +125,8 @@ class WindowExtents:
     def tick_by_tick(
         self, pattern: Pattern, inner: Pattern, variable: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of `inner`, split by tick: one extent for each past tick at which `inner` holds."""
+        """Return the extents of `inner`, divided into past ticks. There is one extent for each tick at which `inner`
+        holds, and it binds `variable` to the number of the tick."""
         engine = self.memory.engine
         now = 2 * min(engine.watermark, END_OF_TIME)
         extents = []
@@ -146,7 +151,8 @@ class WindowExtents:
     def from_first(
         self, pattern: Pattern, events: Pattern, variable: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return an extent that begins at the tick of the first occurrence of `events` and never ends."""
+        """Return an extent that begins at the tick of the first occurrence of `events` and never ends. It binds
+        `variable` to the number of this tick."""
         names = [atom.properties().event for atom in atoms(events)]
         occurrences = [
             occurrence for name in names if name is not None for occurrence in self.memory.find(name, {}, *EVER)
@@ -159,8 +165,8 @@ class WindowExtents:
         return [FormulaExtent(pattern, {**bound, variable: (number, "int")}, ((2 * number * tick, INFINITE),))]
 
     def among_last(self, pattern: LastAtomsPattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the extents of an event while it is among the last arrivals, as the window of tuples `pattern` counts
-        them."""
+        """Return the extents of an event while it is among the last arrivals. `pattern`: the window of tuples, which
+        determines how arrivals are counted."""
         seen: dict[tuple[object, ...], None] = {}
         by_key: dict[tuple[object, ...], list[Occurrence]] = {}
         names = [arrival.event for arrival in pattern.arrivals]

@@ -1,4 +1,4 @@
-"""Extents of formulas: the values and times for which a formula holds, and the reasons."""
+"""Extents of formulas: the values and times for which a formula holds, and the reasons why it holds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cep.explain.occurrences import Occurrence
 from cep.plan.pattern import Pattern
 
 When = tuple[tuple[int, int], ...]
-"""Maximal intervals in order. Each interval is a pair of codes of time (`cep.core.interval_sets`)."""
+"""Maximal intervals, sorted by time. Each interval is a pair of time codes (`cep.core.interval_sets`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaExtent:
     """The times at which a formula holds for some values of its variables.
 
-    - `parts`: the extents from which this extent was computed. Each is paired with True if it is negated.
+    - `parts`: the extents from which this extent was computed. Each is paired with True if its formula is negated.
     - `sources`: the intervals of a fluent, or the occurrences of an event.
     - `judged`: the formula's conditions, each with the values for which it was evaluated.
     """
@@ -38,12 +38,12 @@ class FormulaExtent:
 
 
 def set_of(when: Collection[tuple[int, int]]) -> Intervals:
-    """Convert intervals to a set of intervals."""
+    """Convert pairs of time codes to a set of intervals."""
     starts = np.array([first for first, _ in when], np.int64)
     ends = np.array([last for _, last in when], np.int64)
     return coalesce(np.zeros(len(starts), np.int64), starts, ends)
 
 
 def when_of(held: Intervals) -> When:
-    """Convert a set of intervals to a tuple of pairs."""
+    """Convert a set of intervals to pairs of time codes."""
     return tuple(zip(held.start.tolist(), held.end.tolist(), strict=True))

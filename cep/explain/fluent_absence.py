@@ -33,12 +33,12 @@ SOME = 60
 
 @dataclass(frozen=True, slots=True)
 class FluentAbsence:
-    """The reasons why a fluent does not hold at a time.
+    """The reasons why a fluent does not hold at the requested time.
 
-    - `before`, `after`: the fluent's last interval before the time, and its first one after it.
-    - `ended`: the time and reason of the fluent's last end before the time.
-    - `refusals`: for each rule, why it has not begun the fluent since then.
-    - `answers`: the reasons, if a solver derives the fluent.
+    - `before`, `after`: the fluent's last interval before the requested time, and its first interval after it.
+    - `ended`: the time and reason of the fluent's last end before the requested time.
+    - `refusals`: for each rule, why it has not begun the fluent since that end.
+    - `answers`: for a fluent that a solver derives, why each rule did not derive it.
     """
 
     before: Occurrence | None
@@ -64,8 +64,8 @@ class Refusing(Protocol):
 class FluentAbsences:
     """An explainer of absent fluents.
 
-    `refusing`: a function that takes a time, and returns an explainer of events that considers occurrences up to that
-    time.
+    `refusing`: a function that takes a time and returns an explainer of events. This explainer considers the
+    occurrences up to that time.
     """
 
     def __init__(self, memory: Memory, judge: Judge, refusing: Callable[[int], Refusing]) -> None:
@@ -76,7 +76,8 @@ class FluentAbsences:
     def of(self, name: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> FluentAbsence:
         """Explain why a fluent does not hold at the time `code` (`cep.core.interval_sets`).
 
-        `fixed`: the values of the fluent's arguments, by position.
+        - `fixed`: the values of the fluent's arguments, by position.
+        - `path`: the events and fluents that are already being explained.
         """
         held = self.memory.fluents.intervals(name, fixed)
         before = next((earlier for earlier in reversed(held) if earlier.codes[1] < code), None)
@@ -101,7 +102,8 @@ class FluentAbsences:
     def of_table(self, table: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> FluentAbsence:
         """Explain the absence of the fluent to which `table` belongs.
 
-        Some tables have an additional last column, the kind of change. The explanation ignores this column.
+        Some tables have an additional last column, which contains the kind of change. The explanation ignores this
+        column.
         """
         fluent = self.memory.schemas[table].fluent
         more = fluent is not None and fluent.part in (EDGES, TRANSITIONS)
@@ -118,7 +120,7 @@ class FluentAbsences:
         return [refusal for rule in beginning for refusal in self._simple(name, rule, fixed, code, before, path)]
 
     def _become(self, name: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> list[Refusal]:
-        """Explain why no deadline (`BECOMES .. AFTER`) has changed another value of the fluent into the missing
+        """Explain why no deadline (`BECOMES .. AFTER`) has replaced another value of the fluent by the missing
         value."""
         place = len(self.memory.schemas[name].attributes) - 1
         key = {i: value for i, value in fixed.items() if i != place}
@@ -159,7 +161,7 @@ class FluentAbsences:
         before: Occurrence | None,
         path: tuple[str, ...],
     ) -> list[Refusal]:
-        """Explain why a rule has not initiated the fluent since the end of `before`, its last interval.
+        """Explain why a rule has not initiated the fluent since its last interval, `before`, ended.
 
         Returns an empty list for an `initially` statement that took effect.
         """

@@ -1,4 +1,5 @@
-"""Explain why a fluent holds: by its beginning and end or, if formulas define it, by the intervals of their parts."""
+"""Explain why a fluent holds. A simple fluent is explained by its beginning and end, and a fluent defined by formulas
+by the intervals of their parts."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ from cep.plan.goal_names import says_records
 from cep.plan.pattern import FluentDeadline
 
 SHOWN = 6
-"""The greatest number of occurrences that are shown for one part of a formula: half of them the first, half the
-last."""
+"""The greatest number of occurrences that are shown for one part of a formula. If there are more, the first three and
+the last three are shown."""
 
 
 class Nodes(Protocol):
@@ -73,7 +74,7 @@ class FluentFacts:
         return fluent is not None and fluent.valued
 
     def rules_of(self, name: str) -> list[Rule]:
-        """Return the rules that initiate or terminate a fluent, or its formulas.
+        """Return the rules of a fluent: the rules that initiate or terminate it, or the formulas that define it.
 
         If the fluent has constraints, return the rules that derive it before its constraints are applied.
         """
@@ -92,7 +93,7 @@ class FluentFacts:
         return [(rule, deadline) for rule in own for deadline in rule.body.properties().deadlines]
 
     def deadline_of(self, interval: Occurrence) -> FluentDeadline | None:
-        """Return the deadline that applies to an interval of a fluent, or None."""
+        """Return the deadline that applies to an interval of a fluent. Returns None if no deadline applies."""
         value = interval.args[-1] if self.valued(interval.event) else None
         every = self.deadlines(interval.event) if interval.start != SINCE_EVER else []
         return next(
@@ -119,7 +120,7 @@ class FluentFacts:
         return self.memory.find(table, {**fixed, len(interval.args): what}, since, until)
 
     def others(self, interval: Occurrence, time: int) -> list[Occurrence]:
-        """Return the transitions at `time` that initiated another value than the interval's."""
+        """Return the transitions at `time` that initiated a value of the fluent other than the interval's value."""
         if not self.valued(interval.event):
             return []
         fixed: dict[int, Value] = dict(enumerate(interval.args[:-1]))
@@ -153,7 +154,8 @@ class FluentFacts:
 class FluentNodes:
     """A creator of nodes for fluents.
 
-    `nodes`: creates the nodes of occurrences below them. `time`: the time of the question, or None.
+    `nodes`: an object that creates the nodes of the occurrences below a fluent's node. `time`: the time of the
+    question, or None.
     """
 
     def __init__(self, memory: Memory, judge: Judge, nodes: Nodes, time: int | None = None) -> None:
@@ -162,7 +164,7 @@ class FluentNodes:
         self.facts, self.reader = FluentFacts(memory), FormulaReader(memory, judge)
 
     def node(self, interval: Occurrence, depth: int) -> DerivationNode:
-        """Return the node of a fluent's interval, or of a beginning or end."""
+        """Return the node of a fluent's interval, or of a fluent's beginning or end."""
         fluent = self.memory.schemas[interval.event].fluent
         assert fluent is not None, "it is of a fluent"
         if fluent.part == EDGES:
@@ -199,7 +201,7 @@ class FluentNodes:
     def _answered(self, interval: Occurrence, depth: int, reducts: Reducts) -> DerivationNode:
         """Return the node of an atom that a solver derived.
 
-        The node has the rule, and the atoms that make the rule's body true.
+        The node contains the rule that derives the atom, and the atoms that make the rule's body true.
         """
         size = reducts.program.tick
         step = reducts.step(interval, None if self.at is None else self.at // size)
@@ -326,9 +328,9 @@ class FluentNodes:
         return FormulaNode(extent.pattern, bound, when, negated, rule, judged, tuple(nodes), left_out)
 
     def _sources(self, occurrences: list[Occurrence], depth: int) -> tuple[list[FormulaNode | DerivationNode], int]:
-        """Return the nodes of a formula's intervals and occurrences, and the number that were left out.
+        """Return the nodes of a formula's intervals and occurrences, and the number of those that were left out.
 
-        If there are many, only the first and the last ones get nodes.
+        If there are more than SHOWN, only the first and the last ones get nodes.
         """
         some = occurrences if len(occurrences) <= SHOWN else [*occurrences[: SHOWN // 2], *occurrences[-SHOWN // 2 :]]
         some = some[: max(self.nodes.room, 0)]

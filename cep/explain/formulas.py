@@ -1,7 +1,7 @@
-"""Evaluate formulas over remembered intervals and occurrences: when they hold, for which values, and why.
+"""Evaluate formulas over remembered intervals and occurrences. The result is when they hold, for which values, and why.
 
-The code follows the definitions of the language, one tuple at a time. It answers questions that people ask, and is too
-slow to run programs.
+The code follows the definitions of the language, and handles one tuple at a time. It explains single results, and is
+too slow to run programs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FormulaReader:
         """Return the extents of the event `atom`, which holds while it occurs.
 
         - `names`: the variables to keep.
-        - `longest`: the greatest duration of an occurrence that counts; None is 0.
+        - `longest`: the greatest duration of an occurrence that counts. None means that only instants count.
         """
 
         def codes(occurrence: Occurrence) -> tuple[int, int] | None:
@@ -79,7 +79,7 @@ class FormulaReader:
     def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
         """Return the extent of a pattern that a solver derived.
 
-        `asked`: the pattern of the solver's input. Its extents become the parts of the result.
+        `asked`: the pattern that is the solver's input. Its extents become the parts of the result.
         """
         extents = self.extents(asked, {})
         when = tuple(interval for extent in extents for interval in extent.when)
@@ -123,8 +123,8 @@ class FormulaReader:
         """Return the extents of a formula, projected to the variables `names`.
 
         A projected extent holds when the formula holds for at least one combination of the other variables' values.
-        `closed`: "begin" closes intervals that are open at the beginning; any other text closes intervals that are open
-        at the end.
+        `closed`: "begin" adds the first instant to intervals that begin just after it. Any other text adds the last
+        instant to intervals that end just before it. None leaves the intervals as they are.
         """
         groups: dict[tuple[tuple[str, TypedValue], ...], list[FormulaExtent]] = {}
         for extent in self.extents(formula, bound):
@@ -167,7 +167,7 @@ class FormulaReader:
     ) -> list[FormulaExtent]:
         """Return the extents of an operator over the formula `inner`.
 
-        `when`: computes the times at which the operator holds from the times at which `inner` holds.
+        `when`: a function that computes the times at which the operator holds from the times at which `inner` holds.
         """
         extents = [
             FormulaExtent(formula, e.bound, when_of(when(set_of(e.when))), ((e, False),))
@@ -183,9 +183,10 @@ class FormulaReader:
         bound: BoundValues,
         when: Callable[[Intervals, Intervals], Intervals],
     ) -> list[FormulaExtent]:
-        """Return the extents of an operator over two formulas. All variables are bound by `right`.
+        """Return the extents of an operator over two formulas. The values of all variables come from `right`.
 
-        `when`: computes the times at which the operator holds from the times of `left` and `right`.
+        `when`: a function that computes the times at which the operator holds from the times of `left` and those of
+        `right`.
         """
         extents = []
         for extent in self.extents(right, bound):
@@ -200,9 +201,9 @@ class FormulaReader:
     def where(
         self, formula: Pattern, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of a formula while its conditions are true.
+        """Return the extents of a formula, cut to the times at which its conditions are true.
 
-        Each condition is evaluated with the knowledge that is valid at the time.
+        Conditions are evaluated once for each period in which the knowledge does not change.
         """
         parts = self.extents(inner, bound)
         extents: dict[tuple[int, tuple[tuple[str, TypedValue], ...]], FormulaExtent] = {}
@@ -231,8 +232,8 @@ class FormulaReader:
         by: Sequence[str],
         bound: BoundValues,
     ) -> list[FormulaExtent]:
-        """Return the extents of an aggregate: for each group, the results over the tuples that hold at the same
-        time."""
+        """Return the extents of an aggregate. For each group, it computes the results over the tuples that hold at the
+        same time."""
         groups: dict[tuple[TypedValue, ...], list[FormulaExtent]] = {}
         for extent in self.extents(inner, {name: value for name, value in bound.items() if name in by}):
             groups.setdefault(tuple(extent.bound[name] for name in by), []).append(extent)

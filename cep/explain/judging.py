@@ -1,5 +1,5 @@
-"""Evaluate conditions one by one for known values: their results, the variables they bind, and the knowledge they
-use."""
+"""Evaluate conditions one by one for known values. Return their results, the variables that they bind, and the
+knowledge on which they depend."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 TypedValue = tuple[Value, str]
 """A value and its type."""
 BoundValues = Mapping[str, TypedValue]
-"""Variables, each mapped to its value and type."""
+"""The values and types of variables, by the variable's name."""
 
 MOST_ANSWERS = 64
-"""The greatest number of answers of one condition that are followed for one occurrence."""
+"""The greatest number of answers to one condition that are considered for one occurrence. Further answers are
+ignored."""
 DEEPEST = 8
-"""The greatest depth of an explanation of conditions by the conditions of static rules."""
+"""The greatest depth of an explanation of conditions. A condition is explained by the conditions of the static rule
+that makes it true, and so on."""
 
 
 Triple = tuple[str, str, str]
@@ -53,7 +55,7 @@ Triple = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ProofStep:
-    """One step of a proof: a triple, the rule that infers it, and the premises of the rule.
+    """One step of a proof: a triple, the rule that infers the triple, and the premises of the rule.
 
     The rule is `asserted` if the triple was not inferred.
     """
@@ -68,7 +70,7 @@ class Fact:
     """A triple of the knowledge in readable form.
 
     - `proof`: if the triple was inferred, its proof as text: one line per step, premises indented.
-    - `steps`: its proof as data. It begins with the triple itself, and contains every triple of the proof once.
+    - `steps`: the same proof as data. Its first step infers the triple itself, and each triple occurs only once.
     """
 
     triple: str
@@ -77,7 +79,7 @@ class Fact:
 
 
 SupportingTriples = Callable[[Graph | Fixed, Mapping[str, Value], KnowledgeSource | None], list[Fact]]
-"""A function that returns the triples on which an answer of a graph pattern depends.
+"""A function that returns the triples on which an answer to a graph pattern depends.
 
 Its last argument is the knowledge at the time of the answer. None means the initial knowledge.
 """
@@ -104,7 +106,8 @@ class Judged:
 class Case:
     """Values of variables for which conditions are evaluated.
 
-    `origin`: the index of the original case from which this case was split.
+    A condition that has several answers splits a case. `origin`: the index of the original case to which this case
+    belongs.
     """
 
     origin: int
@@ -119,7 +122,7 @@ class Case:
 class Judge:
     """An evaluator of conditions, which uses the knowledge at the end of each case (`end()`).
 
-    - `most`: the greatest number of answers of one condition that are followed for one case, or None for all.
+    - `most`: the greatest number of answers to one condition that are considered for one case, or None for all.
     - `check_limit`: a function that is called regularly, and raises an error after the time limit.
     """
 
@@ -143,9 +146,9 @@ class Judge:
     def judge(self, conditions: Sequence[Condition], cases: Sequence[BoundValues]) -> list[Case]:
         """Evaluate conditions for each case.
 
-        A condition that has several answers splits the case. If a condition has no answer but should bind variables,
-        the evaluation of the case ends, because other conditions may need these variables. Otherwise the remaining
-        conditions are evaluated even after one is false.
+        A condition that has several answers splits the case. If a condition should bind variables but has no answer,
+        the evaluation of this case stops, because other conditions may need these variables. A false condition that
+        binds no variables does not stop the evaluation.
         """
         outcomes: list[Case] = []
         for places in self._together(cases):
@@ -158,10 +161,10 @@ class Judge:
         return sorted(outcomes, key=lambda case: case.origin)
 
     def versions(self) -> list[tuple[int, int, BoundValues]]:
-        """Return the periods over which the knowledge does not change.
+        """Return the periods during which the knowledge does not change.
 
-        Each period has its first and last code of time (`cep.core.interval_sets`), and a binding of `end()` to a time
-        within it.
+        A period consists of its first and last time code (`cep.core.interval_sets`), and a binding of `end()` to a time
+        within the period.
         """
         if self._changes is None:
             return [(-INFINITE, INFINITE, {})]
@@ -197,9 +200,9 @@ class Judge:
 
     @contextmanager
     def _then(self, bound: BoundValues) -> Iterator[None]:
-        """Use the knowledge that is valid at the end of a case while the block runs.
+        """Use the knowledge that is valid at the end of a case, inside a `with` block.
 
-        For a case without an end, the current knowledge stays in use.
+        For a case without an end, the current knowledge is used.
         """
         before, moment = self._moment, self._moment_of(bound)
         if self._changes is None or moment is None or moment == before:
@@ -230,9 +233,9 @@ class Judge:
         return live, ended
 
     def _answers(self, condition: Condition, cases: Sequence[BoundValues]) -> list[list[dict[str, TypedValue]]]:
-        """Return the answers of a condition, one list per case. Each answer has the variables that it binds.
+        """Return the answers to a condition, one list per case. An answer consists of the variables that it binds.
 
-        The list is empty if the condition is false.
+        The list of a case is empty if the condition is false.
         """
         types = {name: type for name, (_, type) in cases[0].items()}
         compiled = self._ready(condition, types)
@@ -252,7 +255,7 @@ class Judge:
         return self._compiled[key]
 
     def columns(self, cases: Sequence[BoundValues], types: Mapping[str, str]) -> dict[str, Column]:
-        """Encode the values of cases as columns of the engine, by variable."""
+        """Encode the values of variables as columns of the engine, by variable. The columns have one row per case."""
         columns: dict[str, Column] = {}
         for name, type in types.items():
             column = encoded([case[name][0] for case in cases], type, self.pool)
@@ -338,8 +341,8 @@ class Judge:
         return self.value(argument, bound)[0]
 
     def _by_rule(self, condition: Predicate, bound: BoundValues, depth: int) -> tuple[Judged, ...]:
-        """Return the conditions of the first static rule, in program order, that makes the predicate `condition`
-        true."""
+        """Return the conditions of the static rule that makes the predicate `condition` true. If several rules do,
+        return those of the first one in program order."""
         if depth >= DEEPEST:
             return ()
         arguments = {i: a for i, a in enumerate(condition.arguments) if not _free(a, bound)}

@@ -1,4 +1,5 @@
-"""Match a rule's pattern with a few occurrences: return complete matches, and incomplete matches with the reason.
+"""Match a rule's pattern with a few occurrences. Return the complete matches, and the incomplete matches with the
+reasons why they failed.
 
 The code consists of nested loops that follow the definitions of the language. It ignores consumption policies, so it
 returns more matches than the engine.
@@ -75,7 +76,8 @@ class Attempt:
     """An attempt to match a pattern with occurrences.
 
     - `held`: the number of the pattern's events that were matched.
-    - `silent`: patterns that had to be absent, each with the end of its period of absence.
+    - `silent`: the patterns that had to be absent. Each is paired with the end of the period in which it had to be
+      absent.
     """
 
     bound: BoundValues
@@ -89,7 +91,7 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[int, int, int, int, int]:
-        """The sort key of attempts. The closest attempt has the greatest key.
+        """The sort key of attempts. The attempt that matched the most has the greatest key.
 
         The key compares, in this order:
 
@@ -103,9 +105,10 @@ class Attempt:
 
     @property
     def placed(self) -> int:
-        """The stage at which the attempt failed, as a number that grows from events over their order to conditions.
+        """The stage at which the attempt failed, as a number. An attempt that failed because of an event has the lowest
+        number, followed by the order of events, and then by conditions.
 
-        The greatest number means that it did not fail.
+        The greatest number means that the attempt did not fail.
         """
         return 3 if self.failure is None else _PLACED.get(self.failure.kind, 2)
 
@@ -118,10 +121,10 @@ class Attempt:
 class Matcher:
     """A matcher for the patterns of a program.
 
-    - `find`: returns the occurrences of an event.
+    - `find`: a function that returns the occurrences of an event.
     - `until`: the time up to which all occurrences are known.
-    - `held`: returns the intervals of a fluent that contain a time. Its arguments are a table of the fluent, the known
-      arguments of the fluent by position, and the time.
+    - `held`: a function that returns the intervals of a fluent that contain a time. Its arguments are a table of the
+      fluent, the known arguments of the fluent by position, and the time.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class Matcher:
         self.until = until
 
     def attempts(self, pattern: Pattern, bound: BoundValues) -> list[Attempt]:
-        """Return all matches of a pattern, the closest first.
+        """Return all matches of a pattern, sorted by `rank`: the greatest first.
 
         If a part of the pattern has no match, return the best attempts without this part.
         """
@@ -205,7 +208,7 @@ class Matcher:
         return Attempt(bound, 0, 0, failure=Failure("missing", pattern, values))
 
     def joined(self, left: Attempt, right: Attempt) -> Attempt:
-        """Join two attempts to one that lasts from the earlier start to the later end."""
+        """Join two attempts to one attempt, which lasts from the earlier start to the later end of the two."""
         return Attempt(
             {**left.bound, **right.bound},
             min(left.start, right.start),
@@ -217,7 +220,7 @@ class Matcher:
         )
 
     def lacking(self, pattern: Pattern, left: Attempt) -> Attempt:
-        """Return the attempt `left` with a failure: why `pattern` has no match for its values."""
+        """Return a copy of the attempt `left` that failed because `pattern` has no match for the values of `left`."""
         best = self.attempts(pattern, left.bound)[0]
         failure = best.failure or self.missing(pattern, left.bound).failure
         return replace(left, held=left.held + best.held * bool(best.failure), failure=failure)
@@ -231,9 +234,11 @@ class Matcher:
     def holding(
         self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, instant: str | None = None
     ) -> list[Attempt]:
-        """Return the matches of a pattern at which a fluent holds or, if `no`, does not hold.
+        """Return the matches of a pattern at which a fluent holds. If `no` is True, return those at which it does not
+        hold.
 
-        The fluent is checked at the end of the match. `instant`: a variable with another time for the check, or None.
+        The fluent is checked at the end of the match. `instant`: a variable that contains another time for this check,
+        or None.
         """
         attempts: list[Attempt] = []
         for attempt in self.attempts(pattern, bound):

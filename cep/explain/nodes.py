@@ -15,11 +15,11 @@ from cep.plan.pattern import Pattern
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The time in microseconds when a fluent began or ended, and the reason, by `how`:
+    """The time in microseconds when a fluent began or ended. The reason is `how`, which has one of these values:
 
     - rule: rules derived the transitions in `nodes`.
     - initially: the fluent held from before all time, because of `nodes`.
-    - other: `nodes` initiated another value.
+    - other: `nodes` initiated another value of the fluent.
     - deadline: a deadline passed, which started or was last renewed at `since`. `deadline` is its statement.
     - forgotten: the transitions are not remembered. `nodes` are the records from which the fluent was derived.
     """
@@ -64,7 +64,8 @@ class LiteralNode:
 
 @dataclass(frozen=True, slots=True)
 class AnswerNode:
-    """The rule that derived an atom of an answer stream. `time`: the beginning of the atom's tick, in microseconds."""
+    """The rule that derived an atom of an answer stream. `time`: the beginning of the tick at which the atom is true,
+    in microseconds."""
 
     time: int
     span: Span
@@ -105,7 +106,7 @@ class DerivationNode:
     - `rule`: None for an input record, and for an occurrence whose constituents are no longer remembered.
     - `also`: the other rules that derived the same occurrence.
     - `chain`: the earlier occurrences of the same event that this occurrence continues, latest first.
-    - `again`: True if the occurrence appears earlier in the tree, where its constituents are shown.
+    - `again`: True if the occurrence is already in another place of the tree, where its constituents are shown.
     - `left_out`: the number of constituents that are not in the tree.
 
     For a fluent:

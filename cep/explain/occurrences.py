@@ -1,4 +1,4 @@
-"""Read an engine's memory one occurrence at a time. This is meant for explanations, and too slow to run rules."""
+"""Read an engine's memory one occurrence at a time. This module serves explanations, and is too slow to run rules."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ LATEST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """An occurrence of an event, or an interval of a fluent. Start and end are microseconds, and both belong to an
-    occurrence.
+    """An occurrence of an event, or an interval of a fluent. `start` and `end` are in microseconds. An occurrence
+    includes both times.
 
-    - `order`: the arrival number of the input record, or of the record that completed a derived event.
+    - `order`: the arrival number of the input record. For a derived event, it is that of the record that completed it.
     - `name`: the handle of the occurrence in the lineage.
-    - `number`: the number of equal occurrences that precede it.
+    - `number`: the number of equal occurrences that precede this one.
     - `bounds`: the brackets of a fluent's interval; empty for an event.
 
     An interval starts at SINCE_EVER if the fluent holds from before all time. It ends at END_OF_TIME if nothing has
@@ -62,7 +62,8 @@ class Occurrence:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """The codes of the first and last time at which it occurs or holds (`cep.core.interval_sets`)."""
+        """The time codes of the first and the last time at which the event occurs or the fluent holds
+        (`cep.core.interval_sets`)."""
         if not self.bounds:
             return 2 * self.start, 2 * self.end
         first = -INFINITE if self.start == SINCE_EVER else code(self.start, self.bounds[0] == "[", False)
@@ -71,7 +72,8 @@ class Occurrence:
 
 
 class Memory:
-    """The occurrences that an engine with `remember` keeps. It must not be used while the engine is stepping."""
+    """The occurrences that an engine with `remember` keeps. This object must not be used while the engine is
+    stepping."""
 
     def __init__(self, engine: Engine) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"
@@ -87,7 +89,8 @@ class Memory:
         """Return the occurrences of an event that end in [since, until], sorted by (end, start).
 
         - `fixed`: values that some arguments must have, by position.
-        - `most`: the greatest number of occurrences to return; the latest are chosen. None: return all.
+        - `most`: the greatest number of occurrences to return. If there are more, the latest ones are returned. None:
+          return all.
         """
         if self.fluents.knows(event):
             occurrences = [row for row in self.fluents.rows(event, fixed) if since <= row.end <= until]
@@ -95,7 +98,7 @@ class Memory:
         return self.decoded(event, self.having(event, self.table(event, since, until), fixed), most)
 
     def after(self, event: str, fixed: Mapping[int, Value], time: int) -> Occurrence | None:
-        """Return the first occurrence of an event that ends after `time`, or None.
+        """Return the first occurrence of an event that ends after `time`. Returns None if there is no such occurrence.
 
         `fixed`: values that some arguments must have, by position.
         """
@@ -105,7 +108,7 @@ class Memory:
         return next(iter(self.decoded(event, later[:, :1], None)), None)
 
     def named(self, event: str, names: Ints) -> list[Occurrence]:
-        """Return the occurrences of an event that have the handles `names`, sorted by (end, start)."""
+        """Return the occurrences of an event whose handles are in `names`, sorted by (end, start)."""
         if self.fluents.knows(event):
             return self.fluents.rows(event, {})
         names = np.unique(names)
@@ -113,11 +116,12 @@ class Memory:
         return self.decoded(event, _ordered(concat([empty(self._width(event)), *tables])), None)
 
     def parts(self, names: Ints) -> Ints:
-        """Return the handles of the constituents of the occurrences that have the handles `names`."""
+        """Return the handles of the constituents of some occurrences. `names`: the handles of these occurrences."""
         return np.unique(self.history.lineage.parts_of(np.unique(names))[1])
 
     def rules(self, occurrence: Occurrence) -> list[int]:
-        """Return the numbers of the rules that derived an occurrence. Empty if only one rule derives its event."""
+        """Return the numbers of the rules that derived an occurrence. If only one rule derives its event, the result is
+        empty."""
         return [int(rule) for rule in self.history.lineage.rules_of(np.array([occurrence.name], np.int64))[1]]
 
     def is_input(self, occurrence: Occurrence) -> bool:
@@ -152,7 +156,7 @@ class Memory:
     def table(self, event: str, since: int, until: int) -> Table:
         """Return the rows of an event that end in [since, until], sorted by (end, start).
 
-        If the program counts equal input records once, only the first of them is returned.
+        If equal input records of the event count as one, only the first of them is returned.
         """
         tables = [run[:, (run[END] >= since) & (run[END] <= until)] for run in self._runs(event)]
         rows = _ordered(concat([empty(self._width(event)), *tables]))
@@ -162,7 +166,7 @@ class Memory:
         return len(self.schemas[event].attributes)
 
     def having(self, event: str, table: Table, fixed: Mapping[int, Value]) -> Table:
-        """Return the rows of `table` that have the arguments `fixed`, by position."""
+        """Return the rows of `table` whose arguments have the values `fixed`, by position."""
         for place, value in fixed.items():
             code = encoded([value], self.schemas[event].attributes[place].type, self.engine.pool)
             if code is None:
@@ -173,7 +177,8 @@ class Memory:
     def decoded(self, event: str, table: Table, most: int | None) -> list[Occurrence]:
         """Convert rows of an event to occurrences.
 
-        `most`: the greatest number of occurrences to return; the latest are chosen. None: return all.
+        `most`: the greatest number of occurrences to return. If there are more, the latest ones are returned. None:
+        return all.
         """
         if most is not None:
             table = table[:, max(0, table.shape[1] - most) :]
@@ -210,8 +215,8 @@ class HeldIntervals:
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 
     def of(self, table: str) -> str:
-        """Return the name of the fluent to which a table belongs. A table for LASTING belongs to the fluent that it
-        tests."""
+        """Return the name of the fluent to which a table belongs. A table that the operator LASTING uses belongs to the
+        fluent whose duration LASTING tests."""
         fluent = self.schemas[table].fluent
         assert fluent is not None, "it is a fluent's"
         return fluent.name.removeprefix(LASTS)
@@ -219,8 +224,8 @@ class HeldIntervals:
     def rows(self, table: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
         """Return the rows of a fluent's table. `fixed`: values that some arguments must have, by position.
 
-        There are two kinds of tables. One contains intervals. The other contains beginnings, ends and complete
-        intervals, and the last argument of each row says which of these it is.
+        Some tables contain intervals. Other tables contain beginnings, ends and complete intervals, and the last
+        argument of a row tells which of these three the row is.
         """
         schema = self.schemas[table]
         assert schema.fluent is not None, "it is a fluent's"
@@ -286,7 +291,7 @@ def _ordered(table: Table) -> Table:
 
 
 def encoded(column: Sequence[Value], type: str, pool: Pool) -> Ints | np.ndarray | None:
-    """Encode values as a column of the engine. Returns None if a value does not have the type."""
+    """Encode values as a column of the engine. Returns None if a value does not have the attribute type `type`."""
     match type:
         case "float":
             if all(value is None or isinstance(value, int | float) for value in column):

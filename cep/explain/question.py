@@ -26,8 +26,8 @@ UNIT = Fraction(SECOND)
 class EventQuestion:
     """A requested event or fluent: its arguments by position, and the closed interval in which it must occur or hold.
 
-    `fixed`: the arguments by position; the value of a fluent is its last argument. `same`: pairs of positions whose
-    arguments must be equal.
+    - `fixed`: the requested arguments, by position. The value of a fluent is its last argument.
+    - `same`: pairs of positions whose arguments must be equal.
     """
 
     event: str
@@ -51,7 +51,7 @@ def read_question(text: str, engine: Engine, when: str | None = None, unit: Frac
     Words are strings, even if they start with a capital letter. `_` matches any value.
 
     - `when`: a time, or two times separated by `/`.
-    - `unit`: the unit of numeric times in microseconds (see `read_instant`).
+    - `unit`: the unit of times that are written as numbers, in microseconds (see `read_instant`).
 
     Raises CepError if the text is not valid or does not fit the program.
     """
@@ -109,7 +109,8 @@ def read_question(text: str, engine: Engine, when: str | None = None, unit: Frac
 
 
 def interval(text: str, unit: Fraction | None) -> tuple[int, int]:
-    """Parse a time (`2013-02-08T18:00:00Z` or a number), or two times separated by `/`. Returns microseconds."""
+    """Parse a time (`2013-02-08T18:00:00Z` or a number), or two times separated by `/`. Return the first and the last
+    time, in microseconds."""
     first, slash, last = text.partition("/")
     since = _instant(first, unit)
     until = _instant(last, unit) if slash else since

@@ -1,7 +1,7 @@
-"""Explain why an atom is in an answer stream, or is not: by a derivation in the reduct.
+"""Explain why an atom is in an answer stream, or is not. The explanation is a derivation in the reduct.
 
-Negated atoms of a derivation are false in the answer stream. Positive atoms are derived before the atoms that depend on
-them, so no atom supports itself.
+In a derivation, negated atoms are false in the answer stream. Positive atoms are derived before the atoms that depend
+on them, so no atom supports itself.
 
 Source: Beck, Eiter and Folie, Ticker (2017), Definition 4; Faber, Leone and Pfeifer (2004).
 """
@@ -45,7 +45,7 @@ class Reducts:
 
     @classmethod
     def of(cls, memory: Memory, judge: Judge) -> Reducts | None:
-        """Return the answer streams of an engine's program, or None if no solver is needed."""
+        """Return the answer streams of an engine's program. Returns None if the program needs no solver."""
         written, source = memory.engine.written, memory.engine.plan.source
         if written.together is not None:
             program = written.together.lars
@@ -61,7 +61,7 @@ class Reducts:
         return predicate_of(fluent) in self.solved
 
     def _key(self, occurrence: Occurrence, tick: int) -> tuple[Key, Value]:
-        """Return the atom that an occurrence stands for at a tick, and the number of the atom's answer stream."""
+        """Return the atom that an occurrence represents at a tick, and the number of the atom's answer stream."""
         predicate = predicate_of(occurrence.event)
         args, model = occurrence.args, None
         heads = (rule.head for rule in self.program.rules if rule.head is not None)
@@ -77,9 +77,9 @@ class Reducts:
     # --- why it is there ---
 
     def step(self, occurrence: Occurrence, tick: int | None) -> ReductStep | None:
-        """Return the rule that derives an atom at a tick.
+        """Return the rule that derives an atom at a tick. `occurrence`: an occurrence of the atom.
 
-        If the atom is not true at this tick, the tick at which `occurrence` begins is used.
+        If the atom is not true at `tick`, return the rule for the tick at which `occurrence` begins.
         """
         size = 2 * self.program.tick
         first, last = occurrence.codes
@@ -142,8 +142,10 @@ class Reducts:
         return not any(interval.codes[0] <= code <= interval.codes[1] for interval in held)
 
     def refusals(self, fluent: str, fixed: Mapping[int, Value], time: int) -> list[AnswerRefusal]:
-        """Explain for each rule why it does not derive an atom at a time. `fixed`: the atom's arguments, by
-        position."""
+        """Explain for each rule why it does not derive an atom at a time.
+
+        `fluent`: the atom's predicate. `fixed`: the atom's arguments, by position.
+        """
         predicate, tick = predicate_of(fluent), time // self.program.tick
         timed = fluent != predicate
         heads = [(rule, rule.head) for rule in self.program.rules if rule.head is not None and not rule.is_fact]
@@ -194,12 +196,12 @@ class Reducts:
         return print_literal(replace(literal, atom=atom, tick=instant), self.program.tick)
 
     def _numbered(self, fluent: str, arity: int) -> bool:
-        """Return True if a table's atoms have the number of their answer stream as an additional argument."""
+        """Return True if the table of a fluent has an additional argument, the number of the answer stream."""
         width = len(self.memory.schemas[fluent].attributes)
         return width > arity + (predicate_of(fluent) != fluent)
 
     def _asked(self, rule: LarsRule, fixed: Mapping[int, Value], instant: Value) -> dict[str, TypedValue] | None:
-        """Return the values that the rule's variables have if its head has the arguments `fixed`, by position.
+        """Return the values that a rule's variables have if its head has the arguments `fixed`, by position.
 
         Returns None if the head cannot have these arguments.
         """
@@ -225,7 +227,7 @@ class Reducts:
     def _forbidden(self, rule: LarsRule, body: BodyReading, reading: TickReading) -> tuple[LarsRule, ...]:
         """Return the constraints that would be violated if the rule's atom were true.
 
-        For this, the atoms in `body.against`, which make the rule's body false, are assumed to be false.
+        The atoms in `body.against`, which make the rule's body false, are assumed to be false here.
         """
         failed = body.failed
         if not (isinstance(failed, LarsLiteral) and failed.negated and failed.atom.predicate in self.solved):

@@ -21,8 +21,8 @@ class Refusal:
 
     - `since`: the earliest time of the occurrences that were considered.
     - `before`, `after`: if the attempt lacks an event, the latest occurrence of this event up to the requested time,
-      and the first later one.
-    - `because`: why no rule derived the lacking event.
+      and the first occurrence after it.
+    - `because`: why no rule derived the event that the attempt lacks.
     - `ended`: if the attempt lacks a fluent, why this fluent last ended.
     - `gaps`: the parts of a formula that do not hold at the time `moment` (a code of `cep.core.interval_sets`).
     """
@@ -40,9 +40,9 @@ class Refusal:
 
 
 def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:
-    """Return the arguments of an event pattern whose values are known, by position.
+    """Return the known arguments of an event pattern, by position.
 
-    `values`: the values of variables.
+    `values`: the known values of variables.
     """
     fixed: dict[int, Value] = {}
     for place, argument in enumerate(atom.properties().arguments):

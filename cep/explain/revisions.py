@@ -1,6 +1,6 @@
 """Find the records that were late, corrected or withdrawn, and their effects on an event.
 
-Each of these records is processed alone, so that the cause of each effect is known.
+The engine processes each of these records separately, so that the cause of each effect is known.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Tables = dict[str, pl.DataFrame]
 class InputChange:
     """A `record` that was late, corrected or withdrawn.
 
-    - `time`: the latest time in the input when this happened, in microseconds.
+    - `time`: the latest time in the input when the change arrived, in microseconds.
     - `by`: the arrival number of the input record that caused the change.
     - `now`: the record after a correction.
-    - `of`: the number of changes that happened at the same time. If it is more than 1, this is the first of them,
-      and any of them may be the cause.
+    - `of`: the number of changes that arrived at the same time. If it is more than 1, this is the first of these
+      changes, and any of them may be the cause.
     """
 
     kind: Literal["late", "withdrawn", "corrected"]
@@ -49,9 +49,9 @@ class InputChange:
 
 @dataclass(frozen=True, slots=True)
 class DerivedChange:
-    """A derived event that was added or withdrawn. `time`: the latest time in the input when this happened.
+    """A derived event that was added or withdrawn. `time`: the latest time in the input when the engine reported this.
 
-    `why`: the cause, or None if the event was derived in order. `because`: the lineage of the event.
+    `why`: the cause of the change, or None if the event was derived in order. `because`: the lineage of the event.
     """
 
     added: bool
@@ -84,7 +84,7 @@ class Revisions(Protocol):
 
 @dataclass(slots=True)
 class InputRevisions:
-    """A follower of an engine that revises results.
+    """A collector of the changes that an engine reports when it revises results.
 
     - `event`: the derived event whose changes are kept, or None for all events.
     - `latest`: the latest time in the input.
@@ -108,7 +108,7 @@ class InputRevisions:
     def pieces(self, tables: Tables) -> Iterator[Tables]:
         """Split the tables of a batch into smaller batches, in the order of their records.
 
-        A record that is late, or may correct or withdraw another record, gets a batch of its own.
+        A record that is late, or may correct or withdraw another record, gets a separate batch.
         """
         if not self.engine.withdraws:
             self.latest = max([self.latest, *(int(_ends(table).max()) for table in tables.values() if table.height)])
@@ -181,11 +181,11 @@ class InputRevisions:
         return [Occurrence(event, args, int(table[START, 0]), int(table[END, 0]), int(table[ORDER, 0]))]
 
     def _alone(self, name: str, table: pl.DataFrame) -> Ints:
-        """Return a code for each row that says when it must be processed alone:
+        """Return a code for each row that says when the row must be processed in a separate batch:
 
         - 2: always
-        - 1: if it is late, or another row has the same time
-        - 0: only if it is late
+        - 1: if the row is late, or another row has the same time
+        - 0: only if the row is late
         """
         keyed = int(self.engine.inputs[name].key is not None)
         if CHANGE not in table.columns:

@@ -1,6 +1,6 @@
 """Evaluate bodies of LARS rules at one tick: the values for which they are true, or the literal that fails.
 
-The code follows the definitions of LARS, one atom at a time. It answers questions that people ask, and is too slow to
+The code follows the definitions of LARS, and handles one atom at a time. It explains single results, and is too slow to
 run programs. Derived atoms are read from the engine's memory.
 
 Source: Beck, Eiter and Folie, Ticker (2017), Definitions 3 and 4.
@@ -51,7 +51,7 @@ class TickAtom:
 
 @dataclass(frozen=True, slots=True)
 class BodyReading:
-    """The result of evaluating a body for some values.
+    """The result of evaluating a rule's body for some values of its variables.
 
     - `literals`: the true literals, each with the atoms that make it true.
     - `judged`: the true conditions.
@@ -72,7 +72,7 @@ class TickReading:
     """The atoms that are true at the tick `now` in the answer stream `model`.
 
     - `solved`: the predicates that a solver derives.
-    - `instead`: the atoms of these predicates to assume, or None to use the atoms that the solver derived.
+    - `instead`: atoms that are used in place of the atoms that the solver derived. None: use the solver's atoms.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class TickReading:
         return self._known[predicate]
 
     def answer(self) -> list[TickAtom]:
-        """Return the atoms that the solver derived, for all its predicates."""
+        """Return all atoms that the solver derived."""
         return [atom for name in sorted(self.solved) for atom in self.atoms(name)]
 
     def _held(self, fluent: str, timed: bool) -> Iterator[TickAtom]:
@@ -169,8 +169,8 @@ class TickReading:
         return [atom for atom in every if atom.tick in ticks], ticks
 
     def _windows(self, literal: LarsLiteral) -> Iterable[tuple[list[TickAtom], range]]:
-        """Return the windows of a literal, as `_window` does: one for each key, or a single one if the window has no
-        key."""
+        """Return the windows of a literal, each as `_window` does. There is one window per key, or a single window if
+        the window of tuples has no key."""
         window = literal.window
         if not isinstance(window, TupleWindow) or window.by is None:
             return [self._window(literal)]
@@ -188,7 +188,7 @@ class TickReading:
     def literal(self, literal: LarsLiteral, bound: BoundValues) -> list[tuple[BoundValues, tuple[TickAtom, ...]]]:
         """Return the values for which a literal is true, and the atoms that make it true.
 
-        A `not` of the literal is ignored.
+        If the literal is negated, the `not` is ignored.
         """
         solutions: dict[tuple[object, ...], tuple[BoundValues, tuple[TickAtom, ...]]] = {}
         if literal.modality == NOW:
@@ -225,7 +225,8 @@ class TickReading:
                 solutions.setdefault(_values(values), (values, tuple(sorted(own, key=lambda atom: atom.tick))))
 
     def _unified(self, literal: LarsLiteral, atom: TickAtom, bound: BoundValues) -> BoundValues | None:
-        """Return the bindings that make a literal's atom equal to `atom`, or None."""
+        """Return the values of variables for which a literal's atom equals `atom`. Returns None if no values make them
+        equal."""
         now = dict(bound)
         types = self._types(literal.atom.predicate)
         if len(literal.atom.arguments) != len(atom.args):
@@ -263,7 +264,7 @@ class TickReading:
     def bodies(self, body: Sequence[BodyLiteral], bound: BoundValues) -> list[BodyReading]:
         """Evaluate the body of a rule.
 
-        Each result has either values for which the whole body is true, or the literal that fails for some values.
+        A result contains either values for which the whole body is true, or a literal that fails for some values.
         """
         live, done, waiting = [BodyReading(bound)], [], list(body)
         while waiting and live:
@@ -281,8 +282,8 @@ class TickReading:
     def _next(self, waiting: Sequence[BodyLiteral], bound: BoundValues) -> BodyLiteral:
         """Return the literal to evaluate next.
 
-        Comparisons are evaluated as soon as possible, literals of solver-derived predicates late, and negated literals
-        last.
+        Comparisons are evaluated as soon as their variables are known. Literals whose predicates the solver derives are
+        evaluated late, and negated literals last.
         """
 
         def rank(literal: BodyLiteral) -> int:
@@ -320,7 +321,7 @@ class TickReading:
         ]
 
     def _condition(self, element: BodyLiteral) -> Condition | None:
-        """Convert a literal to a condition. Returns None unless it is a comparison, a graph pattern or a static
+        """Convert a literal to a condition. Returns None if it is not a comparison, a graph pattern or a static
         predicate."""
         match element:
             case Comparison():
@@ -349,7 +350,7 @@ class TickReading:
 
 
 def _ready(comparison: Comparison, bound: BoundValues) -> bool:
-    """Return True if the comparison can be decided, or binds its one unknown variable."""
+    """Return True if all variables of a comparison are known, or if it binds its only unknown variable."""
     missing = {name for name in variables_of(comparison) if name not in bound}
     if not missing:
         return True

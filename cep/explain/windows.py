@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 Members = Callable[[Sequence[int]], Iterable[tuple[slice, int | None, int]]]
-"""A function that yields the windows of a group that have a result.
+"""A function that yields those windows of a group that have a result.
 
-Its argument is the ends of the group's occurrences, in order. Each window has its members, its start (None: the start
-of the first member), and its end.
+Its argument is the ends of the group's occurrences, in order. A window consists of the range of its occurrences, its
+start, and its end. If the start is None, the window starts with its first occurrence.
 """
 
 
@@ -37,7 +37,7 @@ def windowed(
 ) -> list[Attempt]:
     """Return an attempt for each group and each time at which the group's window has a result.
 
-    The parts of the attempt are all occurrences in the window. `by`: the variables that form the groups.
+    The parts of the attempt are all occurrences in the window. `by`: the variables whose values form the groups.
     """
     names = list(dict.fromkeys(by))
     groups: dict[tuple[TypedValue, ...], list[Attempt]] = {}

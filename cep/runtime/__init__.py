@@ -1,2 +1,2 @@
-"""The runtime of a graph of goals. It takes batches of events and a watermark, and handles order, recursion and
-time."""
+"""The runtime, which executes the goals of a plan. Its input is batches of events and a watermark. It handles the order
+of events, recursion and deadlines."""

@@ -29,7 +29,7 @@ EventBatch: TypeAlias = "Mapping[str, pl.DataFrame] | Iterable[Event]"
 def receive(parts: EngineParts, batch: EventBatch | TimeSlice, in_turn: bool = False) -> None:
     """Add a batch to the reorder buffer.
 
-    `in_turn`: also judge the lateness of a row by the earlier rows of the batch.
+    `in_turn`: True to judge the lateness of a row also by the rows before it in the batch.
 
     Raises CepError if an event type is unknown or a column is missing. The engine is then unchanged.
     """
@@ -82,7 +82,8 @@ def admitted(
 
 
 def by_table(refused: Iterable[RefusedRow], names: Iterable[str]) -> list[RefusedRow]:
-    """Sort refused rows: by the order of the pushed tables `names`, but late rows after all others."""
+    """Sort refused rows by the position of their table in `names`, the pushed tables. Late rows follow after all other
+    rows."""
     places = {name: place for place, name in enumerate(names)}
     return sorted(refused, key=lambda row: (row.code == "late", places[row.type], row.row))
 
@@ -92,7 +93,7 @@ def _late(
 ) -> dict[str, Ints]:
     """Return the lateness of rows in microseconds, by event type.
 
-    A record that closes an open record of a fluent is judged by its end.
+    A record that closes an open record of a fluent counts as late only if the end of its interval is late.
     """
     buffer = parts.buffer
     recorded = [name for name in tables if name in parts.plan.schemas and may_close(parts.plan, name)]
@@ -112,7 +113,7 @@ def by_key(parts: EngineParts) -> str | None:
 def key_words(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame] | Sequence[Event] | TimeSlice, pushed: Mapping[str, Ints]
 ) -> dict[str, Ints] | None:
-    """Return hashes of the pushed rows' keys, by event type. None if all rows share one clock."""
+    """Return hashes of the pushed rows' keys, by event type. Returns None if all rows share one clock."""
     clocks = parts.buffer.clocks
     if clocks is None or isinstance(batch, TimeSlice):
         return None
@@ -129,9 +130,9 @@ def late_rows(
 ) -> dict[str, Ints]:
     """Return the lateness of rows in microseconds, for each table that may have late rows.
 
-    A row is late if it ends at or before `passed`, or if it ends `back` or more before the current time.
-
-    `words`: hashes of the rows' keys. Each row is then judged by the clock of its own key.
+    A row is late if it ends at or before `passed`, or if it ends at least `back` microseconds before the time of its
+    clock. All rows share one clock, which shows the latest end of a row. With `words`, the hashes of the rows' keys,
+    there is one clock per key.
     """
     clocks = parts.buffer.clocks
     if clocks is not None and words is not None:
@@ -169,8 +170,8 @@ def small_tables(
     """Admit the small tables of a push, combined into one table per set of attributes. This saves the fixed cost per
     table.
 
-    The result omits tables that cannot be concatenated, and tables that contain a row that does not fit. `inlets`: the
-    family inlets of event types; all tables of one inlet are returned as one, under the inlet's name.
+    The result omits tables that cannot be concatenated, and tables with a row that does not match its schema. `inlets`:
+    the family inlets of event types; all tables of one inlet are returned as one, under the inlet's name.
     """
     groups: dict[str, list[tuple[str, pl.DataFrame, int]]] = {}
     position = parts.position
@@ -226,7 +227,8 @@ def admitted_events(parts: EngineParts, batch: Iterable[Event]) -> tuple[dict[st
 
 
 def as_declared(event: Event, schema: Schema) -> Event:
-    """Convert an event's numbers to texts if the schema comes from a dialect without types, which declares texts."""
+    """Convert an event's numbers to texts where the schema declares the type `string`. Schemas of dialects without
+    types do this."""
     types = [attribute.type for attribute in schema.attributes[: len(event.args)]]
     if len(types) != len(event.args):
         return event

@@ -1,7 +1,8 @@
 """Speculative steps of a machine. The last instant of a speculative step can be undone.
 
-Each part runs twice in such a step: up to the time just before the last instant, and then through that instant. Each
-goal that runs in the second half first makes a checkpoint (`cep.operators.goals.checkpoint`).
+Each part of the machine runs twice in such a step. The first half of the step ends just before the last instant, and
+the second half is that instant. Before a goal runs in the second half, it makes a checkpoint
+(`cep.operators.goals.checkpoint`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import MachinePart, SingleGoal
 
 Halves = tuple[Table, Table]
-"""The rows before the point to which a step can be undone, and the rows after it."""
+"""The two halves of a table: the rows of the step up to the point to which the step can be undone, and the rows after
+it."""
 
 
 class Attempts:
@@ -30,14 +32,15 @@ class Attempts:
         self._tried: list[tuple[Goal, Checkpoint]] = []
         self._states: dict[PlanUnit, Arrays] | None = None
         self._cut: dict[int, tuple[Table, Halves]] = {}
-        """The two halves of each table, by the table's `id`."""
+        """The two halves (`Halves`) of each table that was divided in this step, by the table's `id`."""
         self.apart: dict[PlanUnit, Halves] = {}
-        """The two halves of a unit's output, for units whose rows do not show by their ends which half they belong
-        to."""
+        """The two halves (`Halves`) of a unit's output, for units whose output cannot be divided by the ends of its
+        rows."""
 
     @property
     def states(self) -> list[Arrays] | None:
-        """The states of all goals before the instant that can be undone, as new arrays. None if they were not kept."""
+        """The states of all goals before the instant that can be undone, as new arrays. None if `begin` was not told to
+        keep states."""
         if self._back is None or self._states is None:
             return None
         return [self._states[unit] for part in self.parts for unit, _ in part.goals_by_unit()]
@@ -50,7 +53,7 @@ class Attempts:
     def begin(self, back: Frontier | None, kept: bool = False) -> None:
         """Prepare a step. `back`: the frontier to which the step can be undone, or None if it cannot be undone.
 
-        `kept`: keep the states that the goals have at `back`.
+        `kept`: True to keep the states that the goals have at `back`.
         """
         self._back = back
         self._states = {} if kept else None
@@ -119,7 +122,7 @@ class Attempts:
         self.begin(None)
 
     def given(self, unit: PlanUnit, table: Table) -> Halves:
-        """Return the two halves of `table`, which is a unit's output in the last step."""
+        """Return the two halves (`Halves`) of `table`, which is a unit's output in the last step."""
         return self.apart[unit] if unit in self.apart else self._halves(table)
 
     def _give(self, unit: PlanUnit, halves: Halves, outputs: dict[PlanUnit, Table]) -> None:
@@ -133,7 +136,8 @@ class Attempts:
             outputs[unit] = concat(halves) if rows(first) and rows(then) else first if rows(first) else then
 
     def _halves(self, table: Table) -> Halves:
-        """Return the rows of a table up to the frontier `back`, and the rows after it.
+        """Divide a table at the frontier to which the step can be undone. Return the rows up to this frontier and the
+        rows after it.
 
         Within a step, all calls with the same table return the same two tables.
         """
@@ -146,7 +150,8 @@ class Attempts:
         return self._cut[id(table)][1]
 
     def keep_others(self) -> None:
-        """Keep the states of the goals that did not run in the last step."""
+        """Also keep the states of the goals that did not run in the last step. They still have the state that `states`
+        must return."""
         for part in self.parts:
             for unit, goal in part.goals_by_unit():
                 if self._states is not None and unit not in self._states:
@@ -167,7 +172,8 @@ class Attempts:
 
 
 class _Half(dict[PlanUnit, Table]):
-    """The outputs of units in one half of a step. A part adds its own outputs to it."""
+    """The outputs of units in one half of a step. The part that runs adds the outputs of its own units. For other
+    units, the mapping divides their output of the whole step."""
 
     def __init__(
         self, outputs: Mapping[PlanUnit, Table], give_halves: Callable[[PlanUnit, Table], Halves], half: int

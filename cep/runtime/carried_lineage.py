@@ -1,7 +1,8 @@
 """Transfer of lineage from one program to another, for events that have the same meaning in both.
 
-A handle identifies an occurrence only in its own engine, so the handles of a second engine are translated. Occurrences
-that both engines have get the first engine's handles. All others get new handles.
+A handle is a number that identifies an occurrence within one engine. When the lineage of two engines is combined, the
+handles of the second engine are translated. Occurrences that both engines have get the first engine's handles. All
+others get new handles.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from cep.operators.goals.lineage import DERIVED
 from cep.runtime.history import OccurrenceHistory
 
 Recode = Callable[[Mapping[str, Table]], None]
-"""A function that replaces a snapshot's pool codes, in tables by event, with the codes of an engine."""
+"""A function that translates pool codes in tables, by event. It replaces the codes of a snapshot with the codes of the
+engine that restores it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class OtherNames:
     - `position`: the number of handles that the first engine has used for input records.
     - `derived`: the first engine's next handle for a derived occurrence.
     - `known`: the second engine's handles of occurrences that both engines have, sorted.
-    - `here`: the first engine's handles of the same occurrences.
+    - `here`: for each handle in `known`, the first engine's handle of the same occurrence.
     """
 
     position: int
@@ -87,9 +89,13 @@ def carry_lineage(
     heads: Sequence[str],
     warm: tuple[PriorLineage, Recode] | None = None,
 ) -> tuple[Translation, int]:
-    """Add the lineage of the snapshot `before`, and that of the snapshot `warm` if there is one, to `history`.
+    """Add the lineage of the snapshot `before` to `history`, and also that of the snapshot `warm`, if it is passed.
 
-    Return a translation of the handles in `warm`, and the number of records that both engines together have received.
+    Return a function that translates the handles of `warm`, and the number of records that the engines of both
+    snapshots have received in total.
+
+    `events`, `heads`: the fingerprint of each event and the head of each rule in the program that continues. `recode`:
+    the translation of the pool codes of `before`; the second element of `warm` does the same for `warm`.
     """
     first = before.history(recode, events, heads)
     history.take_over(first)
@@ -125,11 +131,13 @@ def _known(
     first: OccurrenceHistory,
     second: OccurrenceHistory,
 ) -> Table:
-    """Return the handles of the occurrences that are in both sets of tables. Row 0 has the handle in `others`, row 1
-    the handle in `tables`.
+    """Return the handles of the occurrences that are in both sets of tables. The result has one column per occurrence:
+    its handle in `others`, then its handle in `tables`.
 
-    Two occurrences are the same if they agree in their number in the input, interval, arguments, and rank among equal
-    occurrences.
+    Two occurrences are the same if their input position, interval and arguments are equal, and also their rank among
+    equal occurrences.
+
+    `first`, `second`: the histories that contain `tables` and `others`.
     """
     name_pairs = [np.empty((2, 0), np.int64)]
     for event in sorted(name for name, runs in tables.items() if runs and others.get(name)):
@@ -152,7 +160,10 @@ def _framed(table: Table, history: OccurrenceHistory) -> pl.DataFrame:
 
 
 def _rules(before: Sequence[str], after: Sequence[str]) -> dict[int, int]:
-    """Map the rule numbers of one program to those of another. The rules of an unchanged event are paired in order."""
+    """Map the rule numbers of one program to those of another. `before`, `after`: the head event of each rule.
+
+    For each event, the first rule of one program is mapped to the first rule of the other, and so on.
+    """
     places: dict[str, list[int]] = {}
     for number, event in enumerate(after):
         places.setdefault(event, []).append(number)

@@ -31,7 +31,7 @@ class Pushed:
 
     - `withdraws`: a mask of the occurrences that are withdrawals. None if there are no withdrawals.
     - `rows`: for each occurrence, its row in the pushed table. None if the table's rows are the occurrences, in order.
-    - `span`: the first and the last end of the occurrences.
+    - `span`: the earliest and the latest end time of an occurrence.
     """
 
     table: Table
@@ -49,7 +49,7 @@ class Pushed:
         return np.arange(rows(self.table)) if self.rows is None else self.rows
 
     def pushed(self, places: Ints) -> list[int]:
-        """Return the rows in the pushed table of the occurrences at `places`."""
+        """Return, for the occurrences at the positions `places`, their rows in the pushed table."""
         positions: list[int] = self.places[places].tolist()
         return positions
 

@@ -1,7 +1,9 @@
-"""Cycles of goals that depend on each other. A cycle processes time in pieces, one after the other. It runs each piece
-in rounds, until a round derives nothing new.
+"""Cycles: groups of goals that depend on each other.
 
     step:  input between two watermarks -> output of every goal of the cycle
+
+A cycle divides the time of a step into pieces, and processes these pieces one after the other. It runs a piece in
+rounds, until a round derives nothing new.
 
 Some edges of a cycle feed rows back. Rows that are fed back without a delay are derived in rounds within a piece, as
 rows (`cep.runtime.instants`) or as intervals (`cep.runtime.delayed_cycle`). Rows that are fed back with a delay reach
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A goal that reads its inputs `ports` only at the end of a piece of time."""
+    """A goal that reads some of its inputs only at the end of a piece of time. `ports`: the positions of these
+    inputs."""
 
     single: SingleGoal
     ports: Collection[int]
@@ -49,10 +52,10 @@ class Later:
 class CycleGoals:
     """The goals of a cycle, cut at the edges that feed rows back with a delay.
 
-    - `parts`: the parts that run within a piece of time, in this order.
+    - `parts`: the parts that run within a piece of time, in the order in which they run.
     - `later`: the goals that receive fed-back rows at the end of a piece. Their output belongs to the next piece.
-    - `back`: the goals among `later` that look back by at least `lag` microseconds. Their output in a piece is
-      therefore known when the piece begins.
+    - `back`: those goals of `later` whose output depends only on input that is at least `lag` microseconds old. Their
+      output in a piece is therefore known when the piece begins.
     """
 
     parts: Sequence[SingleGoal | RowRounds | IntervalRounds]
@@ -125,8 +128,8 @@ class Cycle(GoalByGoal, ABC):
     def piece(self, start: Frontier, end: Frontier, come: Mapping[PlanUnit, Table]) -> None:
         """Run one piece of time, from `start` to `end`.
 
-        First compute the output of the goals that look back, then run the parts in order. Last, pass rows that are fed
-        back with a delay to their readers. `come`: the piece's input from outside the cycle.
+        First compute the output of the goals in `back`, then run the parts in order. Last, pass rows that are fed back
+        with a delay to the goals that read them. `come`: the piece's input from outside the cycle.
         """
         arrived = GivenTables(self.nothing)
         arrived.update(self.begun)
@@ -179,7 +182,7 @@ class Whole(Cycle):
 
 
 class Arrivals:
-    """The input of a cycle in one step. The cycle takes it in pieces of time."""
+    """The input of a cycle in one step. `until` returns this input one piece of time after the other."""
 
     def __init__(self, tables: Mapping[PlanUnit, Table]) -> None:
         self.tables = {unit: table for unit, table in tables.items() if rows(table)}
@@ -199,14 +202,15 @@ class Arrivals:
         return time
 
     def left(self) -> bool:
-        """Return True if some input has not been taken, even if it lies beyond the frontier."""
+        """Return True if `until` has not returned all rows yet. This includes rows beyond the frontier."""
         return any(first < rows(self.tables[unit]) for unit, first in self.taken.items())
 
     def until(self, end: Frontier | None, changes: Container[PlanUnit] = ()) -> dict[PlanUnit, Table]:
-        """Take the input up to the frontier `end`, or all of it if `end` is None.
+        """Return the remaining input up to the frontier `end`, or all remaining input if `end` is None. Later calls do
+        not return these rows again.
 
-        `changes`: the units whose tables hold changes of fluents. If `end.half` is set, changes that take effect just
-        after the watermark are not taken yet.
+        `changes`: the units whose tables contain changes of fluents. Some of these changes take effect just after the
+        watermark of `end`. If `end.half` is set, they are left for the next call.
         """
         arrived = {}
         for unit, first in self.taken.items():
@@ -226,7 +230,8 @@ class Arrivals:
 
 
 def endless(what: str, rules: Sequence[str], hint: str) -> CepError:
-    """Return the error for a recursion that does not end."""
+    """Return the error for a recursion that has exceeded the limit of derivations. `what`: the message. `rules`: the
+    rules of the recursion."""
     return CepError(
         f"{what}, in " + ", ".join(f"`{rule}`" for rule in dict.fromkeys(rules)),
         hint=f"{hint} `--max-derivations` raises the limit",

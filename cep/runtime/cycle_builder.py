@@ -27,8 +27,10 @@ Held = Callable[[Table, int, int], Table]
 class CycleBuilder:
     """A builder for the cycles of one plan.
 
-    `single` creates the goal of a unit. `limit` is the maximum number of rows that a recursion may derive in a step.
-    `guesses` is True if cycles may guess the rows of several instants at once (`cep.runtime.instants`).
+    - `single`: a function that creates the goal of a unit.
+    - `limit`: the maximum number of rows that a recursion may derive in a step.
+    - `guesses`: True if cycles may process several instants at once and guess the rows that are fed back
+      (`cep.runtime.instants`).
     """
 
     plan: Plan
@@ -53,8 +55,8 @@ class CycleBuilder:
         return Whole(self._formulas(singles, {unit: _held(before[unit]) for unit in asked}), self.widths)
 
     def _asks(self, unit: PlanUnit) -> NodeProperties:
-        """Return the properties of a unit's node. A unit that is an event has no node and gets the default
-        properties."""
+        """Return the properties of a unit's plan node. If the unit is an event, it has no node, and the result is the
+        default properties."""
         return _EVENT if isinstance(unit, str) else self.plan.nodes[unit].properties()
 
     def _settles(self, unit: PlanUnit) -> bool:
@@ -124,8 +126,8 @@ class CycleBuilder:
         return IntervalRounds(cycle, self.widths, self.limit)
 
     def _written(self, number: int) -> str:
-        """Name a rule for an error message: its label, else its first line. A rule that the compiler added gets the
-        name of its fluent."""
+        """Return the name of a rule for an error message: its label, or its first line if it has no label. A rule that
+        the compiler added gets the name of its fluent."""
         head, rule = self.plan.heads[number], self.plan.rules.rules[number]
         if head.label is not None:
             return head.label

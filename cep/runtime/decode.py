@@ -61,10 +61,11 @@ def frames(
 
 
 class Cells:
-    """Columns that many small tables share: one for all integers, and one for all floats. The column of a small table
-    is a slice of one of them.
+    """A cache of two polars columns that many small tables share: one for all integers, and one for all floats. Each
+    column of a small table is a slice of one of these two.
 
-    Creating a column for each matrix row of a small table would take longer than the rest of the conversion.
+    Without the cache, a column would be created for each matrix row of each small table, which would take longer than
+    the rest of the conversion.
     """
 
     SMALL = 1 << 10
@@ -89,11 +90,11 @@ class Cells:
 
 
 def _held_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
-    """Convert the intervals of a fluent to a frame. Infinite starts and ends become null. The fluent's delay is
-    subtracted from ends.
+    """Convert the intervals of a fluent to a frame. Infinite starts and ends become null. If results of the fluent are
+    delayed, the delay is subtracted from the ends.
 
     The column `bounds` says which end points belong to the interval. If formulas define the fluent, the table's row
-    ORDER holds the bounds. Otherwise the bounds are `(]`, or `()` for an interval without an end.
+    ORDER contains the bounds. Otherwise the bounds are `(]`, or `()` for an interval without an end.
     """
     kind = schema.fluent
     assert kind is not None, "it is of a fluent"
@@ -147,7 +148,7 @@ def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = 
 
 
 def places(table: Table) -> list[pl.Series]:
-    """Return the columns that order an event type's occurrences: the arrival, and `tie`.
+    """Return the columns by which the occurrences of an event type are sorted: the arrival, and `tie`.
 
     `tie` distinguishes occurrences of one engine that have the same end, start and arrival.
     """
@@ -159,7 +160,7 @@ def argument_series(table: Table, argument: int, type: str, pool: Pool) -> pl.Se
 
 
 def decoded_series(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Series:
-    """Convert the table values of an attribute type to a column."""
+    """Convert an engine's encoded values to a polars column. `type`: the attribute type of the values."""
     if type in CODED:
         return pool.decode(values, type)
     values = np.ascontiguousarray(values).view(np.float64) if type == "float" else values

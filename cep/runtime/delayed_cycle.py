@@ -25,7 +25,7 @@ from cep.runtime.machine_part import SingleGoal
 MOST = 100
 """The number of rounds after which a recursion counts as endless, once the input has ended.
 
-Only consecutive rounds count, and only those whose results all begin after the latest time of the input.
+The rounds must follow each other, and the results of each must all begin after the latest time of the input.
 """
 
 
@@ -34,8 +34,8 @@ class FormulaCycle:
     """A cycle of formulas, which define fluents.
 
     - `settling`: the units that output the final changes of the cycle's fluents.
-    - `outside`: for each unit outside the cycle, a function from its changes in a stretch of time to the tuples that
-      hold in the stretch.
+    - `outside`: for each unit outside the cycle, a function that returns the tuples that hold in a period. Its
+      arguments are the unit's changes in this period, and the period's first and last time code.
     - `negated`: the units that a NOT in the cycle reads.
     """
 
@@ -47,7 +47,8 @@ class FormulaCycle:
 
 
 class IntervalRounds:
-    """The goals of one cycle of formulas. They run in rounds and may derive at most `limit` intervals per step."""
+    """A part that runs the goals of one cycle of formulas. In each round, the goals derive new intervals from those of
+    the round before. `limit`: the maximum number of intervals that they may derive per step."""
 
     def __init__(self, cycle: FormulaCycle, widths: Mapping[PlanUnit, int], limit: int) -> None:
         self.cycle, self.widths, self.limit = cycle, widths, limit
@@ -58,7 +59,7 @@ class IntervalRounds:
         self.timed = frozenset(unit for unit, goal in self.goals.items() if goal.timed)
         self.following = [goal for goal in self.goals.values() if goal.follows]
         self.ahead = any(goal.ahead for goal in self.goals.values())
-        """True if a goal looks ahead. The cycle then runs once, backwards from the end of the input."""
+        """True if a goal depends on later times. The cycle then runs once, backwards from the end of the input."""
         self.late = max(goal.late for goal in self.fixpoints.values())
         self.unending = False
 
@@ -102,7 +103,8 @@ class IntervalRounds:
         return True
 
     def _first(self, outputs: Mapping[PlanUnit, Table]) -> int:
-        """Return the code of the first change. It is a change of the input, or one that the passing of time causes."""
+        """Return the time code of the earliest change. The cause of a change is either the input or the passing of
+        time."""
         first = min(goal.next_change() for goal in self.goals.values())
         for single in self.singles:
             for other in single.reads:
@@ -112,13 +114,14 @@ class IntervalRounds:
         return first
 
     def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, known: int) -> bool:
-        """Derive tuples in rounds in the stretch from `first` to `last`, until a round adds nothing.
+        """Derive tuples in rounds, until a round adds nothing. `first`, `last`: the time codes between which the tuples
+        hold.
 
         Each round starts from the additions of the round before. `known`: the latest time of the input. If a goal looks
         ahead, `known` is the earliest time.
 
-        Return False if the stretch has no end and the recursion seems endless. It seems endless if the results of more
-        than `MOST` rounds in a row all begin after `known`. If a goal looks ahead, the results must end before `known`
+        Return False if `last` is infinite and the recursion seems endless. It seems endless if the results of more than
+        `MOST` rounds in a row all begin after `known`. If a goal looks ahead, the results must end before `known`
         instead.
         """
         new: dict[PlanUnit, Table] = {}
@@ -167,19 +170,19 @@ class IntervalRounds:
 
     def _beyond(self, table: Table, known: int) -> bool:
         """Return True if all intervals begin after the time `known`. If a goal looks ahead, return True if all
-        intervals end before it."""
+        intervals end before `known`."""
         if self.ahead:
             return int(table[END].max(initial=-INFINITE)) < 2 * known
         return int(table[START].min(initial=INFINITE)) > 2 * known + 1
 
     def _goes_on(self, outputs: Mapping[PlanUnit, Table], last: int) -> bool:
-        """Return True if the tuples that hold before a stretch of time continue in it until a change ends them.
+        """Return True if tuples that hold before a period of time also hold in the period, until a change ends them.
 
-        Otherwise all tuples of the stretch are derived anew. This is necessary in three cases:
+        Otherwise all tuples of the period are derived anew. This is necessary in three cases:
 
         - the knowledge changes
         - the input of a NOT changes
-        - the stretch goes on to the end of time, and the passing of time causes changes in it
+        - the period goes on to the end of time, and the passing of time causes changes in it
         """
         if (self.timed and last == INFINITE) or any(rows(outputs[unit]) for unit in self.cycle.negated):
             return False
@@ -188,7 +191,11 @@ class IntervalRounds:
         return not any(goal.holds_from > -INFINITE for goal in self.goals.values())
 
     def _shrunk(self, nothing: Mapping[PlanUnit, Table], gone: Mapping[PlanUnit, Table]) -> dict[PlanUnit, Table]:
-        """Tell each goal which tuples may lose their support. Return the tuples that hold nevertheless, by unit.
+        """Tell each goal which tuples may have lost their support. Return the tuples that still have another support,
+        by unit.
+
+        `gone`: for each unit outside the cycle, the tuples that no longer hold. `nothing`: an empty table for each
+        unit.
 
         Source of the method, delete and rederive: Gupta, Mumick, Subrahmanian, *Maintaining views incrementally*,
         SIGMOD 1993.
@@ -208,8 +215,8 @@ class IntervalRounds:
 
 
 class HeldOutside:
-    """The tuples of a goal outside a cycle. The goal has processed the whole step before the cycle's first piece
-    runs."""
+    """The tuples of a goal that a cycle reads from outside. This goal has already processed the whole step before the
+    cycle processes its first piece of time."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal = cast(InRounds, goal)
@@ -230,8 +237,7 @@ class FluentsOfCycle:
     - `events`: the goals that are not formulas. When one of them is due, the current piece of time ends.
     - `extents`: the goals that output the final changes of the cycle's fluents.
     - `whole`: True if no fluent may hold before the first time of the input, because a rule uses NOT or AGGREGATE.
-    - `outside`: the inputs of inner cycles of formulas that have no delay. For each unit that such formulas read from
-      outside the whole cycle, it holds the unit's tuples.
+    - `outside`: for each unit outside the cycle that formulas without a delay read, the unit's tuples.
     """
 
     events: Sequence[Goal]
@@ -250,8 +256,8 @@ class Lagged(Cycle):
 
     @property
     def takes(self) -> Takes:
-        """See `cep.runtime.machine_part`. The cycle runs in every step, because a new first time of the input may
-        change its output."""
+        """See `cep.runtime.machine_part`. The cycle runs in every step, because its output may change when the engine
+        learns of an earlier first time of the input."""
         return Takes(self.outside, self.own, True, always=True)
 
     def go(self, frontier: Frontier) -> None:
@@ -277,7 +283,7 @@ class Lagged(Cycle):
         """Run to a frontier. Stop and return False if the recursion is endless, or after more than `most` pieces of
         time.
 
-        `rest`: also take input beyond the frontier.
+        `rest`: True to take also the input rows beyond the frontier.
         """
         pieces = 0
         while self.here is None or self.here.watermark < frontier.watermark or self.here.half:
@@ -298,7 +304,8 @@ class Lagged(Cycle):
     def _next(self, frontier: Frontier, due: int) -> tuple[Frontier, Frontier]:
         """Return the start and the end of the next piece of time. `due`: the time of the next input or deadline.
 
-        Nothing happens before the start. Inputs with a delay are known up to the end.
+        Nothing happens between the current time and the start. The rows that arrive with a delay are complete up to the
+        end.
         """
         if not self.begun and (due >= END_OF_TIME or due > frontier.watermark):
             return frontier, frontier

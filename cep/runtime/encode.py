@@ -45,8 +45,10 @@ class RefusedRow:
 class Admitted:
     """The occurrences of one pushed table in order of arrival, and the refused rows `dead`.
 
-    - `rows`: for each occurrence, its row in the pushed table. None: all pushed rows from `first` on are occurrences.
-    - `owners`, `starts`: if the table is a concatenation, the names of its tables and their first rows.
+    - `rows`: for each occurrence, its row in the pushed table. None if all rows of the pushed table, from the row
+      `first` on, are occurrences.
+    - `owners`, `starts`: if the pushed table is a concatenation of several tables, the names of these tables, and the
+      row at which each of them starts.
     """
 
     table: Table
@@ -57,12 +59,13 @@ class Admitted:
     starts: Ints | None = None
 
     def pushed(self, mask: Mask | slice) -> NDArray[np.int64]:
-        """Return the rows in the pushed table of the occurrences that `mask` selects."""
+        """Select occurrences by `mask`, and return their rows in the pushed table."""
         places = np.arange(self.table.shape[1])[mask]
         return places + self.first if self.rows is None else self.rows[places]
 
     def named(self, refused: Sequence[RefusedRow]) -> list[RefusedRow]:
-        """Rename refused rows of a concatenation to the name and the position that they have in their own tables."""
+        """Translate refused rows of a concatenated table. In the result, each row has the name of its original table,
+        and its position in that table."""
         if self.starts is None or not refused:
             return list(refused)
         places = np.searchsorted(self.starts, [row.row for row in refused], side="right") - 1
@@ -70,8 +73,11 @@ class Admitted:
         return [RefusedRow(self.owners[place], row.row - start, row.code, row.reason) for row, place, start in own]
 
     def divided(self, names: Sequence[str], heights: Sequence[int]) -> dict[str, Admitted]:
-        """Split the occurrences of concatenated tables by table. `names`, `heights`: the tables' names and heights, in
-        order."""
+        """Split the occurrences of a concatenated table. Return the occurrences of each original table, by name.
+
+        `names`, `heights`: the names and the numbers of rows of the original tables, in the order in which they were
+        concatenated.
+        """
         self.owners, self.starts = names, np.cumsum([0, *heights])
         bounds = (self.starts if self.rows is None else np.searchsorted(self.rows, self.starts)).tolist()
         dead: dict[str, list[RefusedRow]] = {name: [] for name in names}
@@ -86,9 +92,11 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class PushedColumns:
-    """The columns of a pushed table, or of a slice of it that starts at row `first`.
+    """The columns of a pushed table, or of a slice of such a table.
 
-    `integers`: the Int64 columns without nulls, as views of memory. `others`: all other columns.
+    - `integers`: the Int64 columns without nulls, as views of the table's memory.
+    - `others`: all other columns.
+    - `first`: the row of the table at which the slice starts.
     """
 
     names: Sequence[str]
@@ -109,13 +117,14 @@ class PushedColumns:
         return cls(frame.columns, integers, others, frame.height)
 
     def between(self, start: int, stop: int) -> PushedColumns:
-        """Return the columns of the rows from `start` to `stop`. Call it only for a whole table."""
+        """Return the columns of the rows from `start` to `stop`. The object must hold a whole table, not a slice."""
         integers = {name: values[start:stop] for name, values in self.integers.items()}
         others = {name: series[start:stop] for name, series in self.others.items()}
         return PushedColumns(self.names, integers, others, stop - start, start)
 
     def joined(self, name: str, values: Ints) -> PushedColumns:
-        """Add an integer column and return the new columns."""
+        """Return the columns with an additional column of integers. `name`, `values`: the name and the values of this
+        column."""
         return replace(self, integers={**self.integers, name: values})
 
     def __contains__(self, name: str) -> bool:
@@ -130,9 +139,11 @@ def admit(
 ) -> Admitted:
     """Convert a pushed table to occurrences. In integer columns, -2**63 means a missing value.
 
-    - `first`: the input position of the first row, or the positions of all rows. An `@order` column overrides them.
-    - `named`: use each row's position as its handle in lineage.
-    - `handed`: the table is from another stage. It may have a column that counts the equal rows before each row.
+    - `first`: the input position of the first row, or the positions of all rows. If the table has an `@order` column,
+      its values are used instead.
+    - `named`: True to use each row's position as its handle in lineage.
+    - `handed`: True if the table comes from another stage. It may then have a column that counts the equal rows before
+      each row.
 
     Raises CepError if a column is missing. Rows that do not fit the schema are refused.
     """
@@ -214,8 +225,8 @@ def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool
 
 
 def _fitting(column: Sequence[object], attribute: Attribute, pool: Pool) -> Ints | None:
-    """Convert a column to table values. Return None if some value may not fit the type, so that each must be
-    checked."""
+    """Convert a column to encoded values. Return None if some value may not fit the attribute's type. The caller must
+    then check the values one by one."""
     values: Any = column
     held = attribute.type
     if not _KINDS[held].issuperset(map(type, column)):
@@ -246,13 +257,13 @@ _KINDS: dict[str, set[type]] = {
     "iri": {Iri},
     "any": {int, float, str, bool, Iri},
 }
-"""For each attribute type, the Python types whose values always fit."""
+"""For each attribute type, the Python types whose values always fit the attribute type."""
 
 
 def _plain(table: Table, point: bool) -> bool:
     """Return True if all intervals are valid: times are in range, and no interval ends before its start.
 
-    `point`: every interval must also end at its start.
+    `point`: True if each interval must also be an instant, that is, end at its start.
     """
     start, end = table[START], table[END]
     if not len(start):
@@ -287,9 +298,10 @@ def _judged(table: Table, name: str, faults: Sequence[tuple[Mask, str, str]], fi
 
 
 def _mistyped(wrong: Mask, column: Sequence[object] | pl.Series, attribute: Attribute) -> list[tuple[Mask, str, str]]:
-    """Describe values of the wrong type: a mask of rows, a code and a text for each reason.
+    """Describe values of the wrong type: a mask of rows, an error code and a text for each reason. `wrong`: the rows
+    that have such a value.
 
-    Numbers that exceed 64 bits have a reason of their own.
+    Numbers that exceed 64 bits are a separate reason.
     """
     large, least = np.zeros(len(wrong), np.bool_), np.zeros(len(wrong), np.bool_)
     large[wrong] = [_large(column[int(i)]) for i in np.flatnonzero(wrong)]
@@ -323,7 +335,7 @@ def _bounds(values: Numbers, wrong: Mask | None, attribute: Attribute) -> list[t
 
 
 def _missing(values: Numbers) -> Mask | None:
-    """Return a mask of the missing values, or None if there are none."""
+    """Return a mask of the missing values, or None if no value is missing."""
     if values.dtype == np.float64:
         missing: Mask = np.isnan(values)
         return missing if missing.any() else None
@@ -339,7 +351,8 @@ def _bound(value: int | float | None, type: str) -> str:
 
 
 def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
-    """Return the frame's name for a required column. Raises CepError if the table does not have the column."""
+    """Check that a required column exists, and return its name. Raises CepError if the table does not have the
+    column."""
     if name not in columns:
         names = ", ".join(columns.names) or "none"
         hint = (
@@ -378,7 +391,8 @@ def _integers(columns: PushedColumns, name: str) -> tuple[NDArray[np.int64], Mas
 
 
 def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Numbers, Mask | None]:
-    """Convert a column to table values. Also return a mask of the values of a wrong type, or None if there are none."""
+    """Convert a column to encoded values. Also return a mask of the values of a wrong type, or None if all values have
+    the attribute's type."""
     n = len(series)
     wrong: Mask | None = None
     type = attribute.type
@@ -431,7 +445,8 @@ def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Number
 
 
 def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Numbers, Mask]:
-    """Convert Python values to table values. Also return a mask of the values of a wrong type."""
+    """Convert Python values to encoded values. Also return a mask of the values that do not have the attribute type
+    `type`."""
     wrong = np.array([value is not None and not fits(value, type) for value in column], np.bool_)
     good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
     if type == "float":
@@ -478,9 +493,10 @@ PASSED, FINAL = "the watermark has passed it", "results for that time are final"
 
 
 def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_turn: bool) -> dict[str, Ints]:
-    """Return the lateness of rows in microseconds (0 or less: not late), for each table that may have late rows.
+    """Return the lateness of rows in microseconds, for each table that may have late rows. It is 0 or less for a row
+    that is not late.
 
-    A row is late if it ends at or before the watermark that was valid before the push. `in_turn`: also advance the
+    A row is late if it ends at or before the watermark that was valid before the push. `in_turn`: True to advance the
     watermark at each row of the push, before the next row is judged.
     """
     if not in_turn or lateness is None:
@@ -506,9 +522,9 @@ def late(tables: Mapping[str, Table], watermark: int, lateness: int | None, in_t
 def late_reason(by: int, final: bool, key: str | None = None) -> str:
     """Describe why a late row is refused.
 
-    - `by`: the lateness in microseconds. Above one millisecond the text has whole milliseconds.
+    - `by`: the lateness in microseconds. If it exceeds one millisecond, the text rounds it down to whole milliseconds.
     - `final`: True if the row would change results that are final.
-    - `key`: the attribute that has a clock of its own for each value, or None.
+    - `key`: the attribute whose values have separate clocks, or None if all rows share one clock.
     """
     reason = FINAL if final else PASSED
     own = "" if key is None else f", or later records with the same `{key}` have arrived"

@@ -1,4 +1,4 @@
-"""The whole state of an engine: saving it, restoring it, checking it, and carrying it over from another program."""
+"""The whole state of an engine. This module saves, restores and checks it, and carries it over from another program."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def save(
     - `goals`: the names of the machine's goals.
     - `knowledge`: the name of the background knowledge.
     - `program`: the name of the program.
-    - `events`: the fingerprint of each event, so that other programs can carry over the lineage. None for a stage,
-      whose lineage no other program can carry over.
-    - `whole`: also include everything that the history keeps. Under revision, save the state at the time up to which
-      results are final; later rows are saved as waiting rows.
+    - `events`: the fingerprint of each event, with which another program can carry over the lineage. None for an engine
+      of a stage, because its lineage cannot be carried over.
+    - `whole`: True to include everything that the history keeps. If input is revised, this also saves an earlier state:
+      the state at the time up to which results are final. Rows after this time are saved as waiting rows.
     """
     final = whole and parts.revision is not None and not parts.revision.window.final
     header, batches = _saved(parts, goals, knowledge, final)
@@ -67,7 +67,8 @@ def save_in_segments(
 ) -> SegmentedState:
     """Return a snapshot in segments, without lineage.
 
-    Under revision, the segments hold the pool's values and the rows of the revision window. Otherwise there are none.
+    If input is revised, the segments contain the pool's values and the rows of the revision window. Otherwise the
+    snapshot has no segments.
     """
     assert parts.history is None, "what is kept in segments has no lineage"
     header, batches = _saved(parts, goals, knowledge)
@@ -92,7 +93,7 @@ def _saved(
 ) -> tuple[dict[str, object], list[pa.RecordBatch]]:
     """Return the header of a snapshot, and batches of waiting rows, goal states and changes of the knowledge.
 
-    `final`: use the state at the time up to which results are final, instead of the current state.
+    `final`: True to save the state at the time up to which results are final, instead of the current state.
     """
     buffer, schemas = parts.buffer, parts.plan.schemas
     revised: Collection[str] = () if parts.revision is None else parts.revision.waiting
@@ -159,7 +160,7 @@ def take_on(
     batches: list[pa.RecordBatch],
     segments: Sequence[pa.RecordBatch] | None = None,
 ) -> bool:
-    """Restore a snapshot. Return True if the pool codes in the snapshot are also valid in this engine.
+    """Restore a snapshot. Return True if a code of the pool means the same value in the snapshot and in this engine.
 
     `segments`: the segments of the revision window, if the snapshot does not contain them.
     """
@@ -198,11 +199,11 @@ def take_on_segments(
     fetch: Fetch,
     book: SegmentBook,
 ) -> None:
-    """Restore a snapshot whose values and revision window are in segments.
+    """Restore a snapshot whose pool values and revision window are in segments.
 
     - `names`: the names of the segments.
-    - `fetch`: reads a segment by name.
-    - `book`: remembers which segments exist, so that a later snapshot can use them again.
+    - `fetch`: a function that reads a segment by name.
+    - `book`: the record of the segments that exist, so that a later snapshot can use them again.
     """
     demand(len(names) == header["segments"])
     count, segments = header["values in segments"], [snapshot.streamed(fetch(name)) for name in names]
@@ -219,10 +220,11 @@ def take_on_segments(
 
 
 def _codes(parts: EngineParts, header: Mapping[str, Any], batches: list[pa.RecordBatch]) -> Translation | None:
-    """Load the values of a snapshot into the pool. Return the translation of its pool codes to codes of this engine.
+    """Load the values of a snapshot into the pool. Return the translation of the snapshot's pool codes to codes of this
+    engine. Return None if the codes are the same.
 
-    Return None if the codes are the same, as in the first engine of a compiled program. A later engine has added its
-    constants to the pool in another order.
+    The codes are the same in the first engine of a compiled program. A later engine adds its constants to the pool in
+    another order than the first engine.
     """
     if not header["values"]:
         return None
@@ -263,8 +265,8 @@ def carry(
 ) -> frozenset[str]:
     """Restore the state of another program. Return the names of the goals that keep their state.
 
-    `events`: the fingerprint of each event. `warm`: a snapshot of the new program, from which the other goals start.
-    None: they start empty.
+    `events`: the fingerprint of each event. `warm`: a snapshot of the new program, from which the other goals get their
+    state. If it is None, these goals start with an empty state.
     """
     schemas, header = parts.plan.schemas, state.header
     if header["explain"] != (parts.history is not None):
@@ -293,7 +295,7 @@ def carry(
 
 
 def _recoding(parts: EngineParts, codes: Translation) -> Callable[[Mapping[str, Table]], None]:
-    """Return a function that replaces pool codes in tables by event. `codes`: the translation of the codes."""
+    """Return a function that translates the pool codes in tables, by event. `codes`: the translation of codes."""
     return lambda tables: recode(tables, codes, coded(parts.plan.schemas))
 
 
@@ -303,7 +305,8 @@ def _other_explain() -> CepError:
 
 
 def _moved(parts: EngineParts, state: SnapshotParts) -> Translation:
-    """Add the values of another program's snapshot to the pool. Return the translation of its pool codes."""
+    """Add the values of another program's snapshot to this engine's pool. Return the translation of the snapshot's pool
+    codes to codes of this engine."""
     return translation(
         pl.Series([], dtype=pl.Int64).to_numpy() if state.values is None else parts.pool.load(state.values)
     )

@@ -1,7 +1,7 @@
 """Families: rules of the same shape over different events, which run as one part of the machine.
 
-A component is a set of goals that read each other, from the input events on. Components are members of one family if
-they differ only in names and in constants. Each goal of a family processes the rows of all members
+A component is a set of goals that are connected because they read each other's output. Components are members of one
+family if they differ only in names and in constants. Each goal of a family processes the rows of all members
 (`cep.operators.goals.in_family`).
 """
 
@@ -25,27 +25,27 @@ from cep.plan.plan import Plan
 from cep.runtime.machine_part import GoalByGoal, MachinePart, SingleGoal
 
 LEAST = 64
-"""The least number of components that run as a family."""
+"""The minimum number of members of a family. Fewer components of the same shape run separately."""
 
 
 MEMBER = "@member"
-"""The attribute of a family's rows that holds the number of the row's member."""
+"""The attribute of a family's rows that holds the number of the member to which the row belongs."""
 
 
 Inlet: TypeAlias = "tuple[Schema, int]"
-"""The way by which an event's rows enter a family: the schema of the family's input table, and the number of the
-event's member. The input table holds the rows of all members."""
+"""The place where the rows of an input event enter a family: the schema of the family's input table, and the number of
+the member that reads the event. The input table holds the rows of all members."""
 
 
 @dataclass(slots=True)
 class Slot:
-    """A goal of a family, which does the work of one goal of each member.
+    """One goal of a family. It does the work of one goal of each member.
 
     - `singles`: the replaced goals, one per member.
     - `reads`: the numbers of the slots whose output this slot reads.
     - `inlet`: the schema of the family's input table, if the slot reads input events.
-    - `out`: True if parts outside the family, or the output, need the slot's rows.
-    - `totals`: the number of rows of each member since `count` was last called.
+    - `out`: True if the slot's rows are output of the engine, or if parts outside the family read them.
+    - `totals`: for each member, the number of rows since `count` was last called.
     """
 
     singles: Sequence[SingleGoal]
@@ -64,8 +64,9 @@ class Slot:
 class Family(GoalByGoal):
     """Components of the same shape, as one part of the machine.
 
-    The goals of the family hold the state of all members. `spread` copies each member's share to the member's own
-    goals, for a caller that needs it. If the caller may have changed that state, it calls `touched`.
+    The goals of the family hold the state of all members. A caller that needs the state of a single goal first calls
+    `spread`, which copies the state of each member to the goals of this member. If the caller may have changed a copied
+    state, it must call `touched`.
     """
 
     def __init__(self, slots: Sequence[Slot]) -> None:
@@ -74,7 +75,7 @@ class Family(GoalByGoal):
         self.events = {
             slot.inlet.name: [str(single.event) for single in slot.singles] for slot in slots if slot.inlet is not None
         }
-        """The input events of each inlet, ordered by member."""
+        """The input events of each inlet, in the order of the members."""
         self.inlets: dict[str, Inlet] = {
             str(single.event): (slot.inlet, number)
             for slot in slots
@@ -105,7 +106,8 @@ class Family(GoalByGoal):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """See `MachinePart`. The numbers of rows are counted in the `totals` of the slots instead of `row_counts`."""
+        """See `MachinePart`. The rows of each member are counted in the `totals` of the slots, instead of in
+        `row_counts`."""
         if self._apart:
             self._gather()
         self._copied = False
@@ -128,8 +130,8 @@ class Family(GoalByGoal):
         return True
 
     def _own(self, slot: Slot, inputs: Mapping[str, Table]) -> Table:
-        """Return the input events of a slot. They may be in one table for all members, and in tables for single
-        events."""
+        """Return the input events of a slot. `inputs` may contain them in one table for all members, in tables for
+        single events, or both."""
         if slot.inlet is None:
             return empty(slot.singles[0].width + 1)
         tables = [inputs[slot.inlet.name]] if slot.inlet.name in inputs else []
@@ -143,7 +145,8 @@ class Family(GoalByGoal):
     # --- state ---
 
     def sizes(self) -> dict[PlanUnit, tuple[int, int]]:
-        """Return the number of rows that wait in each goal of the members, and their bytes. The state stays whole."""
+        """Return the number of waiting rows and their size in bytes, for each goal of each member. The state is not
+        copied to the members' goals."""
         if self._apart:
             return {single.unit: single.goal.size for single in self.singles}
         sizes = [cast(InFamily, slot.goal).sizes(slot.goals) for slot in self.slots]
@@ -167,8 +170,8 @@ class Family(GoalByGoal):
         self._apart = False
 
     def count(self, row_counts: dict[PlanUnit, int], spent: dict[PlanUnit, int]) -> None:
-        """Add the members' numbers of rows to `row_counts`. Divide the family's time in `spent` in the same
-        proportion."""
+        """Add the number of rows of each member to `row_counts`. Divide the time that the family has used among the
+        members, in proportion to their numbers of rows. `spent`: the time that each unit has used."""
         time, total = spent[self.unit], sum(int(slot.totals.sum()) for slot in self.slots)
         if not total:
             return
@@ -180,8 +183,8 @@ class Family(GoalByGoal):
 
 
 def _share_merged(slot: Slot, before: Table, after: Table) -> None:
-    """Add the numbers of merged records to the members' event goals. `before`, `after`: the rows before and after
-    merging."""
+    """Add the number of merged records to the count of each member's event goal. `before`, `after`: the rows before and
+    after equal records were merged."""
     fewer = np.bincount(before[-1], minlength=len(slot.totals)) - np.bincount(after[-1], minlength=len(slot.totals))
     for member in np.flatnonzero(fewer).tolist():
         cast(EventGoal, slot.singles[member].goal).merged += int(fewer[member])
@@ -205,15 +208,15 @@ def by_member(table: Table) -> list[tuple[int, Table]]:
 
 
 def with_families(parts: Sequence[MachinePart], plan: Plan, heads: Mapping[str, Sequence[int]]) -> list[MachinePart]:
-    """Group the parts of a machine into families. Return all parts, with each family in the place of its members.
+    """Group the parts of a machine into families. Return all parts, in which each family replaces its members.
 
     `heads`: for each event, the numbers of the rules that derive it.
     """
     shapes: dict[int, Hashable] = {}
     places: dict[PlanUnit, int] = {}
-    """For each unit, the number of its part, if the part can be a member."""
+    """For each unit whose part can belong to a family, the number of this part."""
     components: dict[int, list[int]] = {}
-    """For each part that can be a member, the part numbers of its component."""
+    """For each part that can belong to a family, the numbers of all parts of its component."""
     for number, part in enumerate(parts):
         if isinstance(part, SingleGoal) and all(unit in places for unit in part.reads):
             form = _shape(part, plan, heads)
@@ -240,7 +243,7 @@ def with_families(parts: Sequence[MachinePart], plan: Plan, heads: Mapping[str, 
 
 
 def _connect(components: dict[int, list[int]], number: int, reads: Sequence[int]) -> None:
-    """Merge the components of the parts `reads` into one, and add the part `number`, which reads them."""
+    """Merge the components of the parts `reads` into one, and add the part `number`, which reads these parts."""
     component = components[number] = [number]
     for other in reads:
         joining = components[other]
@@ -252,7 +255,8 @@ def _connect(components: dict[int, list[int]], number: int, reads: Sequence[int]
 
 
 def _shape(part: SingleGoal, plan: Plan, heads: Mapping[str, Sequence[int]]) -> Hashable:
-    """Return a description of a part that is equal for all parts that may run as one. None: the part runs alone."""
+    """Return a description of a part. Parts with equal descriptions may run as one. Returns None if the part cannot
+    belong to a family."""
     if part.event is None:
         if not isinstance(part.unit, int) or not part.reads:
             return None

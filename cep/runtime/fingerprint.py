@@ -14,10 +14,10 @@ from cep.runtime.machine import Machine
 
 
 class Fingerprints:
-    """The fingerprints of a whole program, not of a stage. They depend on its plan, its facts and the name of its
-    `knowledge`.
+    """The fingerprints of the goals and events of a whole program, not of a stage. They depend on the program's plan,
+    its facts and the name of its `knowledge`.
 
-    Each one is computed once, when it is first needed.
+    Each fingerprint is computed once, when it is first needed.
     """
 
     def __init__(self, plan: Plan, facts: Mapping[str, pl.DataFrame], knowledge: str | None) -> None:
@@ -29,7 +29,7 @@ class Fingerprints:
         """Return the fingerprints of goals and events. Goals with equal fingerprints have equal states after equal
         input.
 
-        `plan`: the plan that the machine runs, which belongs to the program or to a stage.
+        `plan`: the plan that the machine runs. It is the plan of the program or of one stage.
         """
         if not self._units:
             names = self._found(self._knowledge)
@@ -42,7 +42,7 @@ class Fingerprints:
     def events(self, known: bool) -> dict[str, str]:
         """Return the fingerprints of derived events.
 
-        `known`: let the fingerprint of an event depend on the knowledge if rules of the event query it.
+        `known`: True if the fingerprint of an event also depends on the knowledge that the event's rules query.
         """
         if known not in self._events:
             fingerprints = self._found(self._knowledge if known else None)

@@ -19,16 +19,17 @@ from cep.runtime.parts import EngineParts
 
 Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Ends = tuple[int, int]
-"""The least and the greatest end of a table's rows."""
+"""The earliest and the latest end of a table's rows."""
 
 
 def fitting_tables(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame], in_turn: bool = False
 ) -> tuple[Frames, dict[str, Ends]] | None:
-    """Reduce each table to `@order` and the columns that an engine needs. Also return the range of each table's ends.
+    """Reduce each table to `@order` and the columns that an engine needs. Also return the earliest and the latest end
+    in each table. If the start and end columns share their memory, the reduced table has one column `time` instead.
 
-    Return None if a row may not fit or may be late. `in_turn`: also judge the lateness of a row by the earlier rows of
-    the batch. If the start and end columns share their memory, the result has one column `time` instead.
+    Return None if a row may not fit its schema or may be late. `in_turn`: True to judge the lateness of a row also by
+    the rows before it in the batch.
     """
     if parts.buffer.clocks is not None:
         return None

@@ -25,8 +25,8 @@ def as_records(
 ) -> dict[str, pl.DataFrame] | list[Event]:
     """Convert intervals of fluents in a batch to records. `names`: for each fluent, the name of its table of records.
 
-    A table of intervals has `start` and `end` (null: the fluent still holds), and optionally `bounds`. A table that
-    comes from a reader of this project already consists of records.
+    A table of intervals has the columns `start` and `end`, and optionally `bounds`. A null in `end` means that the
+    fluent still holds. Tables that the project's own readers create already consist of records, and remain unchanged.
     """
     if isinstance(batch, Mapping):
         return {names.get(name, name): _recorded(frame) if name in names else frame for name, frame in batch.items()}
@@ -53,7 +53,8 @@ def _recorded(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
-    """Convert records to intervals with the columns `start`, `end` (null: the fluent still holds) and `bounds`."""
+    """Convert records to intervals with the columns `start`, `end` and `bounds`. A null in `end` means that the fluent
+    still holds."""
     bounds = records[RECORD_BOUNDS].replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)
     start = pl.coalesce(pl.col(RECORD_START), pl.col("start"))
     intervals = records.with_columns(start.alias("start"), pl.col(RECORD_END).alias("end"), bounds.alias("bounds"))
@@ -61,8 +62,8 @@ def as_intervals(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
-    """Return a mask of the `late` records that close an open record. Change these records in `table` to take effect at
-    their end."""
+    """Return a mask of those `late` records that close an open record. The function also changes these records in
+    `table`, so that they take effect at their end."""
     end, start = table[OWN_END], table[-1]
     some: Bools = late & (end != MISSING) & (start == MISSING)
     if not some.any():
@@ -81,9 +82,9 @@ def closing(parts: EngineParts, name: str, table: Table, late: Bools) -> Bools:
 
 
 def _open(parts: EngineParts, name: str) -> list[tuple[Table, Table]]:
-    """Return the open records of a fluent that the engine knows.
+    """Return the open records of a fluent that wait in the reorder buffer or are part of a goal's state.
 
-    Each pair has the records' arguments, one column per record, and the records' starts.
+    The result consists of pairs: the arguments of some records, one column per record, and the starts of these records.
     """
     open_intervals = []
     for table in parts.buffer.waiting.get(name, ()):

@@ -1,5 +1,5 @@
-"""History: the records and occurrences from which others were derived, for `because`, `constituents` and
-`cep.explain`."""
+"""History: the records and occurrences that led to later occurrences. The columns `because` and `constituents` and the
+module `cep.explain` use it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ WrittenText: TypeAlias = "Callable[[str, int, int, Sequence[Value], int], str]"
 """A function that formats an event. Its arguments are the event's name, start, end, arguments, and the number of equal
 events before it."""
 MOST = 1 << 16
-"""The number of stored occurrences and edges that first triggers a search for unneeded ones."""
+"""The number of stored occurrences and edges at which the history first searches for entries to drop."""
 
 
 class OccurrenceHistory:
-    """The records and occurrences that may be needed to explain others.
+    """The records and occurrences that may be needed to explain other occurrences.
 
     - `sources`: the records of the input, by event, in runs sorted by handle.
     - `derived`: the derived occurrences, in the same form.
     - `transitions`: the transitions of simple fluents, by table.
-    - `lineage`: the edges from occurrences to the records and occurrences that they were derived from.
-    - `remember`: keep everything that ended in the last `remember` microseconds. None: keep only the history of waiting
-      rows.
-    - `wanted_columns`: the columns of origin that the output has.
+    - `lineage`: the edges from each occurrence to the records and occurrences from which it was derived.
+    - `remember`: the history contains everything that ended in the last `remember` microseconds. If it is None, the
+      history contains only the origins of rows that still wait.
+    - `wanted_columns`: which of the columns `because` and `constituents` the output has.
     """
 
     def __init__(self, remember: int | None) -> None:
@@ -70,7 +70,7 @@ class OccurrenceHistory:
             sorted_runs.put(self.transitions.setdefault(name, []), concat(tables), IDENTITY)
 
     def withdraw(self, records: Ints, derived: Ints) -> None:
-        """Drop records and derived occurrences by handle. The history behind them stays until `forget`.
+        """Drop records and derived occurrences by handle. The entries from which they were derived stay until `forget`.
 
         `records`, `derived`: the handles, sorted.
         """
@@ -83,7 +83,8 @@ class OccurrenceHistory:
                         sorted_runs.put(by_event[event], table.compress(~mask, axis=1), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
-        """Return the columns of origin for occurrences of an event."""
+        """Return the columns `because` and `constituents` for occurrences of an event, as far as the output has
+        them."""
         lineage_columns = []
         if BECAUSE in self.wanted_columns:
             lineage_columns.append(self.because(table, plan.schemas, pool))
@@ -92,13 +93,14 @@ class OccurrenceHistory:
         return lineage_columns
 
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:
-        """Return the input records behind each occurrence, as JSON: type, start and end in microseconds, arguments."""
+        """Return the input records from which each occurrence was derived, as JSON: type, start and end in
+        microseconds, arguments."""
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
         records = self.records(np.unique(inputs), schemas, pool)
         return pl.Series(BECAUSE, [f"[{text}]" for text in _listed(rows(table), roots, inputs, records)], pl.String)
 
     def records(self, names: Ints, schemas: Mapping[str, Schema], pool: Pool) -> dict[int, Piece]:
-        """Return input records by handle, in the format of `because`. `names`: the handles."""
+        """Return input records in the format of `because`, by handle. `names`: the handles of the wanted records."""
 
         def written(name: str, start: int, end: int, arguments: Sequence[Value], _: int) -> str:
             fluent, attributes = schemas[name].fluent, [attribute.name for attribute in schemas[name].attributes]
@@ -115,8 +117,8 @@ class OccurrenceHistory:
     def constituents(self, event: str, table: Table, plan: Plan, pool: Pool) -> pl.Series:
         """Return the rules and the direct constituents of each occurrence, as JSON.
 
-        The format is [rules, [[is an input record, event, [start, end, arguments], number of equal ones before it],
-        ...]].
+        The format is `[rules, [[recorded, event, [start, end, arguments], number], ...]]`. `recorded` is true for an
+        input record. `number` counts the equal constituents before this one.
         """
         rules, roots, parts, texts = self.made_of(event, table, plan, pool)
         listed = _listed(rows(table), roots, parts, texts)
@@ -130,7 +132,7 @@ class OccurrenceHistory:
         `handed`: the events that other stages derived. The result has four parts:
 
         - the rules of each occurrence
-        - for each constituent, the index of its occurrence
+        - for each constituent, the row in `table` of the occurrence that has it
         - for each constituent, its handle
         - the texts of all constituents, by handle
         """
@@ -184,7 +186,8 @@ class OccurrenceHistory:
         pool: Pool,
         written: WrittenText,
     ) -> dict[int, Piece]:
-        """Return the end, start, order and text of stored occurrences, by handle. `names`: the wanted handles."""
+        """Return those stored occurrences whose handles are in `names`. The result is the end, start, order and text of
+        each occurrence, by handle."""
         pieces: dict[int, Piece] = {}
         for event, tables in tables_by_event.items():
             attributes = schemas[event].attributes
@@ -208,10 +211,11 @@ class OccurrenceHistory:
         return sum(table.nbytes for _, tables in self.tables() for table in tables) + 16 * self.lineage.size
 
     def forget(self, waiting: Callable[[], Sequence[Ints]], now: int) -> None:
-        """Drop all records and occurrences that are not behind any handle in `waiting`.
+        """Drop all records and occurrences from which no row in `waiting` was derived. `waiting` returns the handles of
+        these rows.
 
-        Do nothing unless the history has doubled since this method last dropped something. If `remember` is set, also
-        keep occurrences that ended in the `remember` microseconds before `now`.
+        Nothing is dropped until the history has doubled in size since this method last dropped something. If `remember`
+        is set, occurrences that ended in the `remember` microseconds before `now` are also kept.
         """
         size = sum(rows(table) for _, tables in self.tables() for table in tables)
         if self.lineage.size + size <= self._look_at:
@@ -230,14 +234,15 @@ class OccurrenceHistory:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def keep_only(self, needed: Ints) -> None:
-        """Drop data about all handles except `needed`. For subclasses that store more; this class has nothing to
-        drop."""
+        """Drop additional data about all handles except `needed`. Subclasses that store such data override this
+        method."""
 
     def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
-        """Return the history behind the handles in `waiting`, as batches for a snapshot.
+        """Return the records and edges from which the rows with the handles `waiting` were derived, as batches for a
+        snapshot.
 
-        The batches contain records and edges, and also occurrences if the output has the column `constituents`.
-        `whole`: include the whole history.
+        If the output has the column `constituents`, the batches also contain occurrences. `whole`: True to return the
+        whole history.
         """
         besides = [table[IDENTITY] for _, tables in self.tables() for table in tables] if whole else []
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting, *besides]))
@@ -270,8 +275,8 @@ class OccurrenceHistory:
         self.lineage.restore(other.lineage.snapshot())
 
     def fits(self, schemas: Mapping[str, Schema], waiting: Sequence[Ints]) -> None:
-        """Check a restored history. Raises CepError if it does not fit these events, or lacks a record behind a handle
-        in `waiting`."""
+        """Check a restored history. Raises CepError if it does not fit these events, or if it lacks a record from which
+        a row in `waiting` was derived."""
         for name, tables in self.tables():
             demand(name in schemas)
             demand(all(len(table) == FIRST + len(schemas[name].attributes) for table in tables))
@@ -324,9 +329,10 @@ class StageHistory(OccurrenceHistory):
         super().add_derived({name: tables for name, tables in derived_tables.items() if name not in self.hidden})
 
     def hand(self, event: str, first: int, table: pl.DataFrame) -> None:
-        """Add rows from another stage. `first`: the handle of the first row.
+        """Add the origins of rows that another stage derived. `first`: the handle of the first row.
 
-        The table may have columns with the rows' origins, and a column that counts the equal rows before each row.
+        The table may have the columns `because` and `constituents`, and a column that counts the equal rows before each
+        row.
         """
         if NUMBER in table.columns:
             self.lineage.number(np.arange(first, first + table.height), table[NUMBER].to_numpy())
@@ -384,8 +390,8 @@ def _held(batch: pa.RecordBatch) -> dict[int, str]:
 
 
 def with_rules(made_of: Sequence[str]) -> str:
-    """Combine the `constituents` texts of an occurrence's derivations. The result has the constituents of the first
-    derivation and the rules of all."""
+    """Combine the `constituents` texts of several derivations of one occurrence. The result has the constituents of the
+    first derivation and the rules of all derivations."""
     if len(made_of) == 1:
         return made_of[0]
     constituents = [json.loads(text) for text in made_of]

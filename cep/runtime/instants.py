@@ -1,12 +1,12 @@
 """Cycles of rows that run instant by instant. Rows that are fed back with a delay arrive at the next instant.
 
-Several instants can be guessed at once, if no cycle closes within one instant and each goal can undo a step. First, all
-goals run through these instants as if no goal of the cycle had any output in them. Then the goals run again, each time
-with the output of the previous pass, until it no longer changes.
+Several instants can be processed at once if no cycle closes within one instant and each goal can undo a step. First,
+all goals run through these instants as if no goal of the cycle had any output in them. This is a guess. Then the goals
+run again in passes, each time with the output of the previous pass, until the output no longer changes.
 
-There is exactly one solution, because dependencies only lead from an instant to a later one. Each pass makes at least
-one more instant right, so there are at most as many passes as instants. Usually their number is the length of the
-longest chain of effects. If there are too many passes, the attempt is undone and repeated with fewer instants.
+There is exactly one solution, because dependencies only lead from an instant to a later one. Each pass corrects the
+output of at least one more instant, so there are at most as many passes as instants. Usually their number is the length
+of the longest chain of effects. If there are too many passes, the attempt is undone and repeated with fewer instants.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cep.runtime.machine_part import GivenTables, SingleGoal
 class RowRounds:
     """Goals that form a cycle within one instant. They may derive at most `limit` occurrences per instant.
 
-    `later`: pairs of a unit and the number of one of its inputs. Rows reach this input only after the instant.
+    `later`: pairs of a unit and the position of one of its inputs. Rows reach this input only after the instant.
     """
 
     def __init__(
@@ -104,7 +104,8 @@ class RowRounds:
 
 
 def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
-    """Return the error for a recursion of events that does not end."""
+    """Return the error for a recursion of events that has exceeded its limit. `so_far`: what the recursion has
+    derived."""
     return endless(
         f"a recursion does not end: {so_far}",
         rules,
@@ -113,23 +114,23 @@ def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
 
 
 def _identity(goal: Goal, table: Table) -> Table:
-    """Return the words that identify each occurrence, one row per occurrence: its interval, number and arguments."""
+    """Return the values that identify each occurrence, one row per occurrence: its interval, its rank among equal
+    occurrences, and its arguments."""
     table = cast(EventGoal, goal).numbered(table)
     return np.concatenate([table[:ORDER], table[ORDER + 1 :]]).T.copy()
 
 
 LEAST, FEW, MOST = 8, 4, 16
-"""The limits of guessing instants. LEAST is the smallest number of instants to guess at once. If an attempt needs at
-most FEW passes, the next attempt guesses more instants. An attempt that reaches MOST passes is undone.
+"""The limits for processing several instants at once. LEAST is the smallest number of instants. If an attempt needs at
+most FEW passes, the next attempt processes more instants. An attempt that reaches MOST passes is undone.
 
 MOST exceeds the number of passes that LEAST instants need, unless deadlines add instants.
 """
 TENTH = 10
 """The divisor in the limit of deadlines. A recursion counts as endless after more than `limit` / TENTH deadlines in a
-row without input.
+row without input. The limit rises by the number of deadlines that were open before the first of them.
 
-The deadlines that were open before the first of them are allowed in addition. Without this limit, a rule that restarts
-its own timer would never end.
+Without this limit, a rule that restarts its own timer would never end.
 """
 
 
@@ -139,11 +140,11 @@ class Instants(Cycle):
     def __init__(
         self, goals: CycleGoals, widths: Mapping[PlanUnit, int], limit: int, rules: Sequence[str], guesses: bool
     ) -> None:
-        """Set up the cycle. `guesses`: True if several instants may be guessed at once."""
+        """Set up the cycle. `guesses`: True if the cycle may process several instants at once."""
         super().__init__(goals, widths)
         self.limit, self.rules, self.guesses = limit, rules, guesses
         self.most = 8 * LEAST
-        """The maximum number of instants that the next attempt guesses."""
+        """The maximum number of instants that the next attempt processes at once."""
 
     def go(self, frontier: Frontier) -> None:
         """Run up to the frontier, several instants at once or instant by instant."""
@@ -190,7 +191,7 @@ class Instants(Cycle):
             goal.evict(frontier)
 
     def _guessed(self, come: Mapping[PlanUnit, Table], frontier: Frontier) -> bool:
-        """Run several instants speculatively. If that takes too many passes, undo it and return False.
+        """Process several instants at once. If this takes too many passes, undo the step and return False.
 
         `come`: the input of these instants from outside the cycle.
         """

@@ -1,4 +1,5 @@
-"""The partitioning key of a stage: the columns that hold it in each goal, and the selection of rows by key.
+"""The partitioning key of a stage. This module finds the columns that contain the key in each goal, and selects rows by
+key.
 
 A stage that runs in buckets (`cep.plan.partition`) distributes rows by the values of some of their arguments. These
 values are the key.
@@ -44,14 +45,15 @@ class HashedKeys(ABC):
 
     @abstractmethod
     def chosen(self, hashed: NDArray[np.uint64]) -> Bools:
-        """Return a mask: True for each hash of a selected key."""
+        """Return a mask of the selected keys. `hashed`: the hashes of keys."""
 
     def holds(self, columns: Sequence[pl.Series], types: Sequence[str]) -> Bools:
         """Return a mask of the rows whose key is selected. `columns`, `types`: the key columns and their types."""
         return self.chosen(hashes(columns, types))
 
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
-        """Return a mask of the selected rows of a table whose rows are distributed by the hash of the whole row."""
+        """Return a mask of the selected rows. The table must be one whose rows are distributed by the hash of the whole
+        row."""
         return self.chosen(row_hashes(table, schema, "whole"))
 
 
@@ -60,17 +62,19 @@ KeySelection = Collection[Key] | HashedKeys
 
 @dataclass(frozen=True, slots=True)
 class KeySide:
-    """The columns of a goal's input that hold the key, and their types. `columns` is None if all keys share the
-    input."""
+    """The columns that contain the key in one input of a goal, and the types of these columns. `columns` is None if
+    every bucket receives all rows of this input."""
 
     columns: tuple[int, ...] | None
     types: tuple[str, ...] = ()
 
 
 class KeyedStage:
-    """The key columns in one stage of a plan. If `number` is None, the program must have a single stage.
+    """The key columns in one stage of a plan. `number`: the number of the stage. None means the only stage of the
+    program.
 
-    Raises CepError if the stage is not partitioned by one key.
+    Raises CepError if the stage is not partitioned by one key, or if `number` is None and the program has several
+    stages.
     """
 
     def __init__(self, plan: Plan, number: int | None) -> None:
@@ -87,7 +91,7 @@ class KeyedStage:
 
     @classmethod
     def of(cls, plan: Plan, number: int | None) -> KeyedStage:
-        """Return the keyed stage of a plan. It is computed once for all engines of the plan."""
+        """Return the keyed stage of a plan. It is computed once and shared by all engines of the plan."""
         if number not in plan.keyed:
             plan.keyed[number] = cls(plan, number)
         keyed: KeyedStage = plan.keyed[number]
@@ -95,7 +99,8 @@ class KeyedStage:
 
     @cached_property
     def _ways(self) -> list[Copartitioned]:
-        """For each column of the key, the columns that hold its value in the inputs and goals of the stage."""
+        """The location of the key in the stage. There is one element for each column of the key. It lists the argument
+        that contains this column's value, for each input and for each goal of the stage."""
         routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
         everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
         ways = []
@@ -107,7 +112,8 @@ class KeyedStage:
     def sides(self, unit: PlanUnit) -> tuple[KeySide, ...]:
         """Return the key columns of each input that a goal stores. The result is empty if the goal has no state.
 
-        `unit`: the number of the goal in the whole plan, or the name of the event if a recursion has the state.
+        `unit`: the number of the goal in the plan of the whole program. If the state belongs to a recursive event, it
+        is the name of the event.
 
         Raises CepError if the state has no key.
         """
@@ -148,8 +154,8 @@ class KeyedStage:
         return side
 
     def taken(self, event: str) -> KeySide | None:
-        """Return the key columns of an input of the stage, or None if its rows are distributed by the hash of the whole
-        row."""
+        """Return the key columns of an input of the stage. Returns None if the input's rows are distributed by the hash
+        of the whole row."""
         route = self.stage.inputs[event]
         if route == "whole":
             return None
@@ -178,7 +184,7 @@ class KeyedStage:
     def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> KeySide:
         """Return the key columns of the negated input of a goal that joins pairs, as positions in the goal's join key.
 
-        `absent`: the node of the negated input. `ways`: for each column of the key, the columns that hold its value.
+        `absent`: the node of the negated input. `ways`: the location of each column of the key (`_ways`).
         """
         if ways and ways[0].nodes[absent] is EVERYWHERE:
             return KeySide(None)
@@ -211,13 +217,14 @@ class KeyedStage:
         return [f"`{rule.label}`" if rule.label else self.plan.source.line_name(rule.span.line) for rule in rules]
 
     def selection(self, sides: Sequence[KeySide], keys: KeySelection, pool: Pool) -> StateKeys:
-        """Return a selection of keys in the form that a goal's state accepts. `sides`: the key columns of the goal's
-        inputs."""
+        """Return the selected keys in the form that the methods of a goal's state expect. `sides`: the key columns of
+        the goal's inputs."""
         return StateKeys(tuple(side.columns for side in sides), tuple(_test(side.types, keys, pool) for side in sides))
 
 
 def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Ints], Bools]:
-    """Return a function from rows of key columns to a mask of the selected rows. Keys of another length are ignored."""
+    """Return a function that takes rows of key columns and returns a mask of the rows whose key is selected. Keys that
+    have more or fewer values than `types` are ignored."""
     if isinstance(keys, HashedKeys):
         return lambda table: keys.holds(
             [decoded_series(table[:, i], type, pool) for i, type in enumerate(types)], types
@@ -230,7 +237,8 @@ def _test(types: Sequence[str], keys: KeySelection, pool: Pool) -> Callable[[Int
 
 
 def encoded_key(key: Key, types: Sequence[str], pool: Pool) -> list[int] | None:
-    """Convert a key to table values of these types. Return None if a value does not fit its type."""
+    """Encode the values of a key. `types`: the types of the key columns. Returns None if a value does not fit its
+    type."""
     words = []
     for value, type in zip(key, types, strict=True):
         if value is None:

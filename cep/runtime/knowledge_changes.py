@@ -1,4 +1,4 @@
-"""Knowledge that changes over time. The tables after each change are prepared before its time."""
+"""Knowledge that changes over time. The tables after each change are computed before the change takes effect."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class PreparedChange:
     """A change of the knowledge, and the knowledge that is valid from its time on.
 
     - `tables`: the whole tables that the change replaces, by predicate.
-    - `offers`: the predicates that the knowledge source offers.
-    - `areas`: the shapes of places.
+    - `offers`: the predicates that the knowledge source offers to conditions.
+    - `areas`: the lookup from places to their shapes.
     - `edits`: for each table that the change only edits, the removed rows and the added rows.
     """
 
@@ -46,9 +46,9 @@ class PreparedChange:
 
 @dataclass(slots=True)
 class PastChange:
-    """A change of the knowledge whose time has passed. The first one in a history combines all changes up to its time.
+    """A change of the knowledge that has taken effect. The first one in a history combines all changes up to its time.
 
-    `whole`: the knowledge from its time on. None if it is not stored.
+    `whole`: the knowledge from the change's time on, or None if it is not stored.
     """
 
     time: int
@@ -58,7 +58,8 @@ class PastChange:
 
 @dataclass(frozen=True, slots=True)
 class TimedTable:
-    """The rows of a table. Each row is valid in [`since`, `until`). The intervals of equal rows do not overlap."""
+    """The rows of a table, each with its period of validity. A row is valid in [`since`, `until`). The periods of equal
+    rows do not overlap."""
 
     columns: tuple[Column, ...]
     since: Ints
@@ -73,8 +74,8 @@ class TimedTable:
 class KnowledgeTables:
     """The knowledge tables after the last change. If possible, the next change only edits them.
 
-    The column types of tables never change after the program is read. After the first change, the rows of static rules
-    are ordered by value, so that their order does not depend on how changes were grouped.
+    The column types of tables never change after the program has been compiled. After the first change, the rows of
+    static rules are sorted by value. So their order does not depend on how changes were grouped.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class KnowledgeTables:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the tables after the last change, because the next change does not build on them."""
+        """Drop the tables. The caller does this if the next change does not follow the last change directly."""
         self._follows = False
         self._maintained: Maintained | None = None
         self._whole: dict[str, tuple[Answers, CountedColumns]] = {}  # the tables that were last queried anew
@@ -94,7 +95,7 @@ class KnowledgeTables:
     def moment(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
         """Return the tables after a change that `background` has just applied.
 
-        Raises CepError if a new answer does not fit the column types of its table.
+        Raises CepError if a new value does not fit the type of its column.
         """
         areas, follows = background.areas(), self._follows
         if not follows or areas != self._areas:
@@ -110,7 +111,8 @@ class KnowledgeTables:
         return PreparedChange(time, change, tables, self._offers, areas, edits)
 
     def whole(self, time: int, change: bytes, background: KnowledgeSource) -> PreparedChange:
-        """Query all tables from `background`, whatever the last change was."""
+        """Return the tables after a change by querying all of them from `background`. The stored tables are not
+        used."""
         tables = KnowledgeTables(self.rules, self.known, self.statics, self.facts, self.pool)
         return tables.moment(time, change, background)
 
@@ -171,8 +173,8 @@ class KnowledgeTables:
         return whole, edits
 
     def _difference(self, name: str, background: KnowledgeSource) -> Edit | None:
-        """Return the rows that a change removes from a table and adds to it, or None if the table must be queried
-        anew."""
+        """Return the rows that a change removes from a table, and the rows that it adds. Returns None if the table must
+        be queried anew."""
         difference = background.difference(self.rules.asked[name], self.pool)
         if difference is None:
             return None
@@ -188,7 +190,8 @@ class KnowledgeTables:
         return fitted[0], fitted[1]
 
     def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, CountedColumns]:
-        """Query all answers for a table. Return them as the source does, and as rows of the table."""
+        """Query all rows of a table. Return them in the form in which the source returns them, and as rows that fit the
+        table's column types."""
         pattern, stored = self.rules.asked[name], self.known.tables[name]
         answered = pattern_answers(background, pattern, self.pool, self.rules.source)
         columns = tuple(
@@ -220,7 +223,8 @@ def _equal(some: CountedColumns, others: CountedColumns) -> bool:
 
 
 def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | None:
-    """Convert a column to the type `wanted`. Return None if that type cannot hold all values."""
+    """Convert a column from `type` to the type `wanted`. Returns None if the type `wanted` cannot represent all
+    values."""
     if type == wanted or (type in ("string", "iri") and wanted == "any"):
         return column
     absent: Any = np.isnan(column) if type == "float" else np.equal(column, MISSING)
@@ -244,18 +248,19 @@ def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | Non
 _FIRST = -(2**62)
 
 STATES = 4
-"""The number of earlier states of the knowledge that are kept after they were queried."""
+"""The number of past states of the knowledge that are kept in memory after they were queried."""
 TABLES = 64
 """The number of recent changes whose tables are kept."""
 
 
 @dataclass(slots=True)
 class KnowledgePast:
-    """The knowledge at earlier times.
+    """The knowledge at past times.
 
-    - `facts`: the tables that the caller passed. The column types of tables never change after the program is read.
-    - `past`: the changes up to now, if they are remembered. The first one is the sum of all earlier ones.
-    - `late`: how far behind the watermark goals query the knowledge, in microseconds. None: no goal queries it.
+    - `facts`: the tables that the caller passed. The column types of tables never change after the program has been
+      compiled.
+    - `past`: the changes up to now, if they are remembered. The first element combines all changes up to its time.
+    - `late`: how far behind the watermark goals query the knowledge, in microseconds. None if no goal does this.
     """
 
     rules: Rules
@@ -298,16 +303,18 @@ class KnowledgePast:
         return self.at(self.place(time)) if self.late else nullcontext()
 
     def place(self, time: int) -> int:
-        """Return the index in `past` of the change that is in force at a time. Before all changes, return 0."""
+        """Return the index in `past` of the last change that took effect at or before `time`. Returns 0 if there is no
+        such change."""
         return max(0, bisect_right(self.past, time, key=lambda prepared: prepared.time) - 1)
 
     def background(self, place: int) -> KnowledgeSource:
-        """Return a knowledge source with the changes of `past` up to the index `place`."""
+        """Return a knowledge source to which the changes of `past` up to the index `place` have been applied."""
         return self._then(place)[0]
 
     @contextmanager
     def at(self, place: int) -> Iterator[None]:
-        """Use the knowledge after the change `past[place]` within the block. No goal may step in the block."""
+        """Use the knowledge after the change `past[place]` inside a `with` block. No goal may step inside this
+        block."""
         if place == (len(self.past) - 1 if self._shown is None else self._shown):
             yield
             return
@@ -322,7 +329,7 @@ class KnowledgePast:
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Restore the current tables after the block, which may replace them."""
+        """Restore the current tables at the end of a `with` block, in which other tables may replace them."""
         offers = {name: offer.relation for name, offer in self.known.offers.items()}
         tables = {name: self._stored(name).rows() for name in self._names}
         areas = self.pool.areas
@@ -335,7 +342,7 @@ class KnowledgePast:
 
     @property
     def _names(self) -> list[str]:
-        """The names of the tables that a change may affect."""
+        """The names of the tables that a change of the knowledge may affect."""
         heads = dict.fromkeys(rule.name for rule in self.rules.statics)
         return [*self.rules.asked, *(n for n in heads if isinstance(self.statics.relations[n], MaterializedRelation))]
 
@@ -363,8 +370,7 @@ class KnowledgePast:
         self.keep_from(time, self.kept_since)
 
     def keep_from(self, now: int, since: int | None) -> None:
-        """Forget the knowledge before `since`, except for the period that must be remembered. `now`: the current
-        time."""
+        """Drop the knowledge before `since`, except for the period set by `remember`. `now`: the current time."""
         self.kept_since = since
         until = now - self._remember
         until = until if since is None else min(until, since - (self.late or 0))
@@ -380,10 +386,10 @@ class KnowledgePast:
 
     @contextmanager
     def going_by(self, past: list[PastChange]) -> Iterator[None]:
-        """Use `past` as the history of the knowledge within the block. In the block, `show` selects a point of this
+        """Use `past` as the history of the knowledge inside a `with` block. `show` then selects a point of this
         history.
 
-        No change may be added within the block.
+        No change may be added inside the block.
         """
         before = self.past, self._times, self._seen, self._shown
         with self.put_back():
@@ -394,7 +400,8 @@ class KnowledgePast:
                 self.past, self._times, self._seen, self._shown = before
 
     def show(self, place: int) -> None:
-        """Use the knowledge after the change `past[place]`. Call it only within a block of `going_by`."""
+        """Use the knowledge after the change `past[place]`. Call this method only inside a `with` block of
+        `going_by`."""
         moment = self.past[place]
         assert moment.whole is not None, "it was prepared"
         self._times = sorted({prepared.time for prepared in self.past[1 : place + 1]})
@@ -403,7 +410,7 @@ class KnowledgePast:
             self._shown = place
 
     def prepare(self, past: Sequence[PastChange], first: int, last: int) -> None:
-        """Prepare the tables after each change of a history from index `first` to index `last`.
+        """Compute the tables after each change of a history, for the changes from index `first` to index `last`.
 
         Raises CepError if a change cannot be applied.
         """
@@ -449,14 +456,14 @@ COMPACT = 64
 
 @dataclass(slots=True)
 class KnowledgeChanges(KnowledgePast):
-    """All changes of one engine's knowledge: the applied ones, and the pending ones, whose time has not come.
+    """All changes of one engine's knowledge: applied changes, and pending changes, which take effect later.
 
-    - `news`: the applied changes that a follower has not fetched yet. None: there is no follower.
-    - `anew`: True if a change arrived late, so that the follower must start again from all of `applied`.
-    - `over`: tables whose rows have validity times, computed by one query over all pending changes. The pending changes
-      then hold no tables themselves. None: one query cannot compute such tables, or goals query earlier knowledge.
-    - `given_by`: the history on which the results so far are based, if changes have arrived late since then. None: this
-      history is `past`.
+    - `news`: the applied changes that the engine's follower has not fetched yet. None if the engine has no follower.
+    - `anew`: True if a change arrived late. The follower must then start again from all changes in `applied`.
+    - `over`: tables whose rows have validity times, computed by one query over all pending changes. The elements of
+      `pending` then contain no tables. None if one query cannot compute such tables, or if goals query past knowledge.
+    - `given_by`: the history on which the results so far are based, if changes have arrived late since then. None if
+      this history is `past`.
     - `come_late`: the changes that arrived late and are not in `given_by`.
     """
 
@@ -475,8 +482,10 @@ class KnowledgeChanges(KnowledgePast):
     # --- new changes ---
 
     def add(self, time: int, change: bytes) -> None:
-        """Add a change that takes effect at `time`. Raises CepError if it cannot be applied; the knowledge is then
-        unchanged."""
+        """Add a change that takes effect at `time`.
+
+        Raises CepError if the change cannot be applied. The knowledge is then unchanged.
+        """
         if self.over is not None:
             return self.add_all([(time, change)])
         place = bisect_right(self.pending, time, key=lambda moment: moment.time)
@@ -516,9 +525,9 @@ class KnowledgeChanges(KnowledgePast):
             raise
 
     def _add_over(self, changes: Sequence[tuple[int, bytes]]) -> bool:
-        """Fill `over` by one query over all pending changes. Return False if that is not possible.
+        """Fill `over` by one query over all pending changes. Returns False if the source does not support such a query.
 
-        `changes`: the pending changes and their times, ascending.
+        `changes`: the pending changes, each after the time at which it takes effect; sorted by time.
         """
         self._tries += 1
         if (
@@ -547,7 +556,7 @@ class KnowledgeChanges(KnowledgePast):
         return True
 
     def _now(self) -> KnowledgeSource:
-        """Return a knowledge source that has applied all changes up to now."""
+        """Return a knowledge source to which all changes up to now have been applied."""
         if not self.pending and self._ahead is not None:
             return self._ahead
         changes = self.applied if self._before is None else self._since
@@ -564,8 +573,8 @@ class KnowledgeChanges(KnowledgePast):
 
     @contextmanager
     def as_they_come(self) -> Iterator[None]:
-        """Set the times of rows in the tables of `over`. In the block, a query for an occurrence uses the rows that are
-        valid at the occurrence's end."""
+        """Use the tables of `over` inside a `with` block. A query for an occurrence then uses the rows that are valid
+        at the end of the occurrence."""
         assert self.over is not None, "tables have times"
         for name, timed_table in self.over.items():
             self.known.tables[name].replace_timed(timed_table.columns, timed_table.since, timed_table.until)
@@ -592,8 +601,8 @@ class KnowledgeChanges(KnowledgePast):
             self.over, self._before, self._since = None, None, []
 
     def _compact(self) -> None:
-        """Merge recent changes in `applied`. The sizes of the merged changes ensure that each change is merged only a
-        few times."""
+        """Merge some of the last changes in `applied` into one. Their sizes decide which ones are merged, so that each
+        change is merged only a few times."""
         if len(self.applied) <= COMPACT:
             return
         place, after = len(self.applied) - 1, len(self.applied[-1])
@@ -626,9 +635,9 @@ class KnowledgeChanges(KnowledgePast):
         self.anew = self.news is not None
 
     def _put_right(self, past: list[PastChange], pending: Sequence[tuple[int, bytes]]) -> None:
-        """Replace the history and the pending changes, because changes arrived late.
+        """Replace the history by `past` and the pending changes by `pending`, after changes have arrived late.
 
-        Raises CepError if one of them cannot be applied. The knowledge is then unchanged.
+        Raises CepError if a change cannot be applied. The knowledge is then unchanged.
         """
         before = self.past, self.applied, self.pending, self.over, self._before, self._since, self._times
         last = past[-1].whole
@@ -654,7 +663,7 @@ class KnowledgeChanges(KnowledgePast):
     # --- state ---
 
     def codes(self) -> list[Ints]:
-        """Return the pool codes in all tables that changes have replaced or edited, or will replace or edit."""
+        """Return the pool codes in all tables that applied or pending changes have replaced or edited."""
         code_columns: list[Ints] = [column for name in self.touched for column in self._stored(name).codes()]
         code_columns += self._tables.codes()
         for name, timed_table in (self.over or {}).items():
@@ -670,8 +679,9 @@ class KnowledgeChanges(KnowledgePast):
     def snapshot(self) -> pa.RecordBatch:
         """Return all changes as a batch: the applied ones, the pending ones, and those that arrived late.
 
-        The applied changes are merged into one change, whose time is MISSING. If the past is remembered, the changes
-        that it contains follow.
+        If past knowledge is not remembered, the applied changes are merged into one change, whose time is MISSING.
+        Otherwise, only the first change of the history has the time MISSING, and the later changes follow with their
+        times.
         """
         applied = [(MISSING, self.loaded.net(self.applied))] if self.applied else []
         if self.past and self.applied:
@@ -702,7 +712,7 @@ class KnowledgeChanges(KnowledgePast):
     def know(self, changes: Sequence[tuple[int, bytes]], watermark: int) -> None:
         """Replace all changes by `changes`, which take effect at or before `watermark`.
 
-        Raises CepError if one of them cannot be applied. The caller must then call `know` again with other changes.
+        Raises CepError if a change cannot be applied. The caller must then call `know` again with other changes.
         """
         ordered = sorted(changes, key=lambda timed_change: timed_change[0])
         floor = watermark - max(self.late or 0, self._remember) if self.past else END_OF_TIME
@@ -713,9 +723,10 @@ class KnowledgeChanges(KnowledgePast):
         self._begin_again([*merged, *(timed_change for timed_change in ordered if timed_change[0] > floor)], [])
 
     def _begin_again(self, applied: list[tuple[int, bytes]], pending: Sequence[tuple[int, bytes]]) -> None:
-        """Replace all changes. The changes in `applied` take effect now, those in `pending` at their times.
+        """Replace all changes. The changes in `applied` take effect now. The changes in `pending` take effect at their
+        times.
 
-        If the first applied change has the time MISSING, it has been valid since the beginning of time.
+        A first applied change with the time MISSING has been valid since the beginning of time.
         """
         changed = bool(self.touched or self.applied)
         self.pending, self.applied, self._ahead, self.over, self._before = [], [], None, None, None

@@ -30,11 +30,11 @@ Fixed = tuple[Iri | None, Iri | None, Iri | None]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The distinct rows of a relation, by column. The values are in the form that the engine stores
+    """The distinct rows that answer a pattern, by column. The values are encoded as the engine stores them
     (`cep.core.values`).
 
-    Columns of type float are float64, all others int64. Columns of types string, iri and any hold pool codes. Unbound
-    variables are NaN or MISSING.
+    Columns of type float are float64, all others int64. Columns of types string, iri and any contain pool codes.
+    Unbound variables are NaN or MISSING.
     """
 
     types: tuple[str, ...]
@@ -44,9 +44,9 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Spanned:
-    """Answers over a period of time. Each row is valid for occurrences whose end is in [`since`, `until`).
+    """Answers to a pattern over a period of time. Each row is valid for occurrences whose end is in [`since`, `until`).
 
-    The intervals of equal rows do not overlap. Rows are sorted as in `Answers`, then by time.
+    The periods of equal rows do not overlap. Rows are sorted as in `Answers`, then by time.
     """
 
     answers: Answers
@@ -55,7 +55,7 @@ class Spanned:
 
 
 class KnowledgeSource(ABC):
-    """A source of knowledge that an engine queries. It answers from its current state.
+    """A source of knowledge that an engine queries. Its answers reflect its current state.
 
     A change removes triples and then adds others. This module treats a change as opaque bytes: `change` creates them,
     `merge` combines them, and `apply` applies them, even in another process.
@@ -68,20 +68,21 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
-        """Return the answers of a graph pattern, one column for each of `graph.variables`.
+        """Return the answers to a graph pattern, one column for each of `graph.variables`.
 
-        Raises CepError if the pattern is not valid. The error's span lies inside the braces of the pattern.
+        Raises CepError if the pattern is not valid. The position of the error lies inside the pattern in the program's
+        text.
         """
 
     @abstractmethod
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if the source can compute how a change affects the pattern's answers, without querying all
-        answers."""
+        """Return True if the source can compute how a change affects the answers to a pattern, without querying all
+        answers again."""
 
     @abstractmethod
     def difference(self, pattern: Graph | Triples, pool: Pool) -> tuple[Answers, Answers] | None:
-        """Return the answers that the last change removed, and those that it added. None: all answers must be queried
-        anew.
+        """Return the answers that the last change removed, and those that it added. Returns None if the caller must
+        query all answers anew.
 
         The same answer may be removed and added several times. It exists as long as it was added more often than
         removed.
@@ -101,20 +102,22 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def areas(self) -> Areas | None:
-        """Return a lookup from the IRI of a place to its shape, for the condition `inside`. Equal lookups return the
-        same shapes."""
+        """Return a lookup from the IRI of a place to its shape, for the condition `inside`. Two lookups are equal if
+        they return the same shapes."""
 
     @abstractmethod
     def fork(self, *, apart: bool = False) -> KnowledgeSource:
-        """Return an independent copy in the current state. `apart`: the copy may call `forget`."""
+        """Return an independent copy in the current state. `apart`: True if `forget` may be called on the copy."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Free the memory of data that changes have removed or added, if it is large."""
+        """Free memory: if changes have removed or added many triples, drop data that the current state does not
+        need."""
 
     @abstractmethod
     def change(self, add: Any, remove: Any) -> bytes:
-        """Check and encode a change that removes and adds triples. Raises CepError if `add` or `remove` is not RDF."""
+        """Check and encode a change that removes the triples `remove` and then adds the triples `add`. Raises CepError
+        if `add` or `remove` is not RDF."""
 
     @abstractmethod
     def merge(self, changes: Sequence[bytes]) -> bytes:
@@ -122,22 +125,23 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def net(self, changes: Sequence[bytes]) -> bytes:
-        """Merge successive changes of this source into one. Leave out removals of triples that the source does not
-        contain."""
+        """Merge successive changes of this source into one. Removals of triples that the source does not contain are
+        left out."""
 
     @abstractmethod
     def over(
         self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | Triples], pool: Pool
     ) -> tuple[KnowledgeSource, dict[str, Spanned]] | None:
-        """Return a source that has applied all changes, and the answers of each pattern with their validity times.
+        """Apply all changes at once. Return a source in the resulting state, and the answers to each pattern with their
+        validity times.
 
-        `changes`: the time at which each change takes effect, and the change; ascending. Return None if this source can
-        only apply changes one by one.
+        `changes`: pairs of a time and the change that takes effect at this time, sorted by time. Returns None if this
+        source can only apply changes one by one.
         """
 
     @abstractmethod
     def apply(self, change: bytes) -> None:
-        """Apply a change. Raises CepError if the knowledge would become contradictory; the source is then unchanged."""
+        """Apply a change. Raises CepError if the knowledge would become contradictory. The source is then unchanged."""
 
 
 MakeSource = Callable[[Iterable[Any]], KnowledgeSource]
@@ -150,7 +154,8 @@ _makers: list[MakeSource] = []
 def take_triples_by(make: MakeSource) -> None:
     """Register the function that creates sources from triples.
 
-    `cep.knowledge.graph` is above this module in the layers, so that module calls this function when it is imported.
+    The layers forbid this module to import `cep.knowledge.graph`. So that module calls this function when it is
+    imported.
     """
     _makers[:] = [make]
 
@@ -172,8 +177,8 @@ def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSou
 
 
 class KnowledgePredicate:
-    """A predicate of the knowledge. It always uses the current relation, which a change of the knowledge may
-    replace."""
+    """A predicate whose rows come from the knowledge. It always uses the current relation, because a change of the
+    knowledge may replace the relation."""
 
     def __init__(self, relation: Relation) -> None:
         self.relation = relation
@@ -227,7 +232,7 @@ class ProgramKnowledge:
 
     - `tables`: the tables of graph patterns and triple patterns, by predicate.
     - `offers`: the predicates that the knowledge source offers, by name.
-    - `supposed`: columns without values. The rules determine their types.
+    - `supposed`: for columns without values, the types that the rules require.
     - `silent`: the conditions that have no answers.
     - `mingled`: warnings about columns that have values of several types.
     """
@@ -244,7 +249,7 @@ class ProgramKnowledge:
 
 
 def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str], pool: Pool) -> ProgramKnowledge:
-    """Query the background knowledge for all patterns in the rules. Return their tables, and the errors.
+    """Query the background knowledge for all patterns in the rules. Return the tables of answers, and the errors.
 
     `tables`: the predicates whose facts the caller passes.
     """
@@ -287,7 +292,8 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
 
 
 def _supposed(rules: Rules, answers_by_name: Mapping[str, Answers]) -> dict[ArgumentPosition, str]:
-    """Return the types that the rules require of columns without values. The key is a predicate and a column."""
+    """Return the types that the rules require of columns without values. The keys are pairs of a predicate and a
+    column."""
     columns: dict[ArgumentPosition, ArgumentPosition] = {}
     types: dict[ArgumentPosition, str | None] = {}
     for name, answers in answers_by_name.items():
@@ -306,8 +312,8 @@ def _supposed(rules: Rules, answers_by_name: Mapping[str, Answers]) -> dict[Argu
 
 
 def _silent(rules: Rules, answers: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
-    """Return the conditions that have no answers and occur without negation. The span of each is its first
-    occurrence."""
+    """Return the conditions that have no answers and occur without negation. The span of each condition is that of its
+    first occurrence in the rules."""
     conditions = [condition for rule in rules.statics for condition in rule.conditions]
     for rule in rules.rules:
         conditions += pattern_conditions(rule.body)
@@ -326,8 +332,8 @@ def pattern_answers(background: KnowledgeSource, pattern: Graph | Triples, pool:
 
 
 def relation(pattern: Graph | Triples, table: MaterializedRelation) -> Relation:
-    """Return the predicate for a pattern whose answers are in `table`. A triple pattern's predicate also has the
-    pattern's constants as arguments."""
+    """Return the predicate for a pattern whose answers are in `table`. If the pattern is a triple pattern, its
+    constants are also arguments of the predicate."""
     if isinstance(pattern, Graph) or not any(pattern.fixed):
         return table
     return TableWithConstants(table, [None if term is None else "iri" for term in pattern.fixed])
@@ -342,8 +348,8 @@ def _nothing_to_ask(pattern: Graph | Triples, source: Source) -> CepError:
 
 
 def _taken(rules: Rules, tables: Collection[str], offered: Collection[str]) -> list[CepError]:
-    """Return an error for each name that the knowledge already uses for one of its predicates. The names are those of
-    the program's static rules and of `tables`."""
+    """Return an error for each name that is already the name of a predicate of the knowledge. The checked names are
+    those of the program's static rules, and `tables`."""
     errors: list[CepError] = []
     message = "`{}` is already a predicate of the background knowledge"
     for name in dict.fromkeys(rule.name for rule in rules.statics if rule.name in offered):

@@ -20,8 +20,8 @@ def stepped(
 ) -> dict[str, list[Table]]:
     """Step a machine up to a frontier, and apply each change of the knowledge at its time.
 
-    `back`: the frontier to which the step can be undone, unless the knowledge changes in the step. `kept`: keep the
-    states that the goals have at `back` (`Machine.attempt`).
+    `back`: the frontier to which the step can be undone. If the knowledge changes in the step, it cannot be undone.
+    `kept`: True to keep the states that the goals have at `back` (`Machine.attempt`).
     """
     if changes is None or not (times := changes.due(frontier.watermark)):
         return machine.step(inputs, frontier) if back is None else machine.attempt(inputs, frontier, back, kept)

@@ -1,4 +1,4 @@
-"""The machine: it runs groups of goals in order, once per slice of the stream. It contains no code for particular
+"""The machine. It runs groups of goals in order, once per slice of the stream, and contains no code for particular
 operators.
 
 step:  for every group, outputs of the units that it reads -> its output
@@ -38,7 +38,7 @@ SLICE = 131_072
 
 
 def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:
-    """Cut sorted inputs into slices of about SLICE rows. Return each slice, and the watermark up to which it goes.
+    """Cut sorted inputs into slices of about SLICE rows. Return the tables of each slice, and the watermark after it.
 
     All rows with the same end are in the same slice.
     """
@@ -61,8 +61,8 @@ def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, 
 
 
 CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]"
-"""The states that goals of another machine had, by name of the goal, with two translations: of their pool codes, and of
-their handles. The second one is None if handles stay as they are."""
+"""The states of another machine's goals, by name of the goal, and two translations: of pool codes and of handles. The
+second translation is None if handles stay as they are."""
 
 
 class Machine:
@@ -71,7 +71,7 @@ class Machine:
     def __init__(
         self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int, families: bool = False
     ) -> None:
-        """Create the goals. `families`: True if rules of the same shape over many events may run as one
+        """Create the goals. `families`: True if rules of the same shape over many events may run as one part
         (`cep.runtime.family`)."""
         self.plan = plan
         self.builder = builder
@@ -81,12 +81,12 @@ class Machine:
         self.families: list[Family] = []
         self.transitions: tuple[str, ...] = ()
         self.watched: dict[PlanUnit, list[Table]] = {}
-        """The output of each watched unit since the caller last took it."""
+        """The output of each watched unit since the last `take`."""
         self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self._alone = self.parts
-        """The parts as they are without families. Callers see the state of the goals in these parts."""
+        """The parts before they are grouped into families. Callers see the states of the goals in these parts."""
         cycles = CycleBuilder(
             plan, self.widths, self._single, max_derivations, fast_recursion and builder.lineage is None
         )
@@ -106,7 +106,7 @@ class Machine:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The events whose occurrences a step returns, in this order."""
+        """The events whose occurrences a step returns, in the order of the result."""
         return tuple(self._places)
 
     @given.setter
@@ -119,10 +119,10 @@ class Machine:
         return SingleGoal(unit, goal, self._reads(unit), event, self.widths[unit])
 
     def _passed_on(self) -> dict[PlanUnit, PlanUnit]:
-        """Find the units that only pass on the output of another unit. Return that other unit for each of them.
+        """Find the units that only pass on the output of another unit. Return this other unit for each of them.
 
-        Their readers now read the other unit instead, so that these units need not run. Units that a cycle reads are
-        excluded.
+        The goals that read such a unit now read the other unit directly, so the unit need not run. Units that a cycle
+        reads are excluded.
         """
         cycles = {
             other for group in self.plan.groups if group.recursive for u in group.units for other in self._reads(u)
@@ -143,16 +143,16 @@ class Machine:
         return tuple(order.reads(self.plan.nodes[unit]))
 
     def follows(self, unit: PlanUnit) -> bool:
-        """Return True if a change of the knowledge changes the output of a unit."""
+        """Return True if a change of the knowledge may change the output of a unit."""
         return unit in self._following
 
     # --- stepping ---
 
     def _to_the_latest(self, inputs: Mapping[str, Table], frontier: Frontier) -> Frontier:
-        """Return the frontier for a step. If the input ends with this step, the frontier gets the latest time of the
-        input.
+        """Return the frontier for a step. If the input ends with this step, the returned frontier contains the latest
+        time of the input.
 
-        Endless recursion stops at that time. A record of a fluent may end later than any event.
+        Endless recursion stops at the latest time. A record of a fluent may end later than any event.
         """
         if frontier.watermark < END_OF_TIME:
             return frontier
@@ -169,17 +169,19 @@ class Machine:
     def step(self, inputs: Mapping[str, Table], frontier: Frontier) -> dict[str, list[Table]]:
         """Process input events up to `frontier`. Return the new occurrences of each derived event, one table per slice.
 
-        The input is sorted, and all its rows end after the last watermark. Events without new occurrences are omitted.
+        The input must be sorted by time, and all its rows must end after the last watermark. Events without new
+        occurrences are omitted.
         """
         return self._step(inputs, frontier, None)
 
     def attempt(
         self, inputs: Mapping[str, Table], frontier: Frontier, back: Frontier, kept: bool = False
     ) -> dict[str, list[Table]]:
-        """Do what `step` does, so that `take_back` can undo the part of the step after the frontier `back`.
+        """Do what `step` does, but so that `take_back` can undo a part of the step: everything after the frontier
+        `back`.
 
-        All input rows after `back` must have the same end. `kept`: store the states that the goals have at `back` in
-        `attempts.states`.
+        All input rows after `back` must have the same end. `kept`: True to store the states that the goals have at
+        `back` in `attempts.states`.
         """
         outputs = self._step(inputs, frontier, back, kept)
         if kept:
@@ -187,7 +189,8 @@ class Machine:
         return outputs
 
     def take_back(self) -> None:
-        """Undo the last step. It must be an attempt (`attempts.there`). The rows that it added to `watched` stay."""
+        """Undo the last step, which must be an attempt (`attempts.there`). The rows that the step added to `watched`
+        remain there."""
         self.attempts.take_back()
         self.schedule.forget()
 
@@ -236,11 +239,11 @@ class Machine:
 
     @property
     def compiled(self) -> tuple[str, ...]:
-        """The recursive events that run in a kernel of their own."""
+        """The recursive events that specialized compiled kernels derive."""
         return tuple(part.compiled for part in self.parts if part.compiled is not None)
 
     def give_transitions(self) -> None:
-        """Let each later step also return the tables of transitions of simple fluents."""
+        """Make all later steps also return the tables of transitions of simple fluents."""
         fluents = {head.event: self.plan.schemas[head.event].fluent for head in self.plan.heads}
         self.transitions = tuple(
             name for name, of in fluents.items() if of is not None and of.part == TRANSITIONS and not of.defined
@@ -250,8 +253,8 @@ class Machine:
     def open(self, ended: bool = True) -> dict[str, list[Table]]:
         """Return the open intervals of each fluent.
 
-        `ended`: True if the input has ended. The intervals are then occurrences that have handles of their own.
-        Otherwise each has the handle of the transition that began it.
+        `ended`: True if the input has ended. An open interval is then an occurrence with its own handle. Otherwise it
+        has the handle of the transition that began it.
         """
         open_tables: dict[str, list[Table]] = {}
         fluents: dict[PlanUnit, list[str]] = {}
@@ -269,7 +272,7 @@ class Machine:
     # --- state ---
 
     def take_counts(self) -> list[Count]:
-        """Return the counts of each unit since the last call. Units that neither ran nor store rows are omitted."""
+        """Return the statistics of each unit since the last call. Units that neither ran nor store rows are omitted."""
         counted = {unit: other for part in self.parts for unit, other in part.counted_as.items()}
         sizes = {counted.get(unit, unit): size for unit, size in self._sizes().items()}
         for family in self.families:
@@ -283,18 +286,20 @@ class Machine:
     def goals(self) -> list[tuple[PlanUnit, Goal]]:
         """Return every goal with its unit, in an order that depends on the plan alone.
 
-        The caller may change the states of the goals until the next step. After that, it must call `touched`.
+        The caller may change the states of the goals until the next step. After the next step, it must call `touched`
+        before it changes them.
         """
         goals = self._goals()
         self.touched()
         return goals
 
     def events(self) -> list[tuple[EventGoal, str]]:
-        """Return the goals that belong to an event, each with the event's name."""
+        """Return the goals whose unit is an event, each with the event's name."""
         return [(goal, unit) for unit, goal in self._singles() if isinstance(unit, str) and isinstance(goal, EventGoal)]
 
     def lasting(self) -> list[tuple[PlanUnit, Lasting]]:
-        """Return the goals whose results last, for a caller that does not change their states. No family has one."""
+        """Return the goals whose results last (`Lasting`). The caller must not change their states. Families never
+        contain such goals."""
         return [(unit, goal) for unit, goal in self._singles() if isinstance(goal, Lasting)]
 
     def touched(self) -> None:
@@ -314,12 +319,12 @@ class Machine:
         return list(self._singles())
 
     def _singles(self) -> Iterator[tuple[PlanUnit, Goal]]:
-        """Yield every goal with its unit. Goals of a family may have an outdated state."""
+        """Yield every goal with its unit. The state of a goal that belongs to a family may be out of date."""
         return (unit_goal for part in self._alone for unit_goal in part.goals_by_unit())
 
     def evict(self, frontier: Frontier) -> None:
-        """Drop all state that no later input can need. A step drops only a part of this state, and only in goals that
-        have input."""
+        """Drop all state that no later input can need. A step also drops such state, but only a part of it, and only in
+        goals that have input."""
         for _, goal in self.goals():
             goal.evict(frontier, wholly=True)
 
@@ -342,8 +347,8 @@ class Machine:
             goal.restore(batch)
 
     def named(self, names: Mapping[PlanUnit, str]) -> dict[PlanUnit, str]:
-        """Return the names of goals, from the names of units. They differ for a recursion in a kernel, which has its
-        own goal."""
+        """Return the names of goals. `names`: the names of units. A goal has the name of its unit, except for a
+        recursion that a compiled kernel runs."""
         return {**names, **{unit: name for part in self.parts for unit, name in part.goal_names(names).items()}}
 
     def carry(
@@ -352,8 +357,8 @@ class Machine:
         states: Sequence[CarriedState],
         frontier: Frontier,
     ) -> None:
-        """Restore each goal's state from the first of `states` that contains it. All other goals begin anew at
-        `frontier`.
+        """Restore each goal's state from the first of `states` that contains it. All other goals begin with an empty
+        state at `frontier`.
 
         `names`: the names of the goals, in the order of `goals`.
         """
@@ -371,7 +376,8 @@ class Machine:
         return [codes for _, goal in self._goals() for codes in goal.codes()]
 
     def coded(self) -> list[Ints]:
-        """Return the numbers in the goals' states that must be pool codes, so that a restored state can be checked."""
+        """Return the numbers in the goals' states that are used as pool codes. A restored state is valid only if they
+        are all codes of the pool."""
         return [codes for _, goal in self._goals() for codes in goal.coded()]
 
     def names(self) -> list[Ints]:
@@ -380,11 +386,12 @@ class Machine:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of occurrences that wait in the goals, and their bytes."""
+        """The number of occurrences that wait in the goals, and their size in bytes."""
         sizes = self._sizes().values()
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)
 
     def _sizes(self) -> dict[PlanUnit, tuple[int, int]]:
-        """Return the number of rows that wait in each goal, and their bytes, without dividing families."""
+        """Return the number of rows that wait in each goal, and their size in bytes. Families are not divided for
+        this."""
         sizes = {unit: size for family in self.families for unit, size in family.sizes().items()}
         return sizes | {unit: goal.size for unit, goal in self._singles() if unit not in sizes}

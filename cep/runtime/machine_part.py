@@ -18,7 +18,7 @@ class MachinePart(Protocol):
 
     @property
     def unit(self) -> PlanUnit:
-        """The unit to whose counts the running time of the part is added."""
+        """The unit that is credited with the running time of the part."""
         ...
 
     @property
@@ -28,11 +28,11 @@ class MachinePart(Protocol):
 
     @property
     def takes(self) -> Takes:
-        """The inputs that make the part run, and its dependence on the passing of time."""
+        """The inputs that make the part run, and how the part depends on the passing of time."""
         ...
 
     def due(self) -> int | None:
-        """Return the time at which a goal of the part is next due. It changes only when the part runs."""
+        """Return the earliest time at which a goal of the part is due. This time changes only when the part runs."""
         ...
 
     def run(
@@ -42,9 +42,10 @@ class MachinePart(Protocol):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """Run the part. Add the output of its units to `outputs`, and the numbers of output rows to `row_counts`.
+        """Run the part. Add the output of its units to `outputs`, and the number of output rows of each unit to
+        `row_counts`.
 
-        A unit that is not in `outputs` has no rows. Return False if the part had nothing to do.
+        A unit that is not in `outputs` has no rows. Returns False if the part had nothing to do.
         """
         ...
 
@@ -54,28 +55,31 @@ class MachinePart(Protocol):
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """For units whose rows and time are added to the counts of another unit: that other unit."""
+        """A mapping of units to other units. The statistics of a unit in this mapping are added to those of the other
+        unit."""
         ...
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Return the names of goals that differ from the names of their units, because a kernel runs a goal of its
-        own."""
+        """Return the goals whose names differ from the names of their units, with their names. These are goals of
+        compiled kernels."""
         ...
 
     @property
     def compiled(self) -> str | None:
-        """The recursive event that the part runs in a kernel of its own, or None."""
+        """The recursive event that this part derives with a specialized compiled kernel. None if the part uses no such
+        kernel."""
         ...
 
 
 class GoalByGoal:
-    """Shared methods of the parts that run goal by goal. Each goal is counted and named as its own unit."""
+    """Shared methods of the parts that run goal by goal. The statistics and the name of each goal are those of its
+    unit."""
 
     __slots__ = ()
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """An empty mapping: each unit is counted as itself."""
+        """An empty mapping, because the statistics of each unit are kept separately."""
         return {}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
@@ -84,7 +88,7 @@ class GoalByGoal:
 
     @property
     def compiled(self) -> str | None:
-        """None: no event runs in a kernel of its own."""
+        """None, because the part uses no specialized compiled kernel."""
         return None
 
 
@@ -92,8 +96,9 @@ class GoalByGoal:
 class SingleGoal(GoalByGoal):
     """A part that consists of one unit: the unit's goal, and the units that it reads.
 
-    `event`: the event's name, if the unit is an event. The event's input is then the first input of the goal. `width`:
-    the number of arguments in the output.
+    - `event`: the event's name if the unit is an event, otherwise None. The event's input is then the first input of
+      the goal.
+    - `width`: the number of arguments in the output.
     """
 
     unit: PlanUnit
@@ -141,8 +146,8 @@ class SingleGoal(GoalByGoal):
 
     @property
     def tests(self) -> Tests:
-        """The conditions that the goal puts on the rows of its only input, for an index. Empty if the goal has other
-        inputs."""
+        """The conditions that a row of the goal's only input must satisfy, for an index. If the goal has several inputs
+        or reads an input event, there are no such conditions."""
         tests: Tests = getattr(self.goal, "tests", NO_TESTS)
         return tests if len(self.reads) == 1 and self.event is None else NO_TESTS
 
@@ -172,7 +177,7 @@ class SingleGoal(GoalByGoal):
 class GivenTables(dict[PlanUnit, Table]):
     """The outputs of units in a time slice. A unit that has not run has no rows.
 
-    `concerning`: for some readers, the rows of their input that may concern them.
+    `concerning`: for some readers, those rows of their input that can affect them. The other rows need not be read.
     """
 
     __slots__ = ("concerning", "nothing")

@@ -17,7 +17,8 @@ def held_of(
 ) -> list[Held]:
     """Return the intervals of all fluents in frames (see `cep.runtime.decode.frames`), sorted by (type, args, start).
 
-    Intervals are clipped to the time from `start` to `until`, both included. None: there is no bound.
+    Intervals are clipped to the time from `start` to `until`, both included. If one of them is None, there is no limit
+    on that side.
     """
     tables = clipped(tables, schemas, start, until)
     held_intervals: list[Held] = []
@@ -40,8 +41,8 @@ def clipped(
 ) -> dict[str, pl.DataFrame]:
     """Restrict frames (see `cep.runtime.decode.frames`) to the time from `start` to `until`, both included.
 
-    Times are in microseconds. None: there is no bound. Intervals of fluents are cut. Events are kept if they end in
-    that time.
+    Both are in microseconds. If one of them is None, there is no limit on that side. Intervals of fluents are cut.
+    Events are kept if they end in that time.
     """
     if start is None and until is None:
         return dict(tables)

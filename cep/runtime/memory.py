@@ -1,10 +1,10 @@
 """Reuse of freed memory by the process.
 
-The C library obtains large arrays from the system and returns them when they are freed. So each push touches fresh
-pages again, which costs half the time of a push of 20,000 events.
+The C library obtains large arrays from the system and returns them when they are freed. So each push touches new memory
+pages, which costs half the time of a push of 20,000 events.
 
 glibc treats an array as large if it exceeds the largest such array freed so far, up to 32 MiB. It keeps twice that size
-at the end of its heap. So this module allocates and frees one array of that size, without touching its pages. With
+at the end of its heap. So this module allocates an array of that size, without touching its pages, and frees it. With
 other C libraries, this has no effect.
 """
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 LARGEST = 32 << 20
-"""The upper limit of the size that glibc adjusts itself (DEFAULT_MMAP_THRESHOLD_MAX), in bytes."""
+"""The greatest value that glibc chooses by itself for its threshold of large arrays (DEFAULT_MMAP_THRESHOLD_MAX), in
+bytes."""
 
 
 def keep_freed() -> None:

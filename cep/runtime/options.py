@@ -1,4 +1,4 @@
-"""The options of an engine, declared here for Python, the command line and Spark."""
+"""The options of an engine. Python, the command line and Spark all use this declaration."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ MOST_DERIVATIONS = 1_000_000
 class EngineOptions:
     """The options of an engine.
 
-    - `lateness`: how far out of order input may arrive, in microseconds. None: only `advance` moves the watermark.
-    - `lateness_by`: an attribute. Each of its values has its own clock, which decides which rows are late
-      (`cep.runtime.key_clocks`). None: one clock for all input.
-    - `explain`: add lineage to the output.
+    - `lateness`: how far out of order input may arrive, in microseconds. If it is None, only `advance` moves the
+      watermark.
+    - `lateness_by`: an attribute whose values have separate clocks, which decide which rows are late
+      (`cep.runtime.key_clocks`). If it is None, there is one clock for all input.
+    - `explain`: True to add lineage to the output.
     - `remember`: for `cep.explain`, keep everything that ended in the last `remember` microseconds, and its lineage.
-    - `fast_recursion`: run linear recursion in a kernel of its own.
+    - `fast_recursion`: True to run linear recursion in a specialized compiled kernel.
     - `max_derivations`: how many events a recursion may derive at one instant.
-    - `stage`: run only this stage of `cep.plan.partition`, counted from 1 (see `cep.runtime.buckets`). 0: run only the
-      ALERT statements, over derived events.
+    - `stage`: the only stage of `cep.plan.partition` to run, counted from 1 (see `cep.runtime.buckets`). With 0, the
+      engine runs only the ALERT statements, over derived events.
     - `before`: the state of another program. Goals with the same meaning continue from it.
-    - `changes`: output each beginning and end of a fluent when it becomes known, instead of intervals. The columns are
-      `@edge`, `time`, the attributes and `bounds`.
-    - `begins`: also output an interval without an end when it begins, unless it ends in the same step.
-    - `until`: the time in microseconds up to which endless recursion runs at the end of the input. None: the latest
-      time of the input.
-    - `start`: the time in microseconds down to which endless recursion into the past runs. None: the first time of the
-      input.
+    - `changes`: True to output each beginning and end of a fluent when it becomes known, instead of intervals. The
+      columns are `@edge`, `time`, the attributes and `bounds`.
+    - `begins`: True to output an interval also when it begins, without an end. An interval that ends in the same step
+      is output only once.
+    - `until`: the time in microseconds up to which endless recursion runs at the end of the input. By default, this is
+      the latest time of the input.
+    - `start`: the time in microseconds down to which endless recursion into the past runs. By default, this is the
+      first time of the input.
     - `revise`: how far behind the watermark records may still arrive, be corrected or be withdrawn, in microseconds.
-      Results are output at once and corrected later (`cep.runtime.revision`). None: all output is final.
-    - `final`: under revision, output only final results, `revise` microseconds later.
-    - `corrected`: the input is already corrected, so that KEYs are ignored.
+      Results are output at once and corrected later (`cep.runtime.revision`). If it is None, all output is final.
+    - `final`: True to output only final results, `revise` microseconds later. This requires `revise`.
+    - `corrected`: True if the input has already been corrected. KEYs are then ignored.
 
     Raises ValueError if `lateness` or `revise` is out of range, or if options exclude each other.
     """
@@ -75,7 +77,8 @@ class EngineOptions:
 
 
 class UntimedEngineKeywords(TypedDict, total=False):
-    """The fields of `EngineKeywords` without `lateness` and `revise`, for functions that accept these two as texts."""
+    """The fields of `EngineKeywords` without `lateness` and `revise`, for functions whose `lateness` and `revise` have
+    another type."""
 
     explain: bool
     remember: int | None

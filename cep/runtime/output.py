@@ -38,10 +38,7 @@ from cep.runtime.revision.row_window import RowChanges
 
 
 def refuse_impossible(tables: Mapping[str, pl.DataFrame], impossible: Mapping[str, Span], source: Source) -> None:
-    """Check that no rule has derived a forbidden state.
-
-    Otherwise raise CepError. It names the rule, its values and the time.
-    """
+    """Raise CepError if a rule has derived a forbidden state. The message names the rule, its values and the time."""
     for name, span in impossible.items():
         if name not in tables or not tables[name].height:
             continue
@@ -65,19 +62,22 @@ _CHANGES = np.zeros(KINDS, np.bool_)
 _BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = 1
 _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
 _WORDS, _HALVES = ("ends", "begins"), (")", "]", "(", "[")
-"""The words for an end and for a beginning, and the bracket that a change adds to its interval.
+"""The words for an end and for a beginning, and the brackets. A bracket tells if the interval that begins or ends
+contains the time of this change.
 
-The index of a bracket is 2 for a beginning, plus 1 if the time of the change belongs to the interval.
+The index of a bracket is 2 for a beginning, plus 1 if the interval contains the time of the change.
 """
 FEW_WORDS = 32
-"""The number of changes up to which their words are looked up one by one."""
+"""The number of changes up to which their words are looked up one by one, because that is faster for so few."""
 
 
 def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Replace tables of beginnings and ends by changes in their output form (`changed`). Other tables stay as they are.
+    """Replace tables of fluents' beginnings and ends by the tables of changes that are output (`changed`). Other tables
+    stay as they are.
 
-    `derived_frames`: frames (see `cep.runtime.decode.frames`). `schemas`: the schemas of these frames. `outputs`: the
-    schemas of the output.
+    - `derived_frames`: frames (see `cep.runtime.decode.frames`).
+    - `schemas`: the schemas of these frames.
+    - `outputs`: the schemas of the output.
     """
     out = {}
     for name, table in derived_frames.items():
@@ -90,10 +90,11 @@ def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: M
 
 
 def with_begun(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Add the intervals of fluents that have begun but not ended to frames (see `cep.runtime.decode.frames`).
+    """Add intervals that have begun to frames (see `cep.runtime.decode.frames`). An interval that also ends in the same
+    step is not added.
 
-    These intervals come before the complete ones. `schemas`: the schemas of the frames. `outputs`: the schemas of the
-    output.
+    The added intervals have no end, and come before the complete ones. `schemas`: the schemas of the frames. `outputs`:
+    the schemas of the output.
     """
     out = {name: table for name, table in derived_frames.items() if not _of_edges(schemas[name])}
     for name, table in derived_frames.items():
@@ -121,7 +122,7 @@ def _of_edges(schema: Schema) -> bool:
 
 
 def changes_of(runs: DerivedTables, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema], pool: Pool) -> Frames:
-    """Return the same output as `as_changes`, but directly from the tables of a step."""
+    """Convert the tables of a step directly to the frames that `as_changes` would return for them."""
 
     def as_frame(table: Table, schema: Schema, pool: Pool) -> pl.DataFrame:
         if schema.fluent is None:
@@ -153,11 +154,11 @@ def _change_frame(table: Table, schema: Schema, fluent_schema: Schema, pool: Poo
 
 
 def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """Convert a frame of a fluent's beginnings and ends (see `cep.runtime.decode.frames`) to changes in their output
-    form.
+    """Convert a frame of a fluent's beginnings and ends (see `cep.runtime.decode.frames`) to the changes that are
+    output.
 
-    The columns are `@edge`, `time` (null: before all time), the attributes, and `bounds` with the bracket that the
-    change adds to its interval.
+    The columns are `@edge`, `time`, the attributes and `bounds`. The time is null if the interval has no beginning.
+    `bounds` contains one bracket of the interval, the one on the side that begins or ends.
     """
     what = beside("what", [attribute.name for attribute in schema.attributes])
     kinds = table[what].to_numpy()
@@ -173,10 +174,12 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 def _written(
     kinds: Ints, end: Ints, schema: Schema, attributes: Sequence[pl.Series], more: Sequence[pl.Series] = ()
 ) -> pl.DataFrame:
-    """Return changes in their output form.
+    """Return a frame of changes for the output.
 
-    - `kinds`: the kind of each change. `end`: the time at which it becomes known.
-    - `attributes`: the columns of attributes. `more`: further columns.
+    - `kinds`: the kind of each change.
+    - `end`: the time at which each change becomes known.
+    - `attributes`: the columns of attributes.
+    - `more`: further columns.
     """
     late = 0 if schema.fluent is None else schema.fluent.late
     time, ever = pl.Series("time", end - late if late else end), (end == SINCE_EVER) | (kinds == BEFORE)
@@ -188,7 +191,7 @@ def _written(
 
 
 def _said(name: str, words: Sequence[str], which: Ints) -> pl.Series:
-    """Return a column of words. `which`: for each row, the index of its word in `words`."""
+    """Return a text column called `name`. `which`: for each row, the index of its text in `words`."""
     if len(which) <= FEW_WORDS:  # for so few rows, this is faster than `gather`
         return pl.Series(name, [words[number] for number in which.tolist()], dtype=pl.String)
     return pl.Series(name, words, dtype=pl.String).gather(which)
@@ -196,14 +199,16 @@ def _said(name: str, words: Sequence[str], which: Ints) -> pl.Series:
 
 Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Origins: TypeAlias = "Callable[[str, Table], Sequence[pl.Series]]"
-"""A function that returns the columns of origin for occurrences of an event."""
+"""A function that returns the columns `because` and `constituents` for occurrences of an event, as far as they are
+wanted."""
 
 
 class EngineOutput:
     """A converter from derived tables to the output of an engine.
 
-    `schemas`: the schemas of the output's events and fluents. `alerts`: the tables of alerts, which are separate tables
-    in the output. `lineage`: the lineage of occurrences, which also numbers equal occurrences.
+    - `schemas`: the schemas of the output's events and fluents.
+    - `alerts`: the names of the tables of alerts, which the output keeps separate.
+    - `lineage`: the lineage of occurrences, which also numbers equal occurrences.
     """
 
     def __init__(self, plan: Plan, pool: Pool, alerts: Collection[str], lineage: Lineage | None) -> None:
@@ -220,11 +225,12 @@ class EngineOutput:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of the derived tables that are output. Auxiliary tables are excluded."""
+        """The names of the derived tables that are output. Tables that only serve to derive other tables are
+        excluded."""
         return tuple(name for name in self.plan.derived if name not in self._hidden)
 
     def shown(self, derived_tables: Mapping[str, list[Table]]) -> dict[str, list[Table]]:
-        """Remove auxiliary tables, which only serve to derive others."""
+        """Remove the tables that only serve to derive other tables."""
         return {name: tables for name, tables in derived_tables.items() if name not in self._hidden}
 
     def frames(self, derived_tables: Mapping[str, list[Table]]) -> Frames:
@@ -245,10 +251,10 @@ class EngineOutput:
         """Return withdrawn rows and then added rows, with the columns `@change` and `@id`.
 
         - `changes`: the changes of derived tables, by event.
-        - `meanings`: the fingerprints of events, for the `@id`. None: no rows are ever withdrawn, and added rows are
+        - `meanings`: the fingerprints of events, for the `@id`. None if no rows are ever withdrawn. Added rows are then
           returned unchanged.
-        - `lineage`: a function that returns the columns of origin. A row that is withdrawn and added with the same
-          origin is left out.
+        - `lineage`: a function that returns the columns of lineage. A row that is withdrawn and added with the same
+          lineage is left out.
         - `holding`: a function that returns the open intervals of fluents.
         """
         if lineage is None and meanings is not None and not (self.plan.changes or self.plan.begins):
@@ -278,9 +284,9 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def _row_by_row(self, changes: Mapping[str, RowChanges], meanings: Mapping[str, str]) -> Frames:
-        """Do the work of `changed` for output without lineage, in which each table row becomes one output row.
+        """Do the work of `changed` in a faster way: convert the withdrawn and the added rows together.
 
-        Withdrawn and added rows are then converted together.
+        This is possible only for output without lineage, in which each table row becomes one output row.
         """
         shown = {name: changes[name] for name in sorted(changes) if name not in self._hidden}
         tables = {name: concat([row_changes.going, row_changes.coming]) for name, row_changes in shown.items()}
@@ -301,7 +307,7 @@ class EngineOutput:
         meanings: Mapping[str, str],
         lineage: Origins | None,
     ) -> None:
-        """Add open intervals in place of withdrawn complete ones, for intervals that have only lost their end.
+        """Add an open interval for each interval that has only lost its end. The complete interval was withdrawn.
 
         `both`: the withdrawn rows and the added rows.
         """
@@ -341,10 +347,11 @@ class EngineOutput:
         return [told_apart(ids, numbers(tables[name], self._lineage)) if name in self._several else ids]
 
     def handed(self, changes: Mapping[str, RowChanges], withdraws: bool, lineage: Origins | None = None) -> Frames:
-        """Convert the output of a stage for other stages. The frames also have columns that order the rows.
+        """Convert the output of a stage for other stages. The frames also have the columns by which rows are sorted.
 
-        `withdraws`: add the column `@change`, because rows may be withdrawn. `lineage`: add columns of origin. A row
-        whose origin changes is then output twice, as a withdrawn row and as an added row.
+        `withdraws`: True to add the column `@change`, because rows may be withdrawn. `lineage`: a function that returns
+        the columns of lineage, which are added. If the lineage of a row changes, the row is output twice: as a
+        withdrawn row and as an added row.
         """
         halves: dict[str, Frames] = {}
         for sign, part in ((-1, "going"), (1, "coming")):
@@ -357,7 +364,7 @@ class EngineOutput:
         return {name: stacked(list(both.values())) for name, both in sorted(halves.items())}
 
     def changes_asked(self, changes: Frames, meanings: Mapping[str, str]) -> Frames:
-        """Convert frames with `@change` to the form that the options request. Withdrawn rows come first. Each row gets
+        """Convert frames with `@change` to the form that the options request. Withdrawn rows are first. Each row gets
         its `@id`."""
         both: list[Frames] = []
         for sign in (-1, 1):
@@ -371,14 +378,14 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def placed(self, name: str, frame: pl.DataFrame, table: Table) -> pl.DataFrame:
-        """Add columns that order the rows of a stage. If needed, also add a column that counts the equal rows before
-        each row."""
+        """Add the columns by which the rows of a stage are sorted. If equal rows count separately, also add a column
+        that counts the equal rows before each row."""
         number = [pl.Series(NUMBER, numbers(table, self._lineage))] if name in self._several else []
         return frame.with_columns(*places(table), *number)
 
     def as_asked(self, out: Frames) -> Frames:
-        """Convert frames to the form of fluents that the options request: intervals, intervals and beginnings, or
-        changes."""
+        """Convert the frames of fluents to the form that the options request: intervals only, intervals with their
+        beginnings, or changes."""
         if self.plan.changes:
             return as_changes(out, self.plan.schemas, self.schemas)
         return with_begun(out, self.plan.schemas, self.schemas) if self.plan.begins else out
@@ -392,7 +399,7 @@ class EngineOutput:
 
 
 def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate frames of one event. The columns are ordered as in the first frame."""
+    """Concatenate frames of one event. The result has the column order of the first frame."""
     columns = tables[0].columns
     if len(tables) == 1:
         return tables[0]
@@ -407,7 +414,7 @@ def _signs(sign: int, count: int) -> list[pl.Series]:
 
 
 def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
-    """Remove rows that are in both frames of an event, the withdrawn and the added one."""
+    """Compare the withdrawn and the added rows of each event, and remove the rows that are in both."""
 
     def without(table: pl.DataFrame, other: pl.DataFrame | None) -> pl.DataFrame:
         own = [column for column in table.columns if column != CHANGE]

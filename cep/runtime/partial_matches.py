@@ -1,7 +1,7 @@
 """Partial matches: the occurrences that wait in the goals of an event's rules, their progress, and what they wait for.
 
-The goals are only read. A waiting row is an occurrence of a part of a pattern. The goals that read this goal's output
-determine what else the rule needs.
+This module only reads the goals. A row that waits in a goal is an occurrence of a part of a rule's pattern. The goals
+that read this goal's output determine what else the rule needs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from cep.runtime.decode import values
 Ints: TypeAlias = NDArray[np.int64]
 
 DEADLINE, FILTER, UNION, FLUENT = "deadline", "filter", "union", "fluent"
-"""The kinds of nodes (`NodeProperties.kind`) that need descriptions of their own."""
+"""The kinds of plan nodes (`NodeProperties.kind`) that this module describes in a special way."""
 LONGEST = 200
 """The maximum length of an awaited pattern, in characters of the source text."""
 
@@ -46,15 +46,15 @@ LONGEST = 200
 class PartialMatch:
     """An occurrence of a part of a rule's pattern. It waits for the rest of the pattern. Times are in microseconds.
 
-    - `rule`: the label of the rule, or `line 5`. `line`: the line where the rule begins.
+    - `rule`: the label of the rule, or `line 5` if it has no label. `line`: the line where the rule begins.
     - `have`, `of`: the number of constituents that have occurred, and the number that the rule needs.
     - `constituents`: the constituents that have occurred, as patterns that contain their values.
     - `start`, `end`: the interval of these constituents. For a part of an AND of fluents, both are the watermark.
     - `values`: the values of the rule's variables so far.
-    - `waits_for`: the next part of the pattern. For UNLESS and AND NOT it is `no` and the absent part. If only time
-      must pass, it is the source text.
-    - `until`: the last time at which the next part can occur, or the time at which the passing of time completes it.
-      None: there is no bound.
+    - `waits_for`: the next part of the pattern. For UNLESS and AND NOT, this is `no` and the absent part. If the match
+      waits only for a time, it is the source text.
+    - `until`: the last time at which the next part can occur. If the match waits only for a time, it is this time. None
+      if there is no time limit.
     - `left`: the time from the watermark to `until`.
     """
 
@@ -79,8 +79,8 @@ class PartialMatch:
 
 @dataclass(frozen=True, slots=True)
 class PartialMatches:
-    """The partial matches of an event at a watermark. The most complete ones come first. `more`: the number of omitted
-    ones."""
+    """The partial matches of an event at a watermark. The most complete ones are first. `more`: the number of further
+    matches, which are not listed."""
 
     event: str
     watermark: int
@@ -99,16 +99,19 @@ class PartialMatches:
 
 
 Key = Mapping[str, Value]
-"""Required values. Each name is an attribute of the event or a variable of one of its rules."""
+"""The values that a partial match must have. Each name is an attribute of the event or a variable of one of its
+rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An input of a goal in which rows wait. A goal that several rules use has one such object per rule.
+    """An input of a goal in which rows wait. If several rules use the goal, there is one such object per rule.
 
-    - `rule`: the number of the rule in the program. `turn`: the number of this object within the rule.
-    - `number`, `side`: the node of the goal, and the number of the input.
-    - `names`: the names of the input's columns. `wanted`: the values that some columns must have.
+    - `rule`: the number of the rule in the program.
+    - `turn`: the number of this object within the rule.
+    - `number`, `side`: the node of the goal, and the position of the input.
+    - `names`: the names of the input's columns.
+    - `wanted`: the values that some columns must have.
     - `lacks`: the number of constituents that a match still needs.
     - `within`: the smallest WITHIN around the input.
     """
@@ -125,12 +128,13 @@ class _Place:
 
 
 Rank = tuple[int | str, ...]
-"""The sort key of partial matches: missing constituents, times, rule and part, arrival, and values."""
+"""The sort key of partial matches: the number of missing constituents, times, rule and part, arrival, and values."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedMatches:
-    """The best partial matches of one engine, each after its rank, and the number of all its partial matches."""
+    """The partial matches of one engine. `matches`: the most complete ones, each after its sort key. `count`: the
+    number of all partial matches of the engine."""
 
     matches: tuple[tuple[Rank, PartialMatch], ...]
     count: int
@@ -138,7 +142,8 @@ class RankedMatches:
 
 @dataclass(frozen=True, slots=True)
 class StagePart:
-    """The stage of a program that an engine runs. `copies`: also list rows that every bucket of the stage stores."""
+    """The stage of a program that an engine runs. `copies`: True to list also the rows that every bucket of the stage
+    stores."""
 
     stage: Stage
     copies: bool
@@ -171,16 +176,16 @@ def ranked_matches(
     limit: int,
     part: StagePart | None = None,
 ) -> RankedMatches:
-    """Return the partial matches of one engine, which `merged` combines. The caller has checked the request by
+    """Return the partial matches of one engine, which `merged` combines. The caller has checked the request with
     `check_asked`.
 
-    `part`: the stage to which `plan` belongs. None: it is the plan of a whole program.
+    `part`: the stage to which `plan` belongs, or None if it is the plan of a whole program.
     """
     return _Search(plan, goals, pool, watermark, part).ranked(event, key, limit)
 
 
 def merged(event: str, watermark: int, places: Sequence[RankedMatches], limit: int) -> PartialMatches:
-    """Combine the partial matches of several engines. `places`: one entry per engine."""
+    """Combine the partial matches of several engines. `places`: the partial matches of each engine."""
     ranked = sorted((match for place in places for match in place.matches), key=lambda entry: entry[0])[:limit]
     count = sum(place.count for place in places)
     return PartialMatches(event, watermark, tuple(match for _, match in ranked), count - len(ranked))
@@ -189,7 +194,7 @@ def merged(event: str, watermark: int, places: Sequence[RankedMatches], limit: i
 def check_asked(plan: Plan, event: str, key: Key, limit: int) -> None:
     """Check a request for partial matches. The key may name attributes of the event and variables of its rules.
 
-    Raises CepError if no rule derives the event, `limit` is negative, or a name in the key is unknown.
+    Raises CepError if no rule derives the event, if `limit` is negative, or if a name in the key is unknown.
     """
     if limit < 0:
         raise CepError(
@@ -222,7 +227,8 @@ def _rendering(plan: Plan) -> Rendering:
 
 
 def _heads(plan: Plan, event: str) -> list[Head]:
-    """Return the rules of an event. For a fluent, return the rules of its transitions, deadlines and edges."""
+    """Return the rules of an event. For a fluent, these are the rules that derive its transitions, deadlines and
+    edges."""
     if plan.schemas[event].fluent is None:
         return [head for head in plan.heads if head.event == event]
     tables = {
@@ -234,7 +240,7 @@ def _heads(plan: Plan, event: str) -> list[Head]:
 
 
 def _hidden(name: str) -> bool:
-    """Return True if a column is not a variable of a rule."""
+    """Return True if a column of a node is internal, that is, not a variable of a rule."""
     return CHANGE in name
 
 
@@ -288,8 +294,8 @@ class _Search:
     # --- the query ---
 
     def _wanted(self, head: Head, key: Key) -> dict[int, Value] | None:
-        """Return the values that columns of a rule's node must have to match `key`. None if the rule cannot match the
-        key."""
+        """Return the values that columns of a rule's node must have to match `key`. Returns None if the rule cannot
+        match the key."""
         names, fluent = self.rendering.names[head.child], self.plan.schemas[head.event].fluent
         attributes = self.plan.schemas[head.event if fluent is None else fluent.name].attributes
         arguments = dict(zip([attribute.name for attribute in attributes], head.arguments))
@@ -334,9 +340,11 @@ class _Search:
     def _places(
         self, head: Head, number: int, names: Sequence[str], wanted: Mapping[int, Value], lacks: int, within: int
     ) -> Iterator[_Place]:
-        """Yield the inputs in which rows wait, from a node of a rule down to its parts.
+        """Yield the inputs in which rows of a rule wait. Start at the node `number`, and go on with the nodes that it
+        reads.
 
-        - `names`: the names of the node's columns. `wanted`: the values that some of these columns must have.
+        - `names`: the names of the node's columns.
+        - `wanted`: the values that some of these columns must have.
         - `lacks`: the number of constituents that the rule needs in addition to those of the node.
         - `within`: the smallest WITHIN around the node.
         """
@@ -355,14 +363,14 @@ class _Search:
             yield from self._places(head, parts[part], below[part], goals_wanted[part], lacks + others, within)
 
     def _size(self, number: int) -> int:
-        """Return the number of constituents that an occurrence of a node has."""
+        """Return the number of constituents of which an occurrence of a node consists."""
         properties = self.rendering.properties[number]
         if not properties.constituents or properties.kind == UNION:
             return 1
         return sum(self._size(self.plan.nodes[number].parts[part]) for part in properties.constituents)
 
     def _below(self, number: int, names: Sequence[str]) -> list[list[str]]:
-        """Return, for each part of a node, the names or texts of its columns.
+        """Return the names or texts of the columns of the nodes that a node reads, one list per read node.
 
         `names`: the names or texts of the node's own columns.
         """
@@ -378,7 +386,7 @@ class _Search:
         return part_names
 
     def _wanted_below(self, number: int, wanted: Mapping[int, Value]) -> list[dict[int, Value]]:
-        """Return, for each part of a node, the values that its columns must have.
+        """Return the values that columns of the nodes that a node reads must have, one mapping per read node.
 
         `wanted`: the values that the node's own columns must have.
         """
@@ -393,8 +401,8 @@ class _Search:
         return wanted_parts
 
     def _rows(self, place: _Place) -> WaitingRows | None:
-        """Return the waiting rows of an input that have the required values. None if the goal stores no waiting rows,
-        or if another bucket lists them."""
+        """Return the waiting rows of an input that have the required values. Returns None if the goal stores no waiting
+        rows, or if another bucket of the stage lists them."""
         goal = self.goals.get(place.number)
         if not isinstance(goal, KeepsWaiting) or self._copied(self._part(place)):
             return None
@@ -418,7 +426,7 @@ class _Search:
         return replace(rows, until=last).taken(np.flatnonzero(keep))
 
     def _copied(self, number: int) -> bool:
-        """Return True if every bucket has all occurrences of a node. Then another bucket lists them."""
+        """Return True if every bucket of the stage has all occurrences of a node, so that another bucket lists them."""
         event, parts = self.rendering.properties[number].event, self.plan.nodes[number].parts
         return event in self.copied if event is not None else bool(parts) and all(map(self._copied, parts))
 
@@ -466,7 +474,7 @@ class _Search:
             )
 
     def _constituents(self, number: int, shown: Sequence[str]) -> Iterator[str]:
-        """Yield the texts of a node's constituents. `shown`: the texts of the node's columns."""
+        """Yield a text for each constituent of a node. `shown`: the texts of the node's columns."""
         properties = self.rendering.properties[number]
         if not properties.constituents or properties.kind == UNION:
             yield self._text(number, shown)
@@ -476,7 +484,8 @@ class _Search:
             yield from self._constituents(self.plan.nodes[number].parts[part], below[part])
 
     def _awaited(self, place: _Place, texts: Sequence[str]) -> str:
-        """Return the text of what a waiting row waits for, with the known values of shared variables.
+        """Return the text of the pattern for which a row waits. Variables whose values are known are replaced by these
+        values.
 
         `texts`: the texts of the waiting row's columns.
         """
@@ -500,8 +509,10 @@ class _Search:
         return f"no {text}" if other == properties.negated else text
 
     def _text(self, number: int, shown: Sequence[str]) -> str:
-        """Return the text of a node: an event with the texts `shown` as arguments, any other pattern as in the
-        source."""
+        """Return the text of a node. `shown`: the texts of its columns.
+
+        The text of an event has `shown` as its arguments. The text of any other pattern is the source text.
+        """
         node, properties = self.plan.nodes[number], self.rendering.properties[number]
         fluent = None if properties.event is None else self.plan.schemas[properties.event].fluent
         if fluent is not None and fluent.part == TRANSITIONS:
@@ -524,7 +535,7 @@ def _joined(parts: Sequence[Ints]) -> Ints:
 
 
 def _in_each_bucket(plan: Plan, stage: Stage) -> frozenset[str]:
-    """Return the events of which every bucket of a stage has all occurrences."""
+    """Return the events for which every bucket of a stage has all occurrences."""
     reads = {head.event: set[str]() for head in plan.heads}
     for head in plan.heads:
         parts = [head.child]
@@ -545,7 +556,8 @@ def _ends_all(effect: Expression) -> bool:
 
 
 def _rounded(duration: int) -> int:
-    """Round a duration to whole seconds, because a watermark is a microsecond earlier than the record that moved it.
+    """Round a duration to whole seconds. This hides that a watermark is one microsecond earlier than the record that
+    moved it.
 
     Durations under a second stay as they are.
     """
@@ -562,7 +574,7 @@ def _written(value: Value, type: str) -> str:
 
 
 def _check_text(asked: Value, type: str, name: str) -> None:
-    """Check that a requested value is a text or None. Raises CepError otherwise.
+    """Raise CepError if a requested value is neither a text nor None.
 
     `type`, `name`: the type and the name of the attribute to which it is compared.
     """

@@ -27,11 +27,12 @@ class EngineParts:
     """The state of a running program or of one of its stages.
 
     - `plan`: the plan of the program, or of the stage.
-    - `position`: the number of events received. `dead`: the refused rows that nobody has fetched yet.
+    - `position`: the number of events received.
+    - `dead`: the refused rows that `take_dead` has not returned yet.
     - `sweep_at`: the size of the pool at which unused values are next removed.
-    - `merged`: by event, the number of records that were dropped before they reached the goals, as duplicates.
+    - `merged`: for each event, the number of records that were dropped as duplicates before they reached the goals.
     - `alike`: for each input event, the first input event whose records are checked in the same way.
-    - `inlets`: for each input event of a family, the way by which its rows enter the family.
+    - `inlets`: for each input event of a family, the place where its rows enter the family.
     """
 
     plan: Plan
@@ -93,8 +94,8 @@ class EngineParts:
         return [*self.machine.names(), *([] if self.revision is None else self.revision.names())]
 
     def sweep(self) -> None:
-        """Drop history and values that nothing needs. Values are dropped only after their number has doubled since the
-        last drop."""
+        """Drop unneeded history and pool values. The values are searched only if their number has doubled since the
+        last search."""
         history, pool = self.history, self.pool
         if history is not None:
             history.forget(self.names, min(self.buffer.watermark, self.buffer.latest))
@@ -109,7 +110,7 @@ class EngineParts:
 
 
 def coded(schemas: Mapping[str, Schema]) -> dict[str, list[int]]:
-    """Return, for each event, the row numbers in its tables' matrices that hold pool codes."""
+    """Return the matrix rows that contain pool codes in the tables of each event, by event. They are row numbers."""
     return {
         name: [FIRST + i for i, a in enumerate(schema.attributes) if a.type in CODED]
         for name, schema in schemas.items()

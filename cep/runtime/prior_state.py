@@ -1,4 +1,5 @@
-"""Transfer of state from one program to another: goals with the same meaning continue, others start empty."""
+"""Transfer of state from one program to another. Goals that mean the same in both programs continue, and all other
+goals start empty."""
 
 from __future__ import annotations
 
@@ -28,12 +29,13 @@ from cep.runtime.snapshot import Fetch
 class PriorState:
     """A snapshot of another program.
 
-    - `goals`: the names of the goals whose state may be kept. None: all goals.
+    - `goals`: the names of the goals whose state may be kept. None allows all goals.
     - `waits`: True if rows that wait for the watermark are kept.
     - `watermark`: a lower bound of the time that the program has reached, in microseconds.
-    - `segments`: the names of the snapshot's segments and a function that reads a segment. None: there are no segments.
+    - `segments`: the names of the snapshot's segments and a function that reads a segment, or None if the snapshot has
+      no segments.
     - `warm`: a snapshot of the new program, which has processed only earlier input. Goals that are not in `state` start
-      from it. None: they start empty.
+      from it. If it is None, these goals start empty.
     """
 
     state: bytes
@@ -48,10 +50,11 @@ class PriorState:
 class SnapshotParts:
     """The contents of a snapshot.
 
-    - `values`: the values of the pool. `waiting`: the rows that wait for the watermark, by event.
+    - `values`: the values of the pool.
+    - `waiting`: the rows that wait for the watermark, by event.
     - `goals`: the states of goals, by name.
-    - `changes`: the changes of the knowledge. None: the program has no knowledge.
-    - `lineage`: the lineage. None: the engine had none.
+    - `changes`: the changes of the knowledge, or None if the program has no knowledge.
+    - `lineage`: the lineage, or None if the engine kept no lineage.
     """
 
     header: Mapping[str, Any]
@@ -63,7 +66,8 @@ class SnapshotParts:
 
     @classmethod
     def of(cls, before: PriorState) -> SnapshotParts:
-        """Read the contents of a snapshot. Raises CepError if it is damaged, or if a stage with `explain` made it."""
+        """Read the contents of a snapshot. Raises CepError if the snapshot is damaged, or if it comes from an engine of
+        one stage with `explain`."""
         with snapshot.restoring():
             return cls._of(before, *snapshot.load(before.state, None))
 
@@ -94,10 +98,10 @@ class SnapshotParts:
         return cls(header, values, waiting if before.waits else {}, goals, changes, lineage)
 
     def waits(self, inputs: Mapping[str, Schema]) -> dict[str, Table]:
-        """Return the waiting rows of events that are inputs of the new program, too.
+        """Return the waiting rows of those events that are also inputs of the new program.
 
-        `inputs`: the schemas of the new program's inputs. Raises CepError if the attribute types of such an event have
-        changed.
+        `inputs`: the schemas of the new program's inputs. Raises CepError if rows of an event wait and the event's
+        attribute types have changed.
         """
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
@@ -111,7 +115,8 @@ class SnapshotParts:
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """The segments of a snapshot: `values` of the pool, and `parts` of the revision window, which hold waiting rows."""
+    """The segments of a snapshot. `values`: those that contain values of the pool. `parts`: those that contain waiting
+    rows of the revision window."""
 
     values: list[pa.RecordBatch]
     parts: list[pa.RecordBatch]
@@ -128,8 +133,8 @@ class _Segments:
 
 
 def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[str, Table]:
-    """Return the waiting rows of a revision window, by event. `runs`: for each event, the number of its entries in
-    `parts`."""
+    """Return the waiting rows of a revision window, by event. `parts`: batches of rows, sorted by event. `runs`: for
+    each event, the number of its batches."""
     rest = iter(parts)
     tables = {event: [*chain(*(from_arrow(batch).values() for batch in islice(rest, n)))] for event, n in runs.items()}
     return {event: concat(pieces) for event, pieces in tables.items() if pieces}
@@ -140,7 +145,7 @@ def rules_with(
 ) -> dict[str, frozenset[str]]:
     """Return the rules that have a state: for each rule, the names of its goals that have a state.
 
-    `rules`: the numbers of the rules to consider. None: all rules.
+    `rules`: the numbers of the rules to consider, or None for all rules.
     """
     goals_by_rule: dict[str, frozenset[str]] = {}
     for number, nodes in enumerate(Dependencies(plan).nodes):
@@ -152,11 +157,12 @@ def rules_with(
 
 
 def rule_name(plan: Plan, number: int) -> str:
-    """Name a rule: its label, or its line and event."""
+    """Return the name of a rule: its label, or its line and event if it has no label."""
     rule = plan.rules.rules[number]
     return rule.label or f"{plan.source.line_name(rule.span.line)}: {rule.event}"
 
 
 def shortened(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> list[str]:
-    """Replace the names of goals without state by empty texts. `batches`: the states of the goals."""
+    """Return the names of goals, with an empty text in place of the name of each goal without state. `batches`: the
+    states of the goals."""
     return [name if batch.schema.names != ["nothing"] else "" for name, batch in zip(names, batches, strict=True)]

@@ -1,4 +1,5 @@
-"""The reorder buffer: occurrences wait in it until the watermark has passed them, and leave it in order."""
+"""The reorder buffer. Occurrences wait in it until the watermark has passed them, and leave it in order of their
+ends."""
 
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ from cep.runtime.key_clocks import KeyClocks
 class ReorderBuffer:
     """The watermark, and the occurrences that end after it.
 
-    - `lateness`: how far out of order input may arrive, in microseconds. None: only `release` moves the watermark.
+    - `lateness`: how far out of order input may arrive, in microseconds. If it is None, only `release` moves the
+      watermark.
     - `until`: the time up to which recursion into the future runs at the end of the input.
-    - `start`: the time down to which recursion into the past runs then.
-    - `first`, `latest`: the first and the last end of the occurrences that this buffer has received.
-    - `begun`, `of_input`: the first and the last end of the whole input, if it is distributed to several engines.
-    - `clocks`: the clocks of keys (`cep.runtime.key_clocks`). None: one clock for all input.
+    - `start`: the time down to which recursion into the past runs at the end of the input.
+    - `first`, `latest`: the earliest and the latest end of the occurrences that this buffer has received.
+    - `begun`, `of_input`: the earliest and the latest end in the whole input, if it is distributed to several engines.
+    - `clocks`: the clocks of keys (`cep.runtime.key_clocks`), or None if all input has one clock.
     - `events`: the event types of each inlet, in the order of the family's members (`cep.runtime.family`). Rows may
       arrive under the name of an inlet.
 
@@ -74,11 +76,12 @@ class ReorderBuffer:
                 self.count(*span(table))
 
     def count(self, first: int, last: int) -> None:
-        """Record that occurrences have arrived. `first` and `last`: the smallest and the largest of their ends."""
+        """Record that occurrences have arrived. `first` and `last`: their earliest and latest end."""
         self.first, self.latest = min(self.first, first), max(self.latest, last)
 
     def frontier(self, watermark: int) -> Frontier:
-        """Return the frontier for a watermark. At the end of the input, it also says how far endless recursion runs."""
+        """Return the frontier for a watermark. At the end of the input, the frontier also contains the times at which
+        endless recursion stops."""
         first = self.first if self.of_input is None else self.begun
         if watermark < END_OF_TIME:
             return Frontier.at(watermark, END_OF_TIME, first, min(first, self.start))
@@ -86,18 +89,20 @@ class ReorderBuffer:
         return Frontier.at(watermark, max(latest, self.until), first, min(first, self.start))
 
     def reached(self) -> int:
-        """Return the watermark that follows from the occurrences received so far."""
+        """Return the time to which the watermark may move after the occurrences received so far."""
         if self.moving == BEGINNING or self.lateness is None:
             return self.watermark
         return max(self.watermark, self.moving - self.lateness - 1)
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows: the latest end, or the current time of the clocks of keys."""
+        """The time that the watermark follows: the latest end, or, if keys have clocks, the current time of these
+        clocks."""
         return self.latest if self.clocks is None else self.clocks.time
 
     def release(self, watermark: int) -> dict[str, Table]:
-        """Move the watermark. Return the occurrences that it has passed, by event. They are sorted by arrival."""
+        """Move the watermark. Return the occurrences that end at or before it, by event and sorted by arrival. They
+        leave the buffer."""
         assert watermark >= self.watermark, "the watermark never goes back"
         self.watermark = watermark
         out: dict[str, Table] = {}
@@ -130,14 +135,14 @@ class ReorderBuffer:
         return sum(table.nbytes for tables in self._waiting.values() for table in tables)
 
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
-        """Return the pool codes in the waiting rows. `coded`: for each event, the row numbers of its matrices that hold
-        codes."""
+        """Return the pool codes in the waiting rows. `coded`: for each event, the numbers of the matrix rows that
+        contain codes."""
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
 
     def fits(self, heights: Mapping[str, int]) -> None:
-        """Check that all waiting tables belong to known events. Raises CepError otherwise.
+        """Raise CepError if a waiting table does not belong to a known event or has a wrong shape.
 
-        `heights`: for each event, the number of rows of its tables' matrices.
+        `heights`: for each event, the number of rows that the matrix of its table must have.
         """
         for name, tables in self.waiting.items():
             demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))
@@ -147,14 +152,15 @@ class ReorderBuffer:
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
     def times(self) -> dict[str, Any]:
-        """Return the watermark and the range of received ends, as `restore` expects them."""
+        """Return the watermark and the times of the received occurrences, as `restore` expects them."""
         saved_times: dict[str, Any] = {"watermark": self.watermark, "latest": self.latest, "first": self.first}
         if self.clocks is not None:
             saved_times["clocks"] = self.clocks.save()
         return saved_times if self.of_input is None else saved_times | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
-        """Extend the range of received ends by that of another buffer. `times`: the result of that buffer's `times`."""
+        """Take into account the occurrences that another buffer has received. `times`: the result of that buffer's
+        `times`."""
         self.latest = max(self.latest, times["latest"])
         self.first = min(self.first, times["first"])
         if self.of_input is not None:
@@ -162,8 +168,8 @@ class ReorderBuffer:
             self.begun = min(self.begun, times["begun"])
 
     def restore(self, waiting: dict[str, Table], times: Mapping[str, Any]) -> None:
-        """Restore the waiting rows, the watermark and the range of received ends. Raises CepError if a time is not
-        valid."""
+        """Restore the waiting rows, the watermark and the times of the received occurrences. Raises CepError if a time
+        is not valid."""
         watermark, latest, first = times["watermark"], times["latest"], times["first"]
         of_input, begun = None, END_OF_TIME
         if self.of_input is not None:

@@ -43,20 +43,23 @@ class Report:
     """A report of a stage and bucket. `rows` and `bytes` describe the current state. All other numbers are counted
     since the last report.
 
-    - `read`: input events, by type. `latest`: the last end among them. `place`: the file and line of that record.
-    - `dead`: dead letters, by code. `late`: the late ones among them, by type.
+    - `read`: the number of input events, by type. `latest`: the latest end of an input event. `place`: the file and
+      line of that event's record.
+    - `dead`: the number of dead letters, by code. `late`: the number of late rows among them, by event type.
     - `unread`: the reason for each file that cannot be read.
-    - `no_records`: how many of the dead letters are files, remainders of files, or changes of the knowledge.
-    - `unmatched`: records that are not events. `merged`: records that were dropped as duplicates.
-    - `derived`: derived events by type, before identical events of several buckets are merged.
-    - `counts`: the counts of goals that ran or store rows.
-    - `revised`: the counts of revision. None: output is never withdrawn. `withdrawn`: the withdrawn output, by type.
+    - `no_records`: how many of the dead letters are not records but files, remainders of files, or changes of the
+      knowledge.
+    - `unmatched`: the number of records that are not events. `merged`: the number of records dropped as duplicates.
+    - `derived`: the number of derived events, by type. Identical events of several buckets are counted several times.
+    - `counts`: the statistics of goals that ran or store rows.
+    - `revised`: the statistics of revision, or None if output is never withdrawn. `withdrawn`: the number of withdrawn
+      output rows, by type.
     - `remarks`: remarks about an input that looks wrong.
     - `lacking`: by event, the attributes that no record has, each with the place in the records where its value
       probably is.
     - `keys`: the most frequent keys of the distributed rows.
 
-    Times are in microseconds. A time is None before the first one is known, and after the end of the input.
+    Times are in microseconds. A time is None before the first event, and after the end of the input.
     """
 
     stage: int = READING

@@ -1,4 +1,4 @@
-"""Counts of a run, and the line that summarizes them at its end."""
+"""Statistics of a run, and the line that summarizes them at its end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cep.plan.order import PlanUnit
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The counts of one unit of a plan.
+    """The statistics of one unit of a plan.
 
-    - `produced`, `time`: the number of output rows, and the nanoseconds spent, since the last count.
+    - `produced`, `time`: the number of output rows, and the nanoseconds spent, since the last call of `take_counts`.
     - `rows`, `bytes`: the number of waiting rows, and their size.
 
-    The time of a recursion is counted at the first of its nodes.
+    The time of a recursion is counted for the first of its nodes.
     """
 
     unit: PlanUnit
@@ -31,9 +31,12 @@ class Count:
 class RevisionStats:
     """Sums over all revisions of a run.
 
-    - `late`: input rows that were added or withdrawn within the revision window, after the watermark had passed them.
-    - `revisions`: pushes that contained such rows. `withdrawn`: the derived rows that were withdrawn.
-    - `keys_replayed`: keys for which a stage ran again, counted per stage. A run for all keys counts as one.
+    - `late`: the number of input rows that were added or withdrawn within the revision window, after the watermark had
+      passed them.
+    - `revisions`: the number of pushes that contained such rows.
+    - `withdrawn`: the number of derived rows that were withdrawn.
+    - `keys_replayed`: the number of keys for which a stage ran again, summed over the stages. A run for all keys at
+      once counts as one.
     - `seconds`: the time spent on revisions.
     """
 
@@ -44,7 +47,7 @@ class RevisionStats:
     seconds: float = 0.0
 
     def __sub__(self, other: RevisionStats) -> RevisionStats:
-        """Subtract earlier counts."""
+        """Return the difference between these sums and earlier sums of the same run."""
         return RevisionStats(
             self.late - other.late,
             self.revisions - other.revisions,
@@ -86,21 +89,26 @@ REASONS = {  # the codes of dead letters in words, unless the code itself is a w
 
 @dataclass(slots=True)
 class RunStats:
-    """Counts of one run.
+    """Statistics of one run.
 
-    - `records`: all records read. `dead`: dead letters by reason, including files that could not be read to the end.
-    - `derived`: derived events by type. `written`: the requested ones among them. None: all were requested.
-    - `unseen`: input events of which no record was read. `seen`: input events for which tables arrived.
-    - `batches`: finished batches. `with_records`: the files that have records. `empty`: the files that have none.
-    - `no_records`: how many dead letters are files or remainders of files. `unmatched`: records that are not events.
-    - `merged`: records that were dropped as duplicates.
+    - `records`: the number of records read.
+    - `dead`: the number of dead letters, by reason. Files that could not be read to the end are included.
+    - `derived`: the number of derived events, by type. `written`: the numbers of those that the user requested, or None
+      if all were requested.
+    - `unseen`: the input events of which no record was read. `seen`: the input events for which tables arrived.
+    - `batches`: the number of finished batches.
+    - `with_records`: the files that have records. `empty`: the files that have none.
+    - `no_records`: how many dead letters are files or remainders of files.
+    - `unmatched`: the number of records that are not events.
+    - `merged`: the number of records that were dropped as duplicates.
     - `twice`: by time zone, how many local times without a FOLD were ambiguous because of a clock change.
     - `remarks`: remarks about input that looks wrong for other reasons.
-    - `revision`: the counts of revision. None: output is never withdrawn.
-    - `busy`: seconds spent on batches, without the time spent waiting for them.
-    - `watermark`: the current watermark. None: there is none yet.
-    - `done`: the share of the input that was read. None: unknown.
-    - `tasks`: on Spark, the finished tasks of the current micro-batch and the number of all its tasks. None: unknown.
+    - `revision`: the statistics of revision, or None if output is never withdrawn.
+    - `busy`: the seconds spent on batches, without the time spent waiting for them.
+    - `watermark`: the current watermark, or None if there is no watermark yet.
+    - `done`: the share of the input that was read, or None if it is unknown.
+    - `tasks`: on Spark, the number of finished tasks of the current micro-batch and the number of all its tasks. None
+      if they are unknown.
     """
 
     records: int = 0
@@ -173,7 +181,7 @@ class RunStats:
         return ", ".join(parts) + f", {self.seconds:.1f} s"
 
     def numbers(self) -> dict[str, object]:
-        """Return the counts as a dictionary, for programs to read."""
+        """Return the statistics as a dictionary with numbers, which is output as JSON."""
         written = self.derived if self.written is None else self.written
         return {
             "records": self.records,
@@ -189,7 +197,7 @@ class RunStats:
 
 
 def revised_numbers(done: RevisionStats) -> dict[str, object]:
-    """Return the counts of revision, for programs to read."""
+    """Return the statistics of revision as a dictionary, which is output as JSON."""
     return asdict(done) | {"seconds": round(done.seconds, 3)}
 
 
@@ -200,7 +208,7 @@ def revised_line(done: RevisionStats) -> str:
 
 
 def _listed(all_of_them: Sequence[str]) -> str:
-    """Join the first few names with `or`."""
+    """Join the first names by commas and `or`. If there are more than four, say how many others there are."""
     names = list(all_of_them)
     names[3:] = [f"{len(names) - 3} others"] if len(names) > 4 else names[3:]
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
@@ -212,5 +220,5 @@ def count(number: int, noun: str) -> str:
 
 
 def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Sort counts: the largest first, equal counts by name."""
+    """Sort counts: the largest first, and equal counts by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

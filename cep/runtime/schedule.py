@@ -1,4 +1,4 @@
-"""The schedule of a machine: it finds the parts that have input, and those that are due at some time.
+"""The schedule of a machine. It finds the parts that have input, and those that are due because time has passed.
 
     begin, next, ran:  the events in a slice and its watermark -> the numbers of the parts to run, in order
 
@@ -15,16 +15,16 @@ from cep.runtime.constant_index import ConstantIndex, constant_indexes
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 
 SPARE = 64
-"""The allowance for outdated due times. They are removed when the heap has more than twice as many entries as there are
-timed parts, plus this number."""
+"""A limit for the entries with outdated due times in the heap. They are removed when the heap has more than SPARE
+entries plus two per part that has due times."""
 
 
 class Schedule:
-    """The schedule of a machine's parts, which it identifies by number.
+    """The schedule of a machine's parts, which are identified by number.
 
     A part that has a unit in `following` depends on the knowledge and runs at every step. The due time of a part only
-    changes when the part runs; the schedule reads it then. If the state of goals changes in another way, `forget` makes
-    the schedule read all due times again.
+    changes when the part runs, and the schedule then reads it. If the state of goals changes in another way, the caller
+    must call `forget`, so that the schedule reads all due times again.
     """
 
     def __init__(self, parts: Sequence[MachinePart], following: Collection[PlanUnit]) -> None:
@@ -53,19 +53,21 @@ class Schedule:
             self._readers[unit] = [number for number in readers if number not in tests or number in others]
         self._due: dict[int, int | None] = {}
         self._times: list[tuple[int, int]] = []
-        """A heap of due times, each with the number of its part. An entry is outdated if `_due` has another time for
-        the part."""
+        """A heap of pairs: a due time and the number of its part. A pair is outdated if `_due` has another time for the
+        part."""
         self._known = False
         self._waiting: list[int] = []
-        """A heap of the parts that still have to run in this slice. It contains each part at most once."""
+        """A heap of the numbers of the parts that still have to run in this slice. It contains each number at most
+        once."""
         self._there: set[int] = set()
 
     def forget(self) -> None:
-        """Forget all due times, because they may have changed."""
+        """Drop all due times, because they may have changed."""
         self._known = False
 
     def begin(self, events: Iterable[str], watermark: int) -> None:
-        """Begin a slice. `events`: the events that have input in the slice. `watermark`: the watermark after it."""
+        """Begin a slice. `events`: the events that have input in the slice. `watermark`: the watermark after the
+        slice."""
         due_parts = set(self._always)
         for event in events:
             due_parts.update(self._own.get(event, ()))

@@ -35,8 +35,8 @@ def save(header: Mapping[str, Any], batches: Sequence[pa.RecordBatch], program: 
 
 
 def load(blob: bytes, program: str | None) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-    """Decode a snapshot to its header and batches. `program`: the fingerprint that it must have. None: accept any
-    program.
+    """Decode a snapshot to its header and batches. `program`: the fingerprint of the program to which the snapshot must
+    belong, or None to accept any program.
 
     Raises CepError if the snapshot belongs to another program or is damaged.
     """
@@ -74,18 +74,18 @@ def streamed(data: bytes | memoryview) -> pa.RecordBatch:
 
 
 def header(blob: bytes) -> dict[str, Any]:
-    """Return the header of a snapshot. Raises CepError if it is damaged."""
+    """Return the header of a snapshot. Raises CepError if the snapshot is damaged."""
     return _read(blob)[0]
 
 
 def program_of(blob: bytes) -> str:
-    """Return the fingerprint of the program that a snapshot belongs to. Raises CepError if it is damaged."""
+    """Return the fingerprint of the program to which a snapshot belongs. Raises CepError if the snapshot is damaged."""
     return str(_read(blob)[0]["program"])
 
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Convert errors in the block to the CepError for a damaged snapshot."""
+    """Convert errors inside a `with` block to the CepError for a damaged snapshot."""
     try:
         yield
     except (LookupError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
@@ -95,7 +95,7 @@ def restoring() -> Iterator[None]:
 def _read(blob: bytes) -> tuple[dict[str, Any], memoryview]:
     """Return the header of a snapshot and the bytes after the header.
 
-    Raises CepError if the snapshot is damaged, or has another version.
+    Raises CepError if the snapshot is damaged, or if its format has another version than this module writes.
     """
     try:
         whole = checksum.content(blob)
@@ -121,7 +121,7 @@ def program_fingerprint(
     facts: Mapping[str, pl.DataFrame],
     knowledge: str | None,
 ) -> str:
-    """Return the fingerprint of a program: of its text, and of everything else that its state depends on."""
+    """Return the fingerprint of a program: a hash of its text and of everything else on which its state depends."""
     name = hashlib.sha256(json.dumps([text, policy, sorted((types or {}).items()), knowledge]).encode())
     for predicate, table in sorted(facts.items()):
         name.update(predicate.encode())
@@ -142,15 +142,17 @@ def stream(batch: pa.RecordBatch) -> bytes:
 
 
 Fetch = Callable[[str], bytes]
-"""A function that returns the bytes of a segment, by name. Raises CepError if it is missing or damaged."""
+"""A function that returns the bytes of the segment with a given name. It raises CepError if the segment is missing or
+damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentedState:
     """A state that is stored in segments.
 
-    `head`: a snapshot of everything that is not in segments. `names`: the names of the segments, in order. `new`: the
-    contents of the segments that the previous state did not have, by name.
+    - `head`: a snapshot of everything that is not in segments.
+    - `names`: the names of the segments, in order.
+    - `new`: the contents of the segments that the previous state did not have, by name.
     """
 
     head: bytes
@@ -159,7 +161,8 @@ class SegmentedState:
 
 
 class SegmentBook:
-    """The segments of an engine's last stored state, by key. They determine which segments of the next state are new.
+    """The segments of an engine's last stored state, by key. A segment of the next state is new if its key is not among
+    them.
 
     If the new segments of a state could not be stored, the caller must use a new book for the next state.
     """
@@ -172,7 +175,7 @@ class SegmentBook:
     def name(self, key: Hashable, of: object, batch: Callable[[], pa.RecordBatch]) -> str:
         """Return the name of a segment. If the segment is new, also encode its contents.
 
-        - `key`: the key of the segment. It stays equal while the segment is unchanged and `of` is alive.
+        - `key`: the key of the segment. As long as the segment is unchanged and `of` is alive, its key stays the same.
         - `of`: an object that the book keeps alive.
         - `batch`: a function that returns the contents.
         """
@@ -186,7 +189,8 @@ class SegmentBook:
         return known[1]
 
     def know(self, key: Hashable, of: object, name: str) -> None:
-        """Record a segment that was read from storage. `key`, `of`: as for `name`. `name`: the segment's name."""
+        """Record a segment that was read from storage, so that it does not count as new. `key`, `of`: the same as for
+        the method `name`. `name`: the segment's name."""
         self._now[key] = of, name
 
     def taken(self) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""State by key: the state that an engine stores for selected keys, as bytes.
+"""State by key: the part of an engine's state that belongs to selected keys, as bytes.
 
 The complete state of a key in a stage (`cep.runtime.keyed_stage`) can be extracted. It can then be put into any engine
 of the same stage.
@@ -39,14 +39,14 @@ class StateByKey:
     program: str
 
     def check(self) -> None:
-        """Check that the state of every goal has a key. Raises CepError otherwise."""
+        """Raise CepError if the state of a goal has no key."""
         self._goals()
 
     def read(self, state: bytes) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """Decode the result of `extract`.
 
         Raises CepError if it is damaged, belongs to another program or stage, or has another watermark than this
-        engine.
+        engine. An engine without input accepts any watermark.
         """
         header, batches = snapshot.load(state, self.program)
         if not self._new() and header["watermark"] != self.parts.buffer.watermark:
@@ -58,7 +58,7 @@ class StateByKey:
         return header, batches
 
     def extract(self, keys: KeySelection) -> bytes:
-        """Remove the state and the waiting rows of `keys` from the engine, and return them."""
+        """Remove the state and the waiting rows of `keys` from the engine, and return them as bytes."""
         goals = [(goal, self.stage.selection(sides, keys, self.parts.pool)) for goal, sides in self._goals()]
         waiting = {name: self._waiting(name, keys) for name in self.parts.buffer.waiting}
         states = [goal.extract(chosen) for goal, chosen in goals]
@@ -115,9 +115,9 @@ class StateByKey:
         return goals
 
     def _waiting(self, name: str, keys: KeySelection, others: bool = False) -> tuple[Table, list[Table]]:
-        """Return an event's waiting rows that belong to `keys`, and the waiting rows that stay.
+        """Return the waiting rows of an event that belong to `keys`, and the waiting rows that remain in the buffer.
 
-        `others`: True if rows that belong to every key do not stay.
+        `others`: True to remove also rows that belong to all keys. By default, such rows remain.
         """
         schema, route = self.parts.plan.schemas[name], self.stage.stage.inputs[name]
         table = concat([empty(len(schema.attributes)), *self.parts.buffer.waiting.get(name, ())])
@@ -140,7 +140,7 @@ class StateByKey:
 
 
 def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
-    """Replace the pool codes in tables by event. `places`: for each event, the row numbers of its matrices that hold
+    """Replace the pool codes in tables by event. `places`: for each event, the numbers of the matrix rows that contain
     codes."""
     for name, table in tables.items():
         for row in places[name]:
@@ -148,8 +148,8 @@ def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str,
 
 
 def translation(moved: Ints) -> Translation:
-    """Return a function that translates the codes of another pool. `moved`: the new code for each old one
-    (`Pool.load`)."""
+    """Return a function that translates codes of another pool to codes of this pool. `moved`: the new code for each
+    code of the other pool (`Pool.load`)."""
 
     def translated(codes: Ints) -> Ints:
         known = (codes >= 0) & (codes < len(moved))
@@ -179,7 +179,7 @@ GROUPS = 1024
 
 @dataclass(frozen=True, slots=True)
 class KeyGroups(HashedKeys):
-    """A selection of keys: those in the key groups from `first` to `stop` - 1."""
+    """A selection of keys: those that belong to the key groups from `first` to `stop` - 1."""
 
     first: int
     stop: int
@@ -199,18 +199,20 @@ def groups_of(hashed: NDArray[np.uint64]) -> Ints:
 
 
 def first_group(partition: int, count: int) -> int:
-    """Return the first key group of a partition. If `partition` equals `count`, return the number of all key groups."""
+    """Return the first key group of a partition. `count`: the number of partitions. If `partition` equals `count`,
+    return the number of all key groups."""
     return -(-partition * GROUPS // count)
 
 
 def groups_in(partition: int, count: int) -> KeyGroups:
-    """Return the key groups of a partition. They are consecutive. The sizes of two partitions differ by at most one."""
+    """Return the key groups of a partition, which are consecutive. `count`: the number of partitions. The numbers of
+    groups of two partitions differ by at most one."""
     check_partitions(count)
     return KeyGroups(first_group(partition, count), first_group(partition + 1, count))
 
 
 def check_partitions(count: int) -> None:
-    """Check that `count` is between 1 and the number of key groups. Raises CepError otherwise."""
+    """Raise CepError unless `count` is between 1 and the number of key groups."""
     if not 1 <= count <= GROUPS:
         raise CepError(
             f"{count} is not a valid number of workers or partitions", hint=f"use 1 to {GROUPS:,}", code="option"
@@ -218,7 +220,7 @@ def check_partitions(count: int) -> None:
 
 
 def partition_of(groups: Ints, count: int) -> Ints:
-    """Return the partition of each key group, if there are `count` partitions."""
+    """Return the partition of each key group. `count`: the number of partitions."""
     return groups * count // GROUPS
 
 
@@ -258,13 +260,16 @@ def deal_groups(
 
 
 def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
-    """Fill a new engine with the state of its partition, which old engines hold.
+    """Fill a new engine with the state of its partition, which is taken from the engines of old partitions.
 
-    - `before`: a function from the number of an old partition to its engine, or None if it has no engine.
+    - `before`: a function that returns the engine of an old partition, by number. It returns None if the partition has
+      no engine.
     - `of`: the number of old partitions.
-    - `into`: the new engine. `number`: its partition. `count`: the number of new partitions.
+    - `into`: the new engine.
+    - `number`: the partition of the new engine.
+    - `count`: the number of new partitions.
 
-    The old engines keep state that belongs to every key. Raises CepError if the state of a goal has no key.
+    The old engines keep state that belongs to all keys. Raises CepError if the state of a goal has no key.
     """
     mine = groups_in(number, count)
     stops = [first_group(place + 1, of) for place in range(of)]
@@ -278,6 +283,7 @@ def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number
 
 
 def redeal(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
-    """Move the state of all partitions of a stage to new engines, whose number may differ."""
+    """Move the state of all partitions of a stage to new engines. The number of new engines may differ from the number
+    of old ones."""
     for number, bucket in enumerate(after):
         gather(before.__getitem__, len(before), bucket, number, len(after))

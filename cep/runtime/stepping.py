@@ -1,4 +1,4 @@
-"""A step of a program: rows that the watermark passes leave the reorder buffer and go through the goals.
+"""A step of a program. Rows up to the new watermark leave the reorder buffer and go through the goals.
 
 A step is split at the times at which the knowledge changes.
 """
@@ -31,7 +31,8 @@ S = TypeVar("S", bound=Steppable)
 
 
 def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
-    """Return a decorator for methods that take a step.
+    """Return a decorator for methods that take a step. If the step fails, the object is `broken`, and further calls
+    fail.
 
     `refuses`: True if the method checks its arguments before it changes anything. An error then does not break the
     object, unless memory has run out.
@@ -61,7 +62,8 @@ def wholly(refuses: bool = False) -> Callable[[Callable[Concatenate[S, P], T]], 
 
 
 TimedChange = tuple[int, Any, Any]
-"""A change of the knowledge: the time at which it takes effect (microseconds), the added and the removed triples."""
+"""A change of the knowledge: the time at which it takes effect (microseconds), the added triples, and the removed
+triples."""
 
 
 def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
@@ -85,9 +87,9 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
 
 
 def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, list[Table]]:
-    """Push and step slice by slice. Return the new occurrences as `step` does.
+    """Push and step one slice of time after the other. Return the new occurrences as `step` does.
 
-    The refused rows are sorted as for a whole push: by type, and late rows last.
+    The refused rows are sorted as after a push of the whole batch: by type, with late rows at the end.
     """
     derived: dict[str, list[Table]] = {}
     refused = len(parts.dead)
@@ -119,7 +121,7 @@ def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
 
 
 def know(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
-    """Replace all changes of the knowledge by `changes_given`, whose times the watermark has passed."""
+    """Replace all changes of the knowledge by `changes_given`, which must take effect at or before the watermark."""
     changes, watermark = _changing(parts), parts.buffer.watermark
     assert all(time <= watermark for time, _, _ in changes_given), "the others come at their time"
     changes.know([(time, changes.loaded.change(add, remove)) for time, add, remove in changes_given], watermark)

@@ -1,8 +1,8 @@
 """Division of a large push into slices of time. A slice is converted just before it runs, so that it stays in the
 processor's cache.
 
-Only tables that are sorted by time are divided, at the same instants at which the machine would divide them. So the
-output, the refused rows, the positions and the watermark do not change.
+Only tables that are sorted by time are divided. They are divided at the same instants at which the machine would divide
+them. So the output, the refused rows, the positions and the watermark are the same as without division.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from cep.runtime.encode import PushedColumns
 from cep.runtime.parts import EngineParts
 
 SMALL = 1 << 10
-"""The maximum size in rows of a small table. Small tables of a push are admitted together."""
+"""The maximum number of rows of a small table. Small tables of a push are admitted together."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSlice:
-    """A slice of time of a push.
+    """The part of a push that lies in one slice of time.
 
     - `tables`: the rows of the slice, by event.
-    - `since`: all rows of the slice end after this time. Earlier slices have the rows up to this time.
+    - `since`: the time after which all rows of the slice end. Rows that end earlier are in earlier slices.
     - `positions`: by event, the input position of the slice's first row.
     - `end`: the input position after all rows of the push.
     """
@@ -41,7 +41,7 @@ class TimeSlice:
 
 
 def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
-    """Divide a push into slices of time. The list is empty if the push need not or cannot be divided."""
+    """Divide a push into slices of time. Returns an empty list if the push is small or cannot be divided."""
     if parts.history is not None or parts.buffer.clocks is not None:
         return []
     if parts.buffer.lateness is None or not isinstance(batch, Mapping):
@@ -82,7 +82,7 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
 
 
 def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
-    """Return True if the table has all columns of its event, so that none of its slices is refused."""
+    """Return True if a pushed table has all columns of its event. Then no slice of the table is refused."""
     schema = parts.plan.schemas.get(name)
     if schema is None or name not in parts.plan.inputs or not ("start" in columns or "time" in columns):
         return False
@@ -90,7 +90,7 @@ def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
 
 
 def _ends(columns: PushedColumns) -> NDArray[np.int64] | None:
-    """Return the ends of the rows. Return None if they must be converted first, or if the table has `@order` or
-    `@change`."""
+    """Return the ends of the rows. Returns None if the column of ends must first be converted, or if the table has
+    `@order` or `@change`."""
     name = next((name for name in ("end", "start", "time") if name in columns), "")
     return None if ARRIVAL in columns or CHANGE in columns else columns.integers.get(name)

@@ -53,7 +53,7 @@ class Failure:
 class Result:
     """The result of a test.
 
-    `laws`: the number of runs under laws that had the same result as the plain run.
+    `laws`: the number of runs that a law changed in some way and that still had the same result as the plain run.
     """
 
     test: RuleTest
@@ -66,7 +66,7 @@ class Result:
 
 
 class Checker:
-    """A comparison of a run's results with the expectations of a test.
+    """An object that compares a run's results with the expectations of a test.
 
     Raises CepError if an expectation names an event, fluent, alert or attribute that the program does not have.
     """
@@ -117,7 +117,7 @@ class Checker:
         return failures
 
     def passes(self, outcome: Outcome) -> bool:
-        """Return True if all expectations of the test are met.
+        """Return True if the results of a run satisfy all expectations of the test.
 
         This is faster than `check`, which also explains the failures.
         """
@@ -139,8 +139,8 @@ class Checker:
         return next(own for check_name, own in (*self._expected, *self._held) if check_name is name)
 
     def remainder(self, outcome: Outcome, name: Value) -> Matched:
-        """Return the expectations of an event or fluent that no row meets, and the derived rows that no expectation
-        matches."""
+        """Return the expectations of an event or fluent that no derived row satisfies, and the derived rows that no
+        expectation matches."""
         return match(self.wanted(name), self._rows(outcome, name))
 
     def allows_more(self, name: Value) -> bool:
@@ -370,9 +370,10 @@ class Checker:
         return f"{{{', '.join(f'{names[i]}: {self._text(wanted.values[i], i, schema)}' for i in order)}}}"
 
     def row_text(self, row: Row, schema: Schema, named: Collection[str] = ()) -> str:
-        """Return a row as text, written like an expectation.
+        """Return a row as text, in the form in which test files write expectations.
 
-        `named`: the names of the attributes to write, in this order. Empty: write all attributes.
+        `named`: the names of the attributes to write, in the order of the text. If it is empty, all attributes are
+        written.
         """
         names = self._names(schema)
         if named:
@@ -404,7 +405,7 @@ class Checker:
 
 
 def alert_state(change: AlertChange) -> str | None:
-    """Return the state of an alert after a change, by its name in test files.
+    """Return the state of an alert after a change, as it is called in test files.
 
     Returns None if the alert never fired, or if it is hidden from receivers.
     """
@@ -418,7 +419,7 @@ def alert_state(change: AlertChange) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a YAML scalar. It is quoted if YAML would read the plain text as another value."""
+    """Return a text as a YAML scalar. It is quoted if YAML would read the unquoted text as another value."""
     from cep.testing.yaml_tree import read_yaml
 
     plain = (

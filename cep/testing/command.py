@@ -173,7 +173,7 @@ def test(options: TestOptions) -> int:
 
 
 def _update(tests: Sequence[RuleTest]) -> int:
-    """Rewrite the expectations of the tests' files. Return the exit status."""
+    """Rewrite the expectations in the files of the tests, so that the tests pass. Return the exit status."""
     from cep.core.errors import CepError
     from cep.testing.runs import Programs
     from cep.testing.update import updated

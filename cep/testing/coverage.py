@@ -1,8 +1,9 @@
-"""Coverage: the rules, conditions, absences and time limits of a program that the tests have tried in both cases.
+"""Coverage of a program by its tests. A condition, for example, is covered if the tests have tried it both true and
+false.
 
-Each part of the program has probes. A probe is a copy of the part's rule under another name. It lacks the part or, if
-the part is a condition, the other conditions. All probes run together with the program, in one pass over the records of
-a test.
+The parts of a program are rules, conditions, absences and time limits. Each part has two cases to try, and several
+probes. A probe is a copy of the part's rule under another name. It lacks the part or, if the part is a condition, the
+other conditions. All probes run together with the program, in one pass over the records of a test.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ LACKING = {
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
-"""Remarks about untried cases, by kind of part. The first remark of a pair is for the part's first case, the second for
-its second case. An empty remark is never shown."""
+"""Remarks about cases that the tests have not tried, by kind of part. The first remark of a pair is for the part's
+first case, the second remark for its second case. An empty remark is never shown."""
 
 
 @dataclass(slots=True)
 class CoverageItem:
-    """A part of a program. `first`, `second`: True if the tests have tried the first case of the part, or the
-    second."""
+    """A part of a program. `first`: True if the tests have tried the first case of the part. `second`: True if they
+    have tried the second case."""
 
     kind: str
     text: str
@@ -51,7 +52,8 @@ class CoverageItem:
 
     @property
     def lacking(self) -> str:
-        """Return a text about the cases that the tests have not tried. It is empty if they have tried both."""
+        """Return a text about the cases that the tests have not tried. The text is empty if they have tried both
+        cases."""
         told = zip(LACKING[self.kind], (self.first, self.second))
         return " and ".join(text for text, shown in told if text and not shown)
 
@@ -125,10 +127,10 @@ def _total(outcome: Outcome, name: str | None) -> int:
 
 
 def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: Prepared) -> None:
-    """Record the parts of formulas that make a difference to the results of a test.
+    """Record the parts of formulas without which a test has other results.
 
-    One run evaluates all programs that lack one part each. It continues to the end of the input, so that the results of
-    formulas that look ahead are known.
+    One run evaluates many programs, each of which lacks one part. It continues to the end of the input, so that the
+    results of formulas that look ahead are known.
     """
     options = prepared.source.options
     read = ReadProgram.of(prepared.source.text, prepared.source.name, options)
@@ -185,7 +187,8 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
     merged, probes = rules, list[_Probe]()
 
     def copied(rule: Rule, body: Any, name: str) -> str | None:
-        """Add a copy of a rule that has another body. Return its name, or None if it would not be valid."""
+        """Add a copy of a rule that has another body. Return the name of the copy, or None if the copy would not be
+        valid."""
         nonlocal merged
         schema = replace(rules.schemas[rule.event], name=name, fluent=None)
         copy = replace(rule, event=name, body=body)
@@ -219,10 +222,8 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Add two copies of a rule. They lack the conditions that only filter. Return the names of the copies.
-
-    The first copy keeps the condition at `span`, the second does not.
-    """
+    """Add two copies of a rule, and return their names. Both lack all comparisons that bind no variable, except that
+    the first copy keeps the comparison at `span`."""
 
     def kept(condition: Condition, only: bool) -> bool:
         binds = not isinstance(condition, Comparison) or condition.operator == "="
@@ -235,7 +236,8 @@ def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> t
 
 
 def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[str]:
-    """Yield one line with the numbers of covered parts by kind, then one line per part that has an untried case."""
+    """Yield a line with the number of covered parts of each kind. Then yield a line for each part that has an untried
+    case."""
     counts = []
     for kind in (RULE, CONDITION, ABSENCE, BOUND, WINDOW, FLUENT, ALERT):
         own = [item for item in items if item.kind == kind]

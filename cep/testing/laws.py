@@ -1,4 +1,5 @@
-"""Laws that hold for every test: batches, restarts, disorder, corrections and workers do not change the result."""
+"""Laws that apply to every test: dividing the input into batches, restarts, disorder, corrections and workers do not
+change the result."""
 
 from __future__ import annotations
 
@@ -21,17 +22,18 @@ from cep.testing.records import Records
 from cep.testing.runs import Outcome, Prepared, Schedule
 
 SEEDS = 3
-"""The default number of schedules that are tried for each law."""
+"""The default number of schedules that are tried for each law. A schedule determines how a run differs from the plain
+run."""
 SHRINKS = 400
 """The greatest number of runs in the search for the smallest failing schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law.
+    """A law, which says that a change in the way a test runs does not change its result.
 
-    - `applies`: returns True if the law can be checked for a test.
-    - `schedule`: draws the records and the schedule of a run from a random generator.
+    - `applies`: a function that returns True if the law can be checked for a test.
+    - `schedule`: a function that draws the records and the schedule of a run from a random generator.
     """
 
     name: str
@@ -40,9 +42,9 @@ class Law:
 
 
 def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
-    """Return the laws that have these names. Raises CepError if a name is unknown.
+    """Return the laws called `names`. Raises CepError if a name is unknown.
 
-    If `names` is empty, return all laws, but the law `workers` only if `workers` is True.
+    If `names` is empty, return all laws. The law `workers` is then included only if `workers` is True.
     """
     known = {law.name: law for law in (*LAWS, WORKERS)}
     for name in names:
@@ -57,7 +59,7 @@ def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
 def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Sequence[int]) -> tuple[int, list[Failure]]:
     """Run a test under each law that applies to it.
 
-    Returns the number of runs whose result is that of the plain run, and one failure for each broken law.
+    Returns the number of runs whose result equals that of the plain run, and one failure for each broken law.
     """
     passed, failures = 0, []
     for law in laws:
@@ -78,8 +80,8 @@ def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Seque
 
 
 def _difference(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> tuple[str, ...] | None:
-    """Describe the difference between the result of a schedule and the result of the plain run. None if there is
-    none."""
+    """Describe the difference between the result of a schedule and the result of the plain run. Returns None if they
+    are equal."""
     outcome = prepared.run(schedule, records)
     none: Counter[Row] = Counter()
     for name in sorted({*plain.rows, *outcome.rows}):
@@ -100,7 +102,7 @@ def _plain(prepared: Prepared) -> Schedule:
 
 
 def _some(random: Random, count: int) -> frozenset[int]:
-    """Draw random positions at which a batch of records can be divided; sometimes all of them."""
+    """Draw random positions at which a batch of records can be divided. Sometimes, return all positions."""
     share = random.choice((0.1, 0.3, 0.6, 1.0))
     return frozenset(place for place in range(1, count) if random.random() < share)
 
@@ -183,7 +185,8 @@ def _may_come_again(prepared: Prepared, records: Records, place: int) -> bool:
 def _with_withdrawals(
     records: Records, order: NDArray[np.int64], again: Sequence[int]
 ) -> tuple[Records, NDArray[np.int64]]:
-    """Add a withdrawal and a second copy of each record in `again`. Return all records and their order of arrival."""
+    """Add a withdrawal and a second copy of each record whose position is in `again`. Return all records and their
+    order of arrival."""
     names = list(records.tables)
     tables = {}
     first_new: dict[int, int] = {}
@@ -211,15 +214,16 @@ def _with_withdrawals(
 
 
 def _once(prepared: Prepared) -> list[int]:
-    """Return the numbers of the tables that have a KEY or DISTINCT. In these, a repeated record changes nothing."""
+    """Return the numbers of the tables that have a KEY or DISTINCT. In these tables, a repeated record changes
+    nothing."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
     return [number for number, schema in known if schema is not None and (schema.distinct or schema.key is not None)]
 
 
 def _corrected(prepared: Prepared) -> frozenset[int]:
-    """Return the numbers of the tables that have a KEY. In these, a record replaces an earlier one of the same key and
-    time."""
+    """Return the numbers of the tables that have a KEY. In these tables, a record replaces an earlier record that has
+    the same key and time."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
     return frozenset(number for number, schema in known if schema is not None and schema.key is not None)
@@ -244,16 +248,16 @@ LAWS = (
     Law("late", lambda prepared: len(prepared.records) > 0 and prepared.revise is not None, _late),
     Law("duplicates", lambda prepared: bool(_once(prepared)), _duplicates),
 )
-"""The laws that run in this process, once for every seed."""
+"""The laws that run in the current process, once per seed."""
 WORKERS = Law("workers", lambda prepared: len(prepared.records) > 0, _workers)
-"""The law that starts processes. It runs once per test, and only on request."""
+"""The law that starts worker processes. It runs once per test, and only on request."""
 
 
 # --- the smallest schedule ---
 
 
 def _smallest(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> Schedule:
-    """Remove cuts, restarts and swaps from a failing schedule, as long as it still fails."""
+    """Shorten a failing schedule: remove cuts, restarts and swaps as long as the schedule still fails."""
     runs = 0
     smallest = schedule
     shrunk = True
@@ -284,8 +288,8 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _halves(places: Sequence[int]) -> Iterator[frozenset[int]]:
-    """Yield the sets of positions to remove: first all positions, then each half, each quarter, and so on to single
-    ones."""
+    """Yield the sets of positions to remove: first all positions, then each half, each quarter, and so on down to
+    single positions."""
     size = len(places)
     while size:
         for begin in range(0, len(places), size):

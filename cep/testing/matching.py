@@ -1,4 +1,4 @@
-"""Match expectations with derived rows, one to one. The expected values are read according to their types."""
+"""Matching of expectations with derived rows, one to one. The expected values are parsed according to their types."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ HOLDS_TIMES = {"from": (0,), "until": (1,)}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An expectation whose values were read. `values`: the expected values, by the index of their column in a row."""
+    """An expectation whose values have been parsed. `values`: the expected values, by the index of their column in a
+    row."""
 
     expectation: Expectation | None
     values: Mapping[int, EventValue]
     tolerance: float
 
     def matches(self, row: Row) -> bool:
-        """Return True if the row has all expected values."""
+        """Return True if a row has all expected values."""
         return all(equal(value, row[place], self.tolerance) for place, value in self.values.items())
 
     def distance(self, row: Row) -> tuple[int, int]:
-        """Return the distance of a row from the expectation, as a pair that can be compared.
+        """Return the distance of a row from the expectation, as a pair of numbers that is compared like a tuple.
 
         The first number counts wrong values: 2 for an attribute, 1 for a time. The second number is the sum of the
         differences of times, in microseconds.
@@ -63,7 +64,7 @@ def equal(wanted: EventValue, value: EventValue, tolerance: float) -> bool:
 
 
 class ValueReader:
-    """A reader of expected values, which uses the attribute types of a program's events.
+    """A parser of expected values, which uses the attribute types of a program's events.
 
     `unit`: the unit of a time that is written as a bare number, in microseconds.
     """
@@ -72,14 +73,14 @@ class ValueReader:
         self.prefixes, self.unit, self.tolerance = dict(prefixes), unit, tolerance
 
     def event(self, expectation: Expectation, schema: Schema) -> Wanted:
-        """Read the expected values of an event.
+        """Parse the expected values of an event.
 
         Raises CepError if an attribute is unknown, or if a value does not have the attribute's type.
         """
         return self._wanted(expectation, schema, TIMES)
 
     def interval(self, expectation: Expectation, schema: Schema) -> Wanted:
-        """Read the expected values of a fluent's interval.
+        """Parse the expected values of a fluent's interval.
 
         Raises CepError if an attribute is unknown, or if a value does not have the attribute's type.
         """
@@ -103,7 +104,8 @@ class ValueReader:
         places: Mapping[str, int],
         times: Mapping[str, tuple[int, ...]],
     ) -> dict[int, EventValue]:
-        """Read one expected value. Return it by the index of its column in a row; a `time` is in two columns.
+        """Parse one expected value. Return it by the index of its column in a row. A `time` is returned for two
+        columns, the start and the end.
 
         Raises CepError if the attribute is unknown, or if the value does not have the attribute's type.
         """
@@ -131,7 +133,8 @@ class ValueReader:
         return text
 
     def value(self, value: Value, attribute: Attribute) -> EventValue:
-        """Read a value as the type of an attribute. Raises CepError if the value does not have this type."""
+        """Convert an expected value to the type of an attribute. Raises CepError if the value does not have this
+        type."""
         scalar = value.scalar
         if value.mapping is not None or value.items is not None:
             value.fail(f"`{attribute.name}` is one value, found {value.kind}")
@@ -167,7 +170,7 @@ class ValueReader:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The result of matching: the expectations that no row meets, and the rows that no expectation matches."""
+    """The result of matching: the expectations that no row satisfies, and the rows that no expectation matches."""
 
     missing: tuple[Wanted, ...]
     unexpected: tuple[Row, ...]
@@ -187,9 +190,9 @@ def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
 
 
 def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -> bool:
-    """Assign a row to the expectation `first`, along an augmenting path. Return False if no such path exists.
+    """Assign a row to the expectation `first`, along an augmenting path. Returns False if no such path exists.
 
-    - `fits`: for each expectation, the rows that meet it.
+    - `fits`: for each expectation, the rows that satisfy it.
     - `owner`: for each row, the expectation to which it is assigned.
     """
     seen: set[int] = set()
@@ -224,5 +227,5 @@ def same_rows(rows: Counter[Row], other: Counter[Row], tolerance: float) -> bool
 
 
 def nearest(wanted: Wanted, rows: Sequence[Row]) -> Row | None:
-    """Return the row that differs least from an expectation, or None if there are no rows."""
+    """Return the row that differs least from an expectation. Returns None if there are no rows."""
     return min(rows, key=wanted.distance, default=None)

@@ -1,6 +1,6 @@
-"""Mutation testing: run the tests of a file on copies of its program, each of which has one change.
+"""Mutation testing: run the tests of a file on copies of its program. Each copy has one change.
 
-The copies that pass all tests are reported, because the tests do not detect the change.
+The copies that pass all tests are reported, because the tests do not detect their change.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """A mutant that passes all tests: the file and line of the change, and its description.
+    """A mutant that passes all tests: the file and line of its change, and the description of the change.
 
-    `seen`: True if the mutant derives other results in some test, although no expectation covers the difference.
+    `seen`: True if the mutant derives other results than the original program in some test, but no expectation covers
+    the difference.
     """
 
     file: str
@@ -91,7 +92,7 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
 
 
 def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
-    """Yield the mutants that are valid programs and have another plan than the original program."""
+    """Yield the mutants that are valid programs and whose plan differs from that of the original program."""
     options = replace(prepared.source.options, alerts=True)
     plan = prepared.program.plan
     for mutant in mutants_of(read, prepared.source.options):
@@ -137,7 +138,8 @@ def _killed(
 
 
 def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
-    """Return the results of one mutant, by the names of events and alerts in the original program."""
+    """Return the results of one mutant from a run of all mutants. Events and alerts have their names in the original
+    program."""
     names: dict[str, str] = dict(variants.names[number])
     for alert in variants.alerts[number].values():
         names |= {table.partition("#")[0]: table for table in alert.tables}
@@ -146,8 +148,8 @@ def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
 
 
 def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
-    """Return the changes of alerts until the end of the test. If the test has no end, continue until all alerts are
-    over."""
+    """Return the changes of alerts until the end of the test. If the test has no end, return the changes until all
+    alerts are over."""
     alerts = prepared.program.alerts
     if not alerts:
         return []
@@ -157,8 +159,8 @@ def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
 
 
 def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
-    """Yield the mutants of a program: first those whose statements are changed, then those whose lowered rules are
-    changed."""
+    """Yield the mutants of a program: first those in which a statement is changed, then those in which a lowered rule
+    is changed."""
     rules = lowered(read.tree, options)
     for place, statement in enumerate(read.tree.statements):
         for changed, span, change in statement_mutations(statement, read.parameters):

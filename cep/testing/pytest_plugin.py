@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a `*.test.yaml` file if `--cep` or the setting `cep` is on."""
+    """Collect a `*.test.yaml` file, if the option `--cep` or the setting `cep` is on."""
     asked = parent.config.getoption("--cep") or parent.config.getini("cep")
     if not asked or not file_path.name.endswith(SUFFIX):
         return None
@@ -59,7 +59,7 @@ class RuleTestItem(pytest.Item):
         self.rules = session_of_rules
 
     def runtest(self) -> None:
-        """Run the test. Raises RuleTestFailed if it fails, and CepError if its program or an expectation is not
+        """Run the test. Raises RuleTestFailed if the test fails, and CepError if its program or an expectation is not
         valid."""
         result = self.rules.run(self.test)
         if not result.passed:

@@ -1,4 +1,4 @@
-"""The records of a test, from the test file and from other files, in the order in which they arrive."""
+"""The records of a test. They come from the test file and from other files, and are sorted by arrival."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Records:
 
     - `types`, `rows`: for each record in order of arrival, the number of its table and its row in this table.
     - `dead`: the records that could not be read.
-    - `unit`: the unit of a time that is written as a bare number, in microseconds. None: unknown.
+    - `unit`: the unit of a time that is written as a bare number, in microseconds. None if the unit is unknown.
     """
 
     tables: Mapping[str, pl.DataFrame]
@@ -51,7 +51,7 @@ class Records:
 
     @classmethod
     def none(cls) -> Records:
-        """Return an empty set of records. Times that are written as bare numbers count seconds."""
+        """Return an object without records. Its `unit` is one second."""
         return _arranged([], {}, Origins(), Fraction(SECOND), False)
 
     def __len__(self) -> int:
@@ -151,10 +151,10 @@ def _given(
 
 
 def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: int) -> CepError:
-    """Convert an error about records inside a test file, so that it has a place in this file.
+    """Add a place in the test file to an error about records that are written inside this file.
 
-    The place is the first column of the header that is not an attribute of the event. If there is none, it is the first
-    column.
+    The place is the first column of the header that is not an attribute of the event. If all columns are attributes, it
+    is the first column.
     """
     message = error.message.replace(f"{file}: ", "").replace(str(file), "the records")
     lines = value.source.text.splitlines()
@@ -174,7 +174,7 @@ def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: 
 
 
 def _record(value: Value) -> object:
-    """Return a record as a JSON value. Times remain texts."""
+    """Return a record as a JSON value. Times remain texts, as they are written in the test file."""
     if value.mapping is not None:
         return {key: _record(entry) for key, (_, entry) in value.mapping.items()}
     if value.items is not None:
@@ -183,7 +183,8 @@ def _record(value: Value) -> object:
 
 
 def _spec(test: RuleTest, value: Value) -> str:
-    """Return an input of a test in the form of `--input`. Its path is relative to the folder of the test file."""
+    """Return an input of a test in the form of the option `--input`. Its path is relative to the folder of the test
+    file."""
     text = value.word("a file of records")
     name, equals, path = text.partition("=")
     if equals and name.isidentifier():
@@ -199,9 +200,9 @@ def _read(spec: str, value: Value, schemas: Mapping[str, Schema], first: int) ->
 
 
 def _placed(batch: Batch, file: str, numbers: Sequence[int]) -> Batch:
-    """Replace places in a temporary file by lines of the test file.
+    """Replace the records' places in a temporary file by lines of the test file.
 
-    `numbers`: for each line of the temporary file, the line of the test file.
+    `numbers`: for each line of the temporary file, the corresponding line of the test file.
     """
 
     def line(own: int) -> int:

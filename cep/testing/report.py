@@ -48,8 +48,8 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def closing_line(results: Sequence[Result]) -> str:
-    """Return a line with the numbers of passed tests, of failed tests, and of runs under laws that had the same
-    result."""
+    """Return the last line of a report: the numbers of passed tests, of failed tests, and of runs under laws whose
+    result equalled that of the plain run."""
     failed = sum(not result.passed for result in results)
     passed = len(results) - failed
     laws = sum(result.laws for result in results)
@@ -59,7 +59,7 @@ def closing_line(results: Sequence[Result]) -> str:
 
 
 def mutant_lines(report: MutantReport) -> Iterator[str]:
-    """Yield one line with the number of mutants, then one line per surviving mutant."""
+    """Yield a line with the number of mutants, then one line per surviving mutant."""
     survived = len(report.survivors)
     yield f"{count(report.count, 'mutant')}, {report.count - survived} killed, {survived} survived"
     for survivor in report.survivors:

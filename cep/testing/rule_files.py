@@ -1,4 +1,4 @@
-"""Read test files: `*.test.yaml` files, which are checked against the keys that they may have."""
+"""Parsing of test files (`*.test.yaml`), including a check of the keys in their mappings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cep.testing.yaml_tree import Value, read_yaml
 
 SUFFIX = ".test.yaml"
 TOLERANCE = 1e-9
-"""The default for the relative tolerance in comparisons of floats."""
+"""The default relative tolerance in comparisons of floats."""
 
 FILE_KEYS = {
     "program": "the file of the rules, or a list of files",
@@ -71,7 +71,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class AlertCheck:
-    """The alerts that must be in a certain state at a time."""
+    """A check of alerts in a test: the time of the check, the state, and the alerts that must be in this state then."""
 
     place: Value
     time: Value
@@ -84,7 +84,7 @@ class RuleTest:
     """A test of a test file.
 
     - `records`: the records in the test file, by event.
-    - `until`: the time at which the test stops. None: the time of the last record.
+    - `until`: the time at which the test stops, or None to stop at the time of the last record.
     """
 
     file: RuleTestFile

@@ -1,4 +1,5 @@
-"""Run a program over the records of a test, as a schedule says. The results of several runs can be compared."""
+"""Run a program over the records of a test. A schedule determines how the records are passed to the engine. The results
+of several runs can be compared."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ END = "end"
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule: the way in which a run passes the records of a test to the engine.
+    """The way in which a run passes the records of a test to the engine.
 
     - `order`: the positions of the records, in order of arrival.
-    - `cuts`: the positions at which a batch begins.
-    - `restarts`: the positions at which the engine restarts.
+    - `cuts`: the positions at which a new batch begins.
+    - `restarts`: the positions at which the engine is restored from a snapshot.
     - `slack`: how far the watermark stays behind the latest record, in microseconds.
     - `workers`: the number of processes.
     """
@@ -99,7 +100,7 @@ class Prepared:
         return Engine(self.program, self.options(**options))
 
     def reading(self, program: CompiledProgram) -> Prepared:
-        """Return the same test with another program. It has only the records that this program reads."""
+        """Return the same test for another program. The result only contains the records that this program reads."""
         other = replace(self, program=program)
         return replace(other, records=self.records.only(other.engine().inputs))
 
@@ -109,7 +110,8 @@ class Prepared:
         return EngineOptions(lateness=lateness, revise=self.revise, **options)
 
     def run(self, schedule: Schedule | None = None, records: Records | None = None) -> Outcome:
-        """Run the program over the records. `schedule`: the way to pass the records; None: all at once."""
+        """Run the program over the records. `schedule`: the way to pass the records. By default, all records are one
+        batch."""
         records = self.records if records is None else records
         asked = schedule or Schedule.plain(records)
         engine, derived = self._dealt(asked.workers), DerivedRows()
@@ -141,7 +143,7 @@ class Prepared:
         return dealt_engine(self.program, self.options(), workers, lambda text: None)
 
     def alerts(self, outcome: Outcome, until: int) -> list[AlertChange]:
-        """Return the changes of alerts up to the time `until`, which follow from the results of a run."""
+        """Compute the changes of alerts that follow from the results of a run, up to the time `until`."""
         return alert_changes(self.engine(), self.program.alerts, outcome.rows, until)
 
 
@@ -162,7 +164,8 @@ class Programs:
     def prepare(self, test: RuleTest, wrong: Mistakes | None = None) -> Prepared:
         """Compile the program of a test and read its records. Raises CepError if the program or a record is not valid.
 
-        `wrong`: if it is not None, mistakes in records are added to it instead, and the test has no records.
+        `wrong`: a list for mistakes in records. If it is not None, such mistakes are added to it instead of raised, and
+        the returned test has no records.
         """
         values = tuple(sorted((name, value.word("a value")) for name, (_, value) in test.params.items()))
         key = test.file.path, values
@@ -191,7 +194,8 @@ def _compiled(test: RuleTest, texts: Mapping[Path, str]) -> tuple[ProgramSource,
 
 
 def _parameter(value: Value) -> object:
-    """Return the value of a parameter as it is written, so that `08:00` remains a time and `15 min` a duration."""
+    """Return the value of a parameter in the form in which it is written. So `08:00` remains a time and `15 min` a
+    duration."""
     return value.scalar if isinstance(value.scalar, bool) else value.word("the value of a parameter")
 
 
@@ -218,8 +222,8 @@ def _source(file: RuleTestFile, params: Mapping[str, object], texts: Mapping[Pat
 
 
 def _known(file: RuleTestFile) -> Any:
-    """Return a function that resolves the path of a file of knowledge. The names of built-in registers are not
-    changed."""
+    """Return a function that resolves the paths of knowledge files relative to the test file. The names of built-in
+    registers are not changed."""
 
     def place(value: Value) -> str:
         path = file.beside(value)

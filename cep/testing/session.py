@@ -1,4 +1,4 @@
-"""Run tests: first as written, then under the laws that apply to them."""
+"""Run tests: first in one batch and in the records' own order, then under the laws that apply to the test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Session:
     programs: Programs = field(default_factory=Programs)
 
     def run(self, test: RuleTest) -> Result:
-        """Run a test. Raises CepError if its program, a record or an expectation is not valid."""
+        """Run a test. Raises CepError if the test's program, a record or an expectation is not valid."""
         with mistakes_together() as wrong:
             prepared = self.programs.prepare(test, wrong)
             with wrong.kept():

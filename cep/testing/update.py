@@ -1,4 +1,4 @@
-"""Rewrite test files: derived results replace the expectations that fail. Comments and layout are kept."""
+"""Rewrite test files so that derived results replace the expectations that fail. Comments and layout are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 4096
 def updated(file: RuleTestFile, programs: Programs) -> str:
     """Return the text of a test file in which derived results replace the expectations that fail.
 
-    Only the events and fluents that have a failure are rewritten. Expectations that are met stay unchanged. Raises
+    Only the events and fluents that have a failure are rewritten. Expectations that do not fail stay unchanged. Raises
     CepError if the program or a test is not valid.
     """
     from ruamel.yaml import YAML
@@ -53,7 +53,7 @@ def updated(file: RuleTestFile, programs: Programs) -> str:
 def _rewrite(
     checker: Checker, outcome: Outcome, name: Value, schema: Schema, items: Any, head: str, type_name: str | None
 ) -> None:
-    """Replace each expectation of an event or fluent that is not met by the nearest row that no expectation matches.
+    """Replace each failing expectation of an event or fluent by the nearest row that no expectation matches.
 
     A replaced expectation keeps its list of attributes. The remaining rows are added as new expectations, with the
     attributes of the first expectation.

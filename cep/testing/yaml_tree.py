@@ -1,4 +1,4 @@
-"""YAML values and their places, so that an error in a test file can quote its line and column."""
+"""YAML values and their places in a file, so that an error in a test file can quote its line and column."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Scalar = str | int | float | bool | None
 class Value:
     """A value in a YAML file: a scalar, a mapping or a list.
 
-    - `scalar`: the value of a scalar, as YAML reads it.
-    - `text`: the text of a scalar, as it is written.
-    - `line_inside`: for a block text, the line before the text's first line.
+    - `scalar`: the value of a scalar, converted according to YAML.
+    - `text`: the text of a scalar, as it is written in the file.
+    - `line_inside`: for a block text, the number of the line before the text's first line.
     """
 
     source: Source
@@ -35,7 +35,7 @@ class Value:
 
     @property
     def kind(self) -> str:
-        """The kind of the value, in words for messages."""
+        """The kind of the value in words, for messages."""
         if self.mapping is not None:
             return "a mapping"
         if self.items is not None:
@@ -52,7 +52,7 @@ class Value:
         return bool(self.mapping or self.items) or self.scalar is not None
 
     def fail(self, message: str, hint: str | None = None) -> NoReturn:
-        """Raise a CepError that quotes the value's place."""
+        """Raise a CepError that quotes the place of this value in its file."""
         raise self.error(message, hint)
 
     def error(self, message: str, hint: str | None = None) -> CepError:
@@ -65,7 +65,7 @@ class Value:
         return self.mapping
 
     def known(self, names: Mapping[str, str], what: str, wrong: Mistakes) -> dict[str, Value]:
-        """Return the values of a mapping that must have certain keys. Raises CepError if the value is not a mapping.
+        """Return the values of a mapping by key. Raises CepError if this value is not a mapping.
 
         `names`: the allowed keys. For each other key, a mistake is added to `wrong`.
         """
@@ -86,7 +86,7 @@ class Value:
         return self.items
 
     def one_or_list(self) -> tuple[Value, ...]:
-        """Return the items of a list. If the value is not a list, return the value as the only item."""
+        """Return the items of a list. If this value is not a list, return a tuple that contains only this value."""
         return (self,) if self.items is None else self.items
 
     def word(self, expected: str) -> str:
@@ -96,16 +96,16 @@ class Value:
         return self.text
 
     def only_entry(self, expected: str) -> tuple[Value, Value]:
-        """Return the key and the value of a mapping's only entry. Raises CepError if the value is not a mapping with
-        one entry."""
+        """Return the key and the value of a mapping's only entry. Raises CepError if this value is not a mapping with
+        exactly one entry."""
         entries = self.entries(expected)
         if len(entries) != 1:
             self.fail(f"expected {expected}, found {len(entries)} keys", "begin each with `- `")
         return next(iter(entries.values()))
 
     def read(self, reader: Callable[[str], Read], expected: str) -> Read:
-        """Parse the text of the value with `reader`. Raises CepError if the value has no text, or if `reader` refuses
-        the text."""
+        """Parse the text of a scalar with `reader`. Raises CepError if this value is not a scalar, or if `reader`
+        refuses the text."""
         try:
             return reader(self.word(expected))
         except CepError as error:
@@ -119,7 +119,7 @@ class Value:
 def read_yaml(text: str, name: str, wrong: Mistakes) -> Value:
     """Parse the text of a YAML file that has one document. Raises CepError if the text is not valid YAML.
 
-    Mistakes about repeated keys are added to `wrong`.
+    A key that occurs twice in a mapping is a mistake, which is added to `wrong`.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -174,7 +174,7 @@ def _span(node: Node) -> Span:
 
 
 def _scalar(text: str, tag: str) -> Scalar:
-    """Convert a scalar as YAML 1.2 does: `NO` and `2024-05-01` are texts."""
+    """Convert a scalar by the rules of YAML 1.2, under which `NO` and `2024-05-01` are texts."""
     match tag.rpartition(":")[2]:
         case "null":
             return None

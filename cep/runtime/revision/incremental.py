@@ -1,11 +1,12 @@
 """Incremental revision: late rows go through a program as changes of tables.
 
-A goal that has a reviser (`cep.operators.goals.reviser`) processes changes. If it must, it stores its input of the
-revision window, by key. Goals without a reviser run again for the keys that change (`cep.runtime.revision.region`).
+A goal that has a reviser (`cep.operators.goals.reviser`) processes changes. Some revisers also store the goal's input
+of the revision window, by key. Goals without a reviser run again for the keys that change
+(`cep.runtime.revision.region`).
 
-Incremental revision begins once the cost of rerunning keys exceeds that of reading the window. It starts from the
-oldest stored state and the input since then. It ends if no row has arrived late for the length of the window. The
-states of the window's stretches are only updated when a caller needs them (`settle`).
+The window is divided into stretches of time. Incremental revision begins once the cost of rerunning keys exceeds that
+of reading the window. It starts from the oldest stored state and the input since then. It ends if no row has arrived
+late for the length of the window. The states of the stretches are only updated when a caller needs them (`settle`).
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ from cep.runtime.revision.window_segment import FEWEST, Given, Stretch, extend, 
 from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096
-"""The estimated cost of rerunning keys: A_ROW per late row, A_PUSH per push that has late rows. The unit is the cost of
-reading one row of the window."""
+"""The estimated cost of rerunning keys: A_ROW per late row, and A_PUSH per push that has late rows. The unit is the
+cost of reading one row of the window."""
 KNOWN = 1024
-"""The allowance for known keys that have no rows. Incremental revision ends when the number of known keys exceeds twice
-the number of rows by more than this number."""
+"""A limit for the known keys that have no rows any more. Incremental revision ends when the number of known keys
+exceeds KNOWN plus twice the number of rows."""
 TABLES = 64
-"""The maximum number of tables of one unit that wait to be passed to the revisers."""
+"""The number of tables of one unit that may accumulate before the revisers read them."""
 FEW = 1024
-"""The least number of pending output rows at which the pending changes are netted."""
+"""The number of pending output rows at which withdrawals and additions of the same row are first removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,13 @@ class _Part:
 
 
 class Incremental:
-    """Incremental revision of one machine. The knowledge must not change within the window."""
+    """Incremental revision of one machine. It requires that the knowledge does not change within the window."""
 
     def __init__(self, plan: Plan, machine: Machine, build: Callable[[Plan], Machine], pool: Pool) -> None:
         self.plan, self.machine, self.build, self.pool = plan, machine, build, pool
         self.regions = _regions(plan, machine)
-        """The groups of parts that are revised together, by number. Each group has True if it is a single goal that has
-        a reviser."""
+        """The groups of parts that are revised together. Each group is a list of part numbers, paired with True if the
+        group is a single goal that has a reviser."""
         self.sets = {*machine.given, *_read_as_sets(machine, self.regions)}
         """The units that must output each occurrence only once."""
         _in_bags(machine, self.sets)
@@ -78,29 +79,31 @@ class Incremental:
         self.spent = 0
         """The estimated cost of rerunning keys so far."""
         self.used = 0
-        """The watermark when rows last arrived late. Late rows of the latest instant do not count."""
+        """The watermark when a row last arrived late. Late rows of the latest instant are not counted."""
         self.pending: list[tuple[str, RowChanges]] = []
-        """Changes of the output that have not been added to the stretches."""
+        """Changes of the output that have not been added to the stretches of the window yet."""
         self.waiting = self.netted = 0
-        """The current number of rows in `pending`, and their number after it was last netted."""
+        """The current number of rows in `pending`, and their number after the last call of `_net_given`."""
         self.since = END_OF_TIME
-        """The first time from which states are out of date. Stretches that begin earlier have the right states."""
+        """The earliest change. Stored states of stretches that begin after it are out of date."""
         self.keys = 0
         """The number of known keys when incremental revision began."""
         self.come: Given = {}
         """Input rows that arrived in order and have not been passed to the regions."""
         self.several = _told_apart(plan, machine, self.sets)
-        """The input events whose equal records count separately, and their goals."""
+        """The input events whose equal records count separately, each with its goal."""
         self.equal_until = BEGINNING
-        """The latest end of equal records of the events in `several`. Changes cannot represent such records."""
+        """The latest end of records of the events in `several` that are equal to each other. Incremental revision
+        cannot represent such records."""
         self.schedule = Schedule((), ())
-        """A schedule of the `parts`, which knows when each of them is next due."""
+        """A schedule that knows when each of the `parts` is next due."""
         self.restored = False
         """True if the stretches come from a snapshot and have not been searched for equal records yet."""
 
     @property
     def stretches_of_a_window(self) -> int | None:
-        """The number of stretches per window. None before incremental revision has begun: it depends on the input."""
+        """The number of stretches per window. None before incremental revision has begun, because the number then
+        depends on the input."""
         return FEWEST if self.begun else None
 
     @property
@@ -118,7 +121,8 @@ class Incremental:
         return self.equal_until > since
 
     def look_at(self, records: Table) -> None:
-        """Search records that count separately for equal records, and update `equal_until`."""
+        """Search the records of an event whose equal records count separately. If some are equal, update
+        `equal_until`."""
         records = by_arrival(contiguous(records))
         if (before := equal_before(records)) is not None:
             self.equal_until = max(self.equal_until, int(records[END, before > 0].max()))
@@ -188,8 +192,8 @@ class Incremental:
     ) -> tuple[Revised, Given]:
         """Revise the output up to the watermark `since`, and continue to a frontier.
 
-        `late`: changes of the input up to the watermark. `inputs`: input rows after it, in order. Return the revised
-        output and, separately, the output after the watermark.
+        `late`: changes of the input up to the watermark. `inputs`: input rows after the watermark, in order. Return the
+        revised output and, separately, the output after the watermark.
         """
         self._take(self.machine.watched)
         machine, revised, ahead = self.machine, Revised(), Given()
@@ -224,8 +228,11 @@ class Incremental:
     def _revised(
         self, part: _Part, read: Sequence[Table], since: int, frontier: Frontier, all_revised: Revised
     ) -> Mapping[PlanUnit, Table]:
-        """Return the changes of a part's output, including those that the passing of time causes. `read`: the part's
-        inputs."""
+        """Return the changes of a part's output, including those that the passing of time causes.
+
+        `read`: the part's inputs. `all_revised`: the result of the revision, to which this method adds the number of
+        keys that were rerun.
+        """
         row_counts, single = self.machine.made, part.part
         if isinstance(part.reviser, Rerun):
             assert isinstance(single, PartsTogether), "a region is of parts"
@@ -246,7 +253,8 @@ class Incremental:
         return {unit: changes}
 
     def _give(self, event: str, changes: Table, since: int, revised: Revised, ahead: Given) -> None:
-        """Record changes of an output event. Changes up to `since` are revisions; later ones are added to `ahead`."""
+        """Record changes of an output event. Changes that end at or before `since` are added to `revised`, and later
+        ones to `ahead`."""
         going, coming = parts_of(changes)
         early = coming[END] <= since
         before, after = parted(coming, early) if early.any() else (coming[:, :0], coming)
@@ -295,7 +303,7 @@ class Incremental:
         return waiting + sum(part.reviser.nbytes for part in self.parts)
 
     def _forget_changes(self) -> None:
-        """Forget all pending changes, because the stretches include them or are dropped."""
+        """Drop all pending changes. The caller has added them to the stretches, or drops the stretches as well."""
         self.pending, self.waiting, self.netted, self.since = [], 0, 0, END_OF_TIME
 
     def _watched(self) -> dict[PlanUnit, list[Table]]:
@@ -316,7 +324,8 @@ class Incremental:
         return frozenset(event for part in regions for event in part.takes.events)
 
     def _take(self, watched: Mapping[PlanUnit, list[Table]]) -> None:
-        """Pass rows that arrived in order to the revisers. `watched`: the tables of each unit that revisers read."""
+        """Pass the rows that arrived in order to the revisers. `watched`: for each unit, the tables of such rows, for
+        the revisers that read this unit."""
         if not any(watched.values()) and not any(self.come.values()):
             return
         widths = self.machine.widths
@@ -333,8 +342,8 @@ class Incremental:
         self.come = {}
 
     def _net_given(self, stretches: Sequence[Stretch]) -> None:
-        """Net the pending changes of the output. Add them to the stretches if they outnumber the stretches' output
-        rows."""
+        """Remove pending withdrawals and additions of the same row. If more changes remain than the stretches have
+        output rows, add the changes to the stretches."""
         by_event: dict[str, list[RowChanges]] = {}
         for event, change in self.pending:
             by_event.setdefault(event, []).append(change)
@@ -362,9 +371,9 @@ class Incremental:
 
 
 def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, EventGoal | None]:
-    """Return the input events whose equal records count separately. Let their goals search for equal records.
+    """Return the input events whose equal records count separately, and tell their goals to search for equal records.
 
-    Each event has its goal, or None if a compiled loop contains the event.
+    The value of an event is its goal, or None if a compiled loop contains the event.
     """
     about = equal_records(plan)
     goals = {event: goal for goal, event in machine.events()}
@@ -377,8 +386,8 @@ def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, 
 
 
 def _come(late: RowChanges | None, inputs: Table | None) -> Table:
-    """Return one table of changes for an input event. `late`: its late changes. `inputs`: its rows that arrived in
-    order."""
+    """Return one table of changes for an input event. `late`: the late changes of the event. `inputs`: the rows of the
+    event that arrived in order."""
     if late is None:
         assert inputs is not None, "something comes of it"
         return contiguous(inputs)
@@ -392,7 +401,8 @@ def _goals(machine: Machine) -> list[GoalInPlan]:
 
 
 def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
-    """Return, for each unit that is a part of its own, the reviser of its goal. None if the goal has no reviser."""
+    """Return the reviser of the goal of each unit that is a part of its own. The value is None if the goal has no
+    reviser."""
     goals = _goals(machine)
     revisers = revisers_of(goals, machine.widths, machine.given, plan)
     return {unit_goal.unit: reviser for unit_goal, reviser in zip(goals, revisers, strict=True)}
@@ -401,14 +411,16 @@ def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
 def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
     """Allow the goals of all units outside `sets` to output the same occurrence several times.
 
-    This does not change results: the output counts each occurrence once, and inertia ignores repeated transitions.
+    This does not change the results of the program. The output counts each occurrence once, and inertia ignores
+    repeated transitions.
     """
     for goal in _goals(machine):
         allow_twice(goal, goal.unit not in sets)
 
 
 def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
-    """Return the groups of parts that are revised together, by number. True marks a single goal that has a reviser."""
+    """Return the groups of parts that are revised together, as lists of part numbers. A group is paired with True if it
+    is a single goal that has a reviser."""
     _in_bags(machine, machine.widths)
     revisers = _revisers(plan, machine)
     parts = machine.parts
@@ -419,8 +431,8 @@ def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
 
 
 def _read_as_sets(machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
-    """Return the units that regions write or read, directly or through other nodes. They must output each occurrence
-    only once."""
+    """Return the units that regions write or read, directly or through other nodes. These units must output each
+    occurrence only once."""
     set_units, waiting = set[PlanUnit](), list[PlanUnit]()
     reads = {unit: part.takes.units for part in machine.parts for unit in part.gives}
     for numbers, alone in regions:

@@ -1,7 +1,8 @@
-"""Numbers of the keys that have late changes. They assign rows and states to keys.
+"""Key numbers. Each key that has late changes gets a number, by which rows and states are assigned to the key.
 
 A key consists of the values of the arguments by which rows are distributed. Its columns may have different types in
-different tables, e.g. int and float. So each tuple of types has its own index from table values to key numbers.
+different tables, e.g. int and float. So each tuple of types has its own index, which maps encoded values to key
+numbers.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from cep.runtime.keyed_stage import Key, encoded_key
 FEW = 4
 """The maximum number of keys that are compared one by one."""
 KEPT = 1024
-"""The allowance for known keys that have no rows in the window. All keys are forgotten when their number exceeds that
-of the window's rows by more than this number."""
+"""The number of known keys that may exceed the number of the window's rows. If there are more, all keys are forgotten,
+because most of them no longer have rows in the window."""
 NEAR = 1 << 20
-"""The range of values below which the keys of a single column are looked up in an array."""
+"""A limit for keys of a single column. If their greatest value exceeds their least value by less than this, they are
+looked up in an array."""
 
 Types = tuple[str, ...]
 
 
 class _Words:
-    """Known keys, encoded for columns of certain types. `of`: the number of each key in `rows`."""
+    """Known keys, encoded for columns of certain types. `rows`: the encoded keys. `of`: the key number of each entry in
+    `rows`."""
 
     def __init__(self, width: int) -> None:
         self.rows = KeySet(width)
@@ -46,7 +49,7 @@ class _Words:
 
 
 class KeyNumbers:
-    """A numbering of keys, from 0 on."""
+    """Keys and their numbers, which count from 0."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -63,8 +66,7 @@ class KeyNumbers:
         return len(self._keys)
 
     def entered(self, types: Types, table: Ints) -> Ints:
-        """Return the number of the key in each row of `table`. New keys get new numbers. `types`: the types of the
-        columns."""
+        """Return the key number of each row of `table`. New keys get new numbers. `types`: the types of the columns."""
         words = self._of(types)
         ids = words.rows.find(table)
         new = np.flatnonzero(ids < 0)
@@ -79,7 +81,7 @@ class KeyNumbers:
         return words.of[ids]
 
     def found(self, types: Types, table: Ints) -> Ints:
-        """Return the number of the key in each row of `table`, -1 if the key is unknown. `types`: the types of the
+        """Return the key number of each row of `table`, or -1 if the row's key is unknown. `types`: the types of the
         columns."""
         words = self._of(types)
         ids = words.rows.find(table)
@@ -88,9 +90,9 @@ class KeyNumbers:
         return np.where(ids < 0, -1, words.of[ids])
 
     def test(self, types: Types, active: Bools) -> Callable[[Ints], Bools]:
-        """Return a function from key columns to a mask of the rows whose key is active.
+        """Return a function that takes key columns and returns a mask of the rows whose key is active.
 
-        `types`: the types of the columns. `active`: a mask over the key numbers.
+        `types`: the types of the key columns. `active`: a mask over the key numbers, True for each active key.
         """
         words = self._of(types)
         wanted = words.rows.rows[_at(active, words.of)]
@@ -116,7 +118,7 @@ class KeyNumbers:
         return self._numbers[key]
 
     def _of(self, types: Types) -> _Words:
-        """Return all keys that have columns of these types, as table values."""
+        """Return all known keys that have columns of these types, encoded for these types."""
         if types not in self._words:
             self._words[types] = _Words(len(types))
         words = self._words[types]
@@ -135,16 +137,17 @@ class KeyNumbers:
 
 
 def _set_of(values: Ints, highest: int) -> Bools:
-    """Return a mask over 0 to `highest` + 1 that is True at `values`."""
+    """Return a mask of length `highest` + 2 that is True at the positions `values`."""
     members = np.zeros(highest + 2, np.bool_)
     members[values] = True
     return members
 
 
 def _near(low: int, wanted: Bools, table: Ints) -> Bools:
-    """Return a mask of the rows whose value is wanted, for a table of one column.
+    """Return a mask of the rows of a one-column table whose value is wanted.
 
-    `wanted`: a mask over the values from `low` on. Its last entry is False and stands for all values outside the range.
+    `wanted`: a mask over the values from `low` on. Its last entry is False, and applies to all values outside the
+    range.
     """
     places = table[:, 0].astype(np.uint64) - np.uint64(low % 2**64)
     is_wanted: Bools = wanted[np.minimum(places, np.uint64(len(wanted) - 1)).astype(np.int64)]
@@ -152,7 +155,8 @@ def _near(low: int, wanted: Bools, table: Ints) -> Bools:
 
 
 def _at(active: Bools, numbers: Ints) -> Bools:
-    """Return True for each key number that is active. `active`: a mask, which may be too short for new keys."""
+    """Return for each of `numbers` if this key number is active. `active`: a mask, which may be too short for new
+    keys."""
     if not len(active):
         return np.zeros(len(numbers), np.bool_)
     is_active: Bools = active[np.minimum(numbers, len(active) - 1)] & (numbers < len(active))

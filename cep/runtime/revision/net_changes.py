@@ -1,4 +1,4 @@
-"""Net changes of the output by a push. A row that would be withdrawn and added again is left out."""
+"""Net changes of the output by a push. A row that would be withdrawn and then added again is left out."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from cep.runtime.revision.row_window import RowChanges, RowWindow
 def net_changes(
     plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]], ordered: bool, numbered: bool
 ) -> Iterator[tuple[str, RowChanges]]:
-    """Yield the events whose output changes, with the difference between their old and new output.
+    """Yield the events whose output changes, each with the difference between its old and its new output.
 
     `ordered`: True if rows that differ only in order count as different, because other stages receive the order.
-    `numbered`: True if IDENTITY holds the numbers of equal occurrences.
+    `numbered`: True if the matrix row IDENTITY contains the numbers of equal occurrences.
     """
     several = equal_records(plan).several if numbered else frozenset[str]()
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
@@ -42,7 +42,7 @@ def net_changes(
 
 
 def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]]:
-    """Split tables into those that may contain ends up to `end`, and those that only contain later ends.
+    """Split tables into those that may contain rows with ends up to `end`, and those that contain only later rows.
 
     A table that is sorted by end is cut at `end`.
     """
@@ -88,8 +88,8 @@ _NONE = np.empty(0, np.int64)
 class RevisionLineage:
     """The lineage of revised output.
 
-    `spare`: a machine that reads stored states. `transitions`: the tables of transitions of simple fluents, if their
-    history is kept.
+    - `spare`: a machine that is used only to read stored states.
+    - `transitions`: the tables of transitions of simple fluents, if their history is kept.
     """
 
     def __init__(self, history: OccurrenceHistory, spare: Machine, plan: Plan, transitions: Iterable[str]) -> None:
@@ -122,7 +122,7 @@ class RevisionLineage:
             add({name: [table] for name, table in new_tables.items()})
 
     def told(self) -> None:
-        """Forget the lineage of withdrawn rows. The caller has output it."""
+        """Drop the lineage of withdrawn rows. The caller calls this after it has output these rows."""
         if any(map(len, (*self._records, *self._made))):
             self.history.withdraw(*(np.unique(np.concatenate([_NONE, *ids])) for ids in (self._records, self._made)))
         self._records, self._made = [], []

@@ -1,8 +1,9 @@
-"""Division of a machine's parts for revision. A goal that has a reviser is a group of its own. All other parts form
+"""Division of a machine's parts for revision. A goal that has a reviser is a separate group. All other parts form
 regions.
 
-A region is as small as possible. It runs as one, on the rows of some keys, from a stored state. Between regions, a
-reader must accept rows in any order, and rows must end in the step that outputs them. This has two consequences:
+A region is as small as possible. It is rerun as a unit, for the rows of some keys, from a stored state. Where one
+region reads another, the reader must accept rows in any order, and rows must end in the step that outputs them. This
+has two consequences:
 
 - A part may depend on the order of simultaneous rows. Its region then includes the parts that output these rows, and so
   on, up to parts whose rows have no ties.
@@ -32,9 +33,10 @@ SHARED = KeySide(None)
 
 
 class PartsTogether(GoalByGoal):
-    """Parts of the machine that run as one part, in the order of `parts`.
+    """Several parts of the machine that run as one part, in the order of `parts`.
 
-    `seen`: the units whose output other parts or the caller need. `come`: the input events.
+    `seen`: the units whose output the caller or parts outside this object need. `come`: the input events that these
+    parts read.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class PartsTogether(GoalByGoal):
 
 
 def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Collection[int]) -> list[list[int]]:
-    """Divide parts into regions, each a list of part numbers. A region comes after the regions that it reads.
+    """Divide parts into regions, each a list of part numbers. A region follows after the regions that it reads.
 
     `strays`: the numbers of parts that may output rows that end before the step begins.
     """
@@ -116,7 +118,7 @@ def _goes_by_order(part: MachinePart, plan: Plan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegionKeys:
-    """The key columns in each input of a region, and in the state of each of its goals.
+    """The key columns of a region. `inputs`: those of each input. `held`: those in the state of each goal.
 
     The inputs are the input events, followed by the units that the region reads.
     """
@@ -126,7 +128,8 @@ class RegionKeys:
 
 
 def keys_of(plan: Plan, part: PartsTogether, held: Sequence[PlanUnit]) -> RegionKeys:
-    """Return the key columns by which a region can be rerun. Without a common key, every row belongs to every key.
+    """Return the key columns by which a region can be rerun. If its goals have no common key, every row belongs to all
+    keys.
 
     `held`: the units whose goals have state.
     """

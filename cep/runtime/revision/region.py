@@ -1,9 +1,9 @@
-"""Regions: goals that share a key and are rerun together, by key. A rerun starts from the last stored state before a
-change.
+"""Regions: goals that share a key and are rerun together, for single keys. A rerun starts from the last stored state
+before a change.
 
-A key is rerun from the beginning of the first stretch in which it has a change. The rerun goes on, one stretch at a
-time, until the key's state at the end of a stretch equals the stored one. The state of some keys is read and replaced
-without reading the state of other keys.
+The revision window is divided into stretches of time. A key is rerun from the beginning of the first stretch in which
+it has a change. The rerun goes on, one stretch at a time, until the key's state at the end of a stretch equals the
+stored one. The state of some keys is read and replaced without reading the state of other keys.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from cep.runtime.revision.row_window import parted
 from cep.runtime.revision.window_segment import KeptState, Overlay, States, Stretch, copied
 
 SMALL = 2_000_000
-"""The size in bytes below which a stored state is changed in place, without an overlay."""
+"""The size in bytes below which a stored state is changed directly, without an overlay."""
 
 Goals = tuple[int, ...]
-"""The numbers of some goals, among the goals of a region that have state."""
+"""Some goals, as numbers. A region numbers its goals that have state."""
 
 LiveGoals = Sequence[tuple[PlanUnit, Goal]]
-"""The goals of the whole program, whose states are the current ones."""
+"""The goals of the running program. They have the current states, unlike the stored states of the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Window:
         return self.watermark if last else self.stretches[number + 1].since
 
     def place(self, end: int) -> int:
-        """Return the number of the stretch in which a row with this end lies."""
+        """Return the number of the stretch that contains the time `end`."""
         return max(0, int(np.searchsorted([stretch.since for stretch in self.stretches], end, "left")) - 1)
 
     def places(self, table: Table) -> dict[int, Table]:
@@ -71,14 +71,15 @@ class Window:
 
 
 Due = dict[int, Bools | None]
-"""For each stretch that has changes, by number: a mask of the changed keys, or None for all keys."""
+"""The changed keys of each stretch that has changes, by the number of the stretch: a mask of the changed keys, or None
+if all keys have changed."""
 
 
 def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
     """Collect the changed keys of each stretch.
 
-    `changed`: pairs of a stretch and the numbers of its changed keys, or None for all keys. `count`: the number of
-    known keys.
+    `changed`: pairs of a stretch number and the numbers of its changed keys, or None if all its keys have changed.
+    `count`: the number of known keys.
     """
     due: Due = {}
     for number, keys in changed:
@@ -91,9 +92,10 @@ def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
 
 
 RunStretch = Callable[[int, Bools | None, States], States]
-"""A function that runs a stretch, by its number, for some keys (None: all keys).
+"""A function that runs one stretch for some keys. Its arguments are the number of the stretch, a mask of the keys (None
+for all keys), and the states of these keys at the beginning of the stretch.
 
-Its last argument holds the keys' states at the beginning of the stretch. It returns their states at the end.
+It returns the states of the keys at the end of the stretch.
 """
 
 
@@ -103,9 +105,9 @@ class Region:
     - `own`: the goals that have state. `places`: their positions among the goals of the whole program.
     - `sides`: the key columns of each of these goals.
     - `numbers`: the numbering of keys.
-    - `alone`: True if no other region shares a goal.
+    - `alone`: True if no goal of this region belongs to another region as well.
 
-    In all methods, `keys` is a mask over key numbers. None stands for all keys.
+    In all methods, `keys` is a mask over key numbers. None selects all keys.
     """
 
     def __init__(
@@ -133,10 +135,11 @@ class Region:
         """Rerun keys from their changes on, until their states equal the stored ones.
 
         - `due`: the changed keys of each stretch.
-        - `live`: the goals of the whole program, whose states are corrected, too.
-        - `run`: reruns a stretch with the changes.
+        - `live`: the goals of the running program, whose states are also corrected.
+        - `run`: a function that reruns a stretch with the changes.
         - `to_the_end`: True if later results may differ even after states are equal, so that the rerun must not stop.
-        - `run_as_before`: reruns a stretch without the changes, before `run`. None: not needed.
+        - `run_as_before`: a function that reruns a stretch without the changes, before `run`. None if this is not
+          necessary.
 
         Return the number of keys that were rerun. If all keys were rerun at once, return 1.
         """
@@ -144,7 +147,7 @@ class Region:
         active: Bools | None = np.zeros(self.numbers.count, np.bool_)
         ever = np.zeros(self.numbers.count, np.bool_)
         carried: States | None = None
-        """The states of the active keys at the beginning of the stretch. None if they equal the stored ones."""
+        """The states of the active keys at the beginning of the stretch. None if they equal the stored states."""
         goals: Goals = ()
         for number in range(min(due), len(stretches)):
             kept, changed = stretches[number].state, active
@@ -184,7 +187,7 @@ class Region:
     # --- states ---
 
     def state(self, kept: KeptState, keys: Bools | None) -> States:
-        """Return the states of the region's goals for some keys, as new arrays. `kept`: the stored state."""
+        """Copy the states of the region's goals for some keys from the stored state `kept`."""
         over = kept.overlays.get(self.number)
         base = [kept.base[place] for place in self.places]
         if keys is None:
@@ -202,9 +205,9 @@ class Region:
         return self._together(self._part(base, outside), self._others(over.states, ~inside))
 
     def put(self, kept: KeptState, keys: Bools | None, states: States, goals: Goals) -> None:
-        """Replace the states of keys in the stored state `kept`.
+        """Replace the states of some keys in the stored state `kept`.
 
-        `states`: the new states. `goals`: the goals whose states differ from the stored ones.
+        `states`: the new states. `goals`: the goals whose new states differ from the stored ones.
         """
         over = kept.overlays.get(self.number)
         if keys is not None and over is None and self.alone and _few(kept.base[place] for place in self.places):
@@ -222,22 +225,23 @@ class Region:
                 over.keys = sized(over.keys, len(keys)) | keys
 
     def settle(self, kept: KeptState) -> None:
-        """Apply the region's overlay to the stored state `kept`."""
+        """Apply the region's overlay to the stored state `kept`, which then has no overlay of this region."""
         if (over := kept.overlays.pop(self.number, None)) is not None:
             base = [kept.base[place] for place in self.places]
             for place, state in zip(self.places, self._merged(base, over), strict=True):
                 kept.base[place] = state
 
     def live(self, goals: LiveGoals) -> KeptState:
-        """Return the current states of the region's goals in the whole program. The goals may change these arrays
-        later."""
+        """Return the current states of the region's goals in the running program, without copying. The goals may change
+        these arrays later."""
         own = set(self.places)
         return KeptState([goal.as_arrays() if place in own else {} for place, (_, goal) in enumerate(goals)])
 
     def become(self, live: LiveGoals, held: States, keys: Bools | None, states: States, goals: Goals) -> None:
-        """Replace the states of keys in the goals of the whole program.
+        """Replace the states of some keys in the goals of the running program.
 
-        `held`: the current states. `states`: the new ones. `goals`: the goals whose states differ.
+        `held`: the current states. `states`: the new states. `goals`: the goals whose new states differ from the
+        current ones.
         """
         for number in range(len(states)) if keys is None else goals:
             place, state = self.places[number], states[number]
@@ -247,8 +251,8 @@ class Region:
             goal.become_arrays(state)
 
     def differing(self, was: States, now: States, keys: Bools) -> tuple[Bools, tuple[int, ...]]:
-        """Compare two states of the region's goals. Return a mask of the keys that differ, and the numbers of the goals
-        that differ."""
+        """Compare two states of the region's goals. Return a mask of the keys whose states differ, and the numbers of
+        the goals whose states differ."""
         changed_keys, goals, every = np.zeros(len(keys), np.bool_), list[int](), False
         for number, (goal, chosen) in enumerate(zip(self.own, self._of_keys(keys).chosen, strict=True)):
             old_state, other = was[number], now[number]
@@ -266,7 +270,7 @@ class Region:
         return keys if every else changed_keys & keys, tuple(goals)
 
     def part(self, states: States, keys: Bools) -> States:
-        """Return the share of `states` that belongs to some keys."""
+        """Return the part of `states` that belongs to some keys."""
         return self._part(states, keys)
 
     def _part(self, states: States, keys: Bools) -> States:
@@ -291,8 +295,11 @@ class Region:
         return over.states if over.keys is None else self._together(self._others(base, over.keys), over.states)
 
     def _of_keys(self, keys: Bools) -> _Selected:
-        """Return the selection of keys for each goal. The last two results are cached by mask object, so a mask must
-        not change."""
+        """Return the selection of keys for each goal.
+
+        The last two results are cached, and recognized by the mask object `keys`. So the caller must not change this
+        array.
+        """
         for selected in self._selected:
             if selected.keys is keys and selected.known == self.numbers.count:
                 return selected
@@ -301,12 +308,12 @@ class Region:
 
 
 def _few(states: Iterable[Arrays]) -> bool:
-    """Return True if states are so small that a search of them is cheap."""
+    """Return True if states are so small that they can be searched cheaply."""
     return sum(int(array.nbytes) for state in states for array in state.values()) < SMALL
 
 
 def same(arrays: Arrays, other: Arrays) -> bool:
-    """Return True if two states are equal, row by row."""
+    """Return True if two states consist of equal arrays."""
     return all(np.array_equal(array, other[name]) for name, array in arrays.items())
 
 
@@ -318,14 +325,15 @@ class _Selected:
         self._tests: dict[tuple[str, ...], Callable[[Ints], Bools]] = {}
 
     def test(self, types: tuple[str, ...]) -> Callable[[Ints], Bools]:
-        """Return a function from key columns of these types to a mask of the rows whose key is selected."""
+        """Return a function that takes key columns of these types and returns a mask of the rows whose key is
+        selected."""
         if types not in self._tests:
             self._tests[types] = self.numbers.test(types, self.keys)
         return self._tests[types]
 
     @cached_property
     def chosen(self) -> list[StateKeys]:
-        """The selection in the form that each goal's state accepts."""
+        """The selection for each goal, in the form that the methods of the goal's state expect."""
         return [
             StateKeys(
                 tuple(side.columns for side in sides),
@@ -342,13 +350,13 @@ def sized(keys: Bools, count: int) -> Bools:
 
 
 def _shared(keyed_rows: KeyedRows, other: KeyedRows) -> bool:
-    """Return True if two states of a goal differ in rows that belong to every key."""
+    """Return True if two states of a goal have different rows that belong to all keys."""
     mine, theirs = keyed_rows[1][keyed_rows[0] < 0], other[1][other[0] < 0]
     return not np.array_equal(mine, theirs)
 
 
 class _Input:
-    """The rows of one input of a region, by key number. Rows that belong to every key have the number 0."""
+    """The rows of one input of a region, by key number. Rows that belong to all keys are stored under the number 0."""
 
     def __init__(self, side: KeySide, width: int, numbers: KeyNumbers) -> None:
         self.side, self.numbers = side, numbers
@@ -359,7 +367,8 @@ class _Input:
         return self.side.columns is None
 
     def changes(self, table: Table) -> Ints:
-        """Convert a table of changes to changes of rows by key. New keys get a number."""
+        """Assign the changes in a table to keys. Return the changed rows with their key numbers. New keys get a
+        number."""
         if self.side.columns is None:
             slots, known = np.zeros(rows(table), np.int64), 1
         else:
@@ -370,7 +379,8 @@ class _Input:
         return changes_of(table, slots, self.words, known)
 
     def ending(self, keys: Ints, after: Ints, until: Ints) -> Table:
-        """Return the rows of `keys` that end after `after` and at or before `until`. Each key has its own two times."""
+        """Return the rows of `keys` that end after `after` and at or before `until`. These two times are given for each
+        key."""
         if self.shared:
             keys, after, until = _merged(np.zeros(len(keys), np.int64), after, until)
         known = keys < len(self.rows.spans)
@@ -426,8 +436,9 @@ class Rerun(ABC):
     ) -> tuple[Tables, int]:
         """Revise the region. Return the changes of its output, and the number of keys that were rerun.
 
-        First, keys that have late rows are rerun up to `since`. Then `part`, the region's parts in the program,
-        processes the later rows in order, up to `frontier`. It adds the numbers of its output rows to `counts`.
+        First, keys that have late rows are rerun up to `since`. Then `part` processes the rows after `since` in order,
+        up to `frontier`. `part` contains the region's goals in the running program. The number of output rows of each
+        unit is added to `counts`.
         """
         late, ahead = zip(*(parted(table, table[END] <= since) for table in inputs), strict=True)
         delta, keys = Tables(), 0
@@ -455,17 +466,17 @@ class Rerun(ABC):
     @abstractmethod
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
         """Rerun the keys that have changes, up to the frontier. Return the changes of the output, and the number of
-        keys."""
+        keys that were rerun."""
 
     def _whole(self, changes: Sequence[Ints]) -> bool:
-        """Return True if a change belongs to every key."""
+        """Return True if a change belongs to all keys."""
         return any(source.shared and len(change) for source, change in zip(self.inputs, changes, strict=True))
 
     def _put(self, changes: Sequence[Ints], was: Sequence[Table], ranges: tuple[Ints, Ints, Ints]) -> list[Table]:
-        """Apply changes to the inputs. Return, for each input, its rows in `ranges` after the changes.
+        """Apply changes to the stored inputs. Return, for each input, the rows that lie in `ranges` after the changes.
 
-        `was`: the rows in `ranges` before the changes. `ranges`: keys, and for each key the times after which and until
-        which its rows end.
+        `was`: the rows in `ranges` before the changes. `ranges`: keys, and for each key two times. The rows end after
+        the first time and at or before the second one.
         """
         now = list(was)
         for place, (region_input, change) in enumerate(zip(self.inputs, changes, strict=True)):
@@ -487,7 +498,8 @@ class Rerun(ABC):
             region_input.rows.floor = until
 
     def _apart(self, old: Sequence[Tables], new: Sequence[Tables]) -> Tables:
-        """Return the changes of each unit's output. `old`, `new`: its old and new output, one entry per run."""
+        """Return the difference between the old and the new output of each unit. `old`, `new`: the outputs of all
+        units, one entry per run."""
         return {
             unit: apart(*(concat([self.nothing[unit], *(outputs[unit] for outputs in runs)]) for runs in (old, new)))
             for unit in self.part.gives
@@ -509,8 +521,8 @@ class Rerun(ABC):
 
 
 class RerunFromStretches(Rerun):
-    """A region of goals whose memory is not bounded. A key is rerun from the states of the stretches, which are
-    corrected."""
+    """A region of goals whose output may depend on input from any time before. A key is rerun from the state stored at
+    the beginning of a stretch. The rerun also corrects the states of later stretches."""
 
     def __init__(
         self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]
@@ -558,17 +570,19 @@ class RerunFromStretches(Rerun):
         return self._apart(old, new), keys
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """See `Reviser`. This applies the overlays of all stretches, after which their states are right."""
+        """See `Reviser`. This method applies the overlays of all stretches, so that their states are up to date. It
+        returns nothing."""
         for stretch in self.stretches:
             self.region.settle(stretch.state)
         return ()
 
 
 class BoundedRerun(Rerun):
-    """A region that consists of one goal whose memory is bounded.
+    """A region that consists of one goal whose output depends only on input of the last `memory` microseconds.
 
     A key is rerun from an empty state, over the time from `memory` before a change until `memory` after it. `base`: the
-    goal's state at the time `since`, where the stored rows begin. None if no rerun needs it any more.
+    goal's state at the time `since`, from which on input rows are stored. None if no rerun can need this state any
+    more.
     """
 
     def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, memory: int) -> None:
@@ -584,7 +598,8 @@ class BoundedRerun(Rerun):
         (self.base,), self.since = copied([base[place] for place in self.places]), frontier.watermark
 
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
-        """See `Rerun`. An occurrence depends only on input within `memory`. So later output does not change."""
+        """See `Rerun`. An occurrence depends only on input within `memory`, so output that is later than a change by
+        more than `memory` stays the same."""
         times = np.concatenate([change[:, ROW + R_END] for change in changes])
         keys = np.concatenate([change[:, KEY] for change in changes])
         whole = self._whole(changes)
@@ -611,8 +626,8 @@ class BoundedRerun(Rerun):
         return mask
 
     def _before(self, keys: Ints, after: Ints, whole: bool) -> States:
-        """Return the state from which to rerun `keys`. `after`: for each key, the time after which its input rows
-        begin.
+        """Return the state from which to rerun `keys`. `after`: for each key, the time after which the rerun reads
+        input rows.
 
         `whole`: True if all keys are rerun.
         """
@@ -641,7 +656,7 @@ class BoundedRerun(Rerun):
 
 
 def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]) -> Rerun:
-    """Create the region for `part`, the region's parts in a separate machine."""
+    """Create the region for `part`, which contains the region's parts in a separate machine."""
     unit = part.unit
     if len(part.parts) == 1 and isinstance(part.parts[0], SingleGoal) and not isinstance(unit, str):
         memory = plan.nodes[unit].memory(plan.types(unit))
@@ -651,8 +666,10 @@ def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stret
 
 
 def _merged(keys: Ints, after: Ints, until: Ints) -> tuple[Ints, Ints, Ints]:
-    """Merge overlapping ranges of time of the same key. If there are several keys, a range that begins later must end
-    later."""
+    """Merge overlapping time ranges of the same key. `after`, `until`: the start and the end of each range.
+
+    If there are several keys, a range of a key that begins later than another one must also end later.
+    """
     order = np.lexsort((after, keys))
     keys, after, until = keys[order], after[order], until[order]
     reached = np.maximum.accumulate(until) if keys[0] == keys[-1] else until

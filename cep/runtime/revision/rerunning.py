@@ -1,4 +1,4 @@
-"""Revision by rerunning: a late change makes the affected stages run again, for the affected keys.
+"""Revision by rerunning: after a late change, the affected stages run again for the affected keys.
 
 The new output of a stage for a key replaces its old output (`cep.runtime.revision.region`).
 """
@@ -36,10 +36,10 @@ Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
 
 
 class KnowledgeReplay:
-    """The knowledge during a revision.
+    """The knowledge as it was or is at the times that a revision processes again.
 
-    `changes`: the changes of the knowledge. None: it does not change. `asking`: the numbers of the stages that query
-    the knowledge.
+    - `changes`: the changes of the knowledge, or None if the knowledge does not change.
+    - `asking`: the numbers of the stages that query the knowledge.
     """
 
     def __init__(self, plan: Plan, stages: Iterable[Stage], changes: KnowledgeChanges | None) -> None:
@@ -54,7 +54,7 @@ class KnowledgeReplay:
 
     @property
     def late(self) -> bool:
-        """True if changes of the knowledge have arrived that the output does not reflect yet."""
+        """True if changes of the knowledge have arrived late and the output does not reflect them yet."""
         return self.changes is not None and self.changes.given_by is not None
 
     def reaches(self, stage: Stage) -> bool:
@@ -62,7 +62,7 @@ class KnowledgeReplay:
         return self.late and stage.number in self.asking
 
     def reached(self, stage: Stage, ends: Ints) -> tuple[int, int]:
-        """Return the first and the last time at which a stage's output may change.
+        """Return the earliest and the latest time at which a stage's output may change.
 
         `ends`: the ends of the input rows that have changed.
         """
@@ -72,11 +72,11 @@ class KnowledgeReplay:
         return min(first, *(time for time, _ in self.changes.come_late)), END_OF_TIME
 
     def steady(self, time: int) -> bool:
-        """Return True if the knowledge does not change at `time` or later, and no change of it has arrived late."""
+        """Return True if no change of the knowledge takes effect at `time` or later, and none has arrived late."""
         return self.changes is None or (not self.late and all(change.time < time for change in self.changes.past[-1:]))
 
     def is_one(self, since: int, until: int) -> bool:
-        """Return True if the knowledge does not change after `since` and up to `until`, and no change of it has arrived
+        """Return True if no change of the knowledge takes effect after `since` and up to `until`, and none has arrived
         late."""
         known = self.changes
         if known is None:
@@ -86,7 +86,7 @@ class KnowledgeReplay:
     def told(self, since: int, now: int) -> None:
         """Record that the output reflects all changes of the knowledge. `now`: the watermark.
 
-        No later revision goes back before `since`.
+        Also drop the knowledge of the time before `since`, which no later revision needs.
         """
         if self.changes is not None:
             self.changes.given_by, self.changes.come_late = None, []
@@ -95,7 +95,7 @@ class KnowledgeReplay:
     def steps(self, stage: Stage, since: int) -> tuple[Step, Step]:
         """Return two functions that step a stage's machine from `since` on.
 
-        The first one uses the knowledge without the late changes, the second one the knowledge that includes them.
+        The first function uses the knowledge without the late changes, the second one the knowledge that includes them.
         """
         changes = self.changes
         if changes is None or stage.number not in self.asking:
@@ -146,8 +146,8 @@ Tables = dict[str, Table]
 
 
 class StageReplay(Region):
-    """A stage that is rerun on a separate machine. `gives`: the events that it derives for other stages or for the
-    output."""
+    """A stage that is rerun on a separate machine. `gives`: the events that the stage derives for other stages or for
+    the output of the program."""
 
     def __init__(
         self,
@@ -195,9 +195,10 @@ class StageReplay(Region):
         return self.numbers.entered(side.types, _columns(table, side.columns))
 
     def taken(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
-        """Return the rows of an input that belong to some keys, sorted by arrival. `keys` is None for all rows.
+        """Return the rows of an input that belong to some keys, sorted by arrival. If `keys` is None, return all rows.
 
-        If the input is not distributed by key, it has no rows for some keys.
+        If the input is not distributed by key, its rows belong to no key, and the result is empty unless `keys` is
+        None.
         """
         side = None if keys is None else self.inputs[event]
         if keys is not None and side is None:
@@ -205,7 +206,7 @@ class StageReplay(Region):
         return self._of(window, side, keys)
 
     def given(self, event: str, window: RowWindow, keys: Bools | None) -> Table:
-        """Return the rows in an output window that belong to some keys. `keys` is None for all rows."""
+        """Return the rows of an output window that belong to some keys. If `keys` is None, return all rows."""
         return self._of(window, None if keys is None else self.outputs[event], keys)
 
     def _of(self, window: RowWindow, side: KeySide | None, keys: Bools | None) -> Table:
@@ -236,14 +237,14 @@ def _columns(table: Table, columns: Sequence[int]) -> Ints:
 
 
 WHOLE = 0
-"""The number of the artificial stage that comprises all stages."""
+"""The number of an artificial stage that combines all stages."""
 
 
 @dataclass(slots=True)
 class Revised:
-    """The result of a revision: old and new output by event, and the number of keys that were rerun.
+    """The result of a revision: the old and the new output by event, and the number of keys that were rerun.
 
-    A stage that is rerun for all keys counts as one key.
+    A stage that is rerun for all keys at once counts as one key.
     """
 
     old: Given = field(default_factory=dict)
@@ -257,8 +258,8 @@ class GoingBack:
     - `build`: a function that builds a machine for a part of the plan.
     - `changes`: the changes of the knowledge.
     - `lineage`: True if the output has lineage.
-    - `whole`: treat all stages as one. This is needed if another stage may have derived the same occurrence that one
-      stage withdraws.
+    - `whole`: True to treat all stages as one stage. This is necessary if two stages may derive the same occurrence,
+      because only one of them may withdraw it.
     """
 
     def __init__(
@@ -287,7 +288,7 @@ class GoingBack:
         self.knowledge = KnowledgeReplay(plan, self.stages, changes)
 
     def revise(self, changes: Mapping[str, RowChanges], window: Window) -> Revised:
-        """Rerun the stages that changes of the input affect. Rows in `window` already include the changes."""
+        """Rerun the stages that changes of the input affect. The input in `window` must already include the changes."""
         changed, revised = dict(changes), Revised()
         for stage in self.stages:
             mine = {event: event_changes for event, event_changes in changed.items() if event in stage.inputs}
@@ -303,19 +304,19 @@ class GoingBack:
 
     @property
     def numbered(self) -> int:
-        """The number of known keys in the stage that knows most keys."""
+        """The number of known keys in the stage that has the most."""
         return max((replay.numbers.count for replay in self.replays.values()), default=0)
 
     def clear(self) -> None:
-        """Forget all keys. The caller has applied all overlays."""
+        """Forget all keys. The caller must have applied all overlays before."""
         for replay in self.replays.values():
             replay.numbers.clear()
 
     def _again(
         self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, revised: Revised
     ) -> dict[str, RowChanges]:
-        """Rerun a stage where its input has changed. Return the changes of its output by event, and add them to
-        `revised`."""
+        """Rerun a stage for the keys and stretches in which its input has changed. Return the changes of its output by
+        event, and add them to `revised`."""
         replay, changes_by_event = self._replay(stage), dict[str, list[RowChanges]]()
         due = self._due(replay, changes, window)
         to_the_end = self.knowledge.reaches(stage)  # the knowledge may differ at later times, too
@@ -352,8 +353,8 @@ class GoingBack:
     def _given(
         self, replay: StageReplay, stretch: Stretch, keys: Bools | None, tables: Given, revised: Revised
     ) -> dict[str, RowChanges]:
-        """Replace a stage's output in a stretch by `tables`. Return the difference, by event, and add it to
-        `revised`."""
+        """Replace a stage's output in a stretch by `tables`. Return the difference between the old and the new output,
+        by event, and add it to `revised`."""
         changes = {}
         for event in replay.gives:
             none = empty(len(self.plan.schemas[event].attributes))

@@ -1,4 +1,4 @@
-"""Revision: a machine that processes input in order, and goes back if earlier input changes.
+"""Revision: a machine that processes input in order, and goes back in time if earlier input changes.
 
 The revision window is divided into stretches of time. Each stretch stores the state at its beginning, the input, and
 the output of the stages. A late change goes back to the beginning of its stretch. From there, each affected stage runs
@@ -51,11 +51,11 @@ from cep.runtime.run_stats import RevisionStats
 
 
 class Revision:
-    """The revision window of a machine.
+    """A machine and its revision window.
 
     - `build`: a function that builds a machine for a part of the plan.
     - `changes`: the changes of the knowledge.
-    - `history`: the history of occurrences, if the output has lineage.
+    - `history`: the history of occurrences, or None if the output has no lineage.
     """
 
     def __init__(
@@ -104,19 +104,20 @@ class Revision:
         return max(self.watermark, buffer.moving - self.window.behind)
 
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
-        """Return the known rows of an input event that equal a row of `table`. `words`: the matrix rows to compare."""
+        """Return the stored rows of an input event that equal a row of `table`. `words`: the numbers of the matrix rows
+        that are compared."""
         wanted = table.take(stable_order(table[END]), axis=1)
         windows = (window for window in self._taken(event) if rows(wanted) and window.last >= wanted[END, 0])
         return np.concatenate([self._none(event), *(window.same(wanted, words) for window in windows)], axis=1)
 
     def last(self, event: str) -> int:
-        """Return the latest end of all known rows of an input event."""
+        """Return the latest end of all stored rows of an input event."""
         return max((window.last for window in self._taken(event)), default=BEGINNING)
 
     def take(self, event: str, changes: RowChanges, span: tuple[int, int] | None = None) -> None:
-        """Add and remove input rows of an event. All of them end after `stable`.
+        """Add and remove input rows of an event. All these rows must end after `stable`.
 
-        `span`: the first and the last end of the added rows, if known.
+        `span`: the earliest and the latest end of the added rows, if known.
         """
         for follow in self.followers:
             follow(event, changes)
@@ -148,7 +149,7 @@ class Revision:
         self.late.setdefault(event, []).append(late)
 
     def _sort_late(self) -> None:
-        """Move waiting rows of the latest instant to the late rows. They can then be revised without undoing that
+        """Treat the waiting rows of the latest instant as late rows, so that they can be revised without undoing that
         instant."""
         if self.latest.goes_on:
             self.latest.goes_on = False
@@ -217,8 +218,8 @@ class Revision:
     def _keep(self, inputs: Mapping[str, Table], outputs: Given, until: int) -> None:
         """Add input and output up to the time `until` to the last stretch.
 
-        If the machine has kept its states just before `until`, these states begin a new stretch. It gets the rows that
-        end at `until`.
+        If the machine has kept its states just before `until`, a new stretch begins with these states. It contains the
+        rows that end at `until`.
         """
         kept = {event: by_arrival(concat(tables)) for event, tables in sorted(outputs.items())} if self.length else {}
         stretch, attempts = self.stretches[-1], self.machine.attempts
@@ -239,8 +240,8 @@ class Revision:
                 self._window(stretch.held[number], event).add(table)
 
     def _begin_stretch(self, until: int, reach: Frontier) -> None:
-        """Begin another stretch if the last one should end (`Stretch.ends`). It begins now or just before the next
-        instant."""
+        """Begin a new stretch if the current one should end (`Stretch.ends`). If the last step can be undone, the new
+        stretch begins just before the next instant. Otherwise it begins now."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
         parts = None if changes is None else changes.stretches_of_a_window
@@ -255,14 +256,14 @@ class Revision:
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """Return the pool codes in the rows of the window.
 
-        `places`: for each event, the row numbers of its tables' matrices that hold codes.
+        `places`: for each event, the numbers of the matrix rows that contain codes.
         """
         return [table[place] for event, table in self._tables() for place in places.get(event, ())]
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """Return the pool codes in the rows of the window and in its stored states.
 
-        `places`: for each event, the row numbers of its tables' matrices that hold codes.
+        `places`: for each event, the numbers of the matrix rows that contain codes.
         """
         self.leave()
         code_columns = self.coded(places)
@@ -279,7 +280,7 @@ class Revision:
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
         """Replace the pool codes in the rows of the window and in its stored states.
 
-        `places`: for each event, the row numbers of its tables' matrices that hold codes.
+        `places`: for each event, the numbers of the matrix rows that contain codes.
         """
         self.leave()
         for event, table in self._tables():
@@ -323,7 +324,7 @@ class Revision:
     # --- changes before the watermark ---
 
     def _revise(self, old: Given, new: Given, frontier: Frontier) -> None:
-        """Rerun the stages that late changes affect. Add their old and new output to `old` and `new`."""
+        """Rerun the stages that late changes affect. Add their old output to `old` and their new output to `new`."""
         changed = {event: joined(self.late[event]) for event in sorted(self.late)}
         self.late = {}
         window = Window(self.stretches, self.watermark, lambda until: self._frontier(until, frontier))
@@ -333,10 +334,10 @@ class Revision:
         self.stats += RevisionStats(keys_replayed=revised.keys)
 
     def _change(self, old: Given, new: Given, frontier: Frontier) -> bool:
-        """Revise incrementally. Return False if that is not possible, or not worthwhile yet, because few rows have
-        arrived late.
+        """Revise incrementally. Returns False if this is impossible, or if too few rows have arrived late to make it
+        worthwhile.
 
-        The old and new output is added to `old` and `new`.
+        The old output is added to `old`, and the new output to `new`.
         """
         changes = self.incremental
         if changes is None:
@@ -388,21 +389,22 @@ class Revision:
         return True
 
     def _is_uniform(self, changes: Incremental, until: int) -> bool:
-        """Return True if neither of two obstacles to incremental revision exists in the window: the knowledge changes,
-        or there are equal records that count separately."""
+        """Return True if the window has neither of two obstacles to incremental revision: changes of the knowledge, and
+        equal records that count separately."""
         known = self.going_back.knowledge
         return known.is_one(self.stretches[0].since, until) and not changes.tells_apart(self.stretches)
 
     def _put(self, late: Mapping[str, RowChanges], forward: bool) -> None:
-        """Apply late changes to the input in the stretches, or undo them if `forward` is False."""
+        """Apply late changes to the input that the stretches store. If `forward` is False, undo the changes instead."""
         for event, row_changes in late.items():
             put(self.stretches, event, row_changes.going, not forward)
             put(self.stretches, event, row_changes.coming, forward)
 
     def _go_back(self, old: Given) -> bool:
-        """Undo the latest instant, so that it runs again with its late rows. Add its output to `old`.
+        """Undo the latest instant, so that it runs again with its late rows. Add the undone output to `old`.
 
-        Return False if a late change belongs to an earlier instant, or if another way is cheaper.
+        Return False without undoing anything if a late change belongs to an earlier instant, or if another kind of
+        revision is cheaper.
         """
         changes = [table for parts in self.late.values() for change in parts for table in (change.going, change.coming)]
         earlier = any(bool((table[END] < self.watermark).any()) for table in changes)
@@ -432,7 +434,7 @@ class Revision:
 
     @property
     def _goes_back(self) -> bool:
-        """True if the latest instant may be undone when all late rows belong to it."""
+        """True if late rows are processed by undoing the latest instant, provided that all of them belong to it."""
         return not self._changes_begun and self.lineage is None and self.window.handed is None
 
     @property
@@ -458,7 +460,7 @@ class Revision:
             self.incremental.restored = True
 
     def settle(self) -> None:
-        """Bring all stored states up to date, and forget the key numbers."""
+        """Bring all stored states up to date, and drop the key numbers."""
         self._sort_late()
         if self.incremental is not None:
             self.incremental.settle(self.stretches)
@@ -472,7 +474,7 @@ class Revision:
         return empty(len(self.plan.schemas[event].attributes))
 
     def _taken(self, event: str) -> list[RowWindow]:
-        """Return the row windows that hold an input event's rows."""
+        """Return the row windows that contain an input event's rows: that of the waiting rows, and one per stretch."""
         return [
             held[event] for held in (self.waiting, *(stretch.inputs for stretch in self.stretches)) if event in held
         ]

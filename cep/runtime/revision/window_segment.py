@@ -20,8 +20,8 @@ class RevisionWindow:
 
     - `length`: how far behind the watermark input may change, in microseconds.
     - `behind`: how far the watermark is behind the latest time, in microseconds.
-    - `final`: output only final results, which are never withdrawn.
-    - `handed`: for a stage, the events that other stages derive. None: the plan is that of a whole program.
+    - `final`: True to output only final results, which are never withdrawn.
+    - `handed`: for a stage, the events that other stages derive. None if the plan is that of a whole program.
     """
 
     length: int
@@ -37,7 +37,7 @@ States = list[Arrays]
 class Overlay:
     """States of a stage's goals that replace stored states for some keys.
 
-    `keys`: a mask over key numbers (`cep.runtime.revision.key_numbers`). None: all keys.
+    `keys`: a mask over key numbers (`cep.runtime.revision.key_numbers`), or None for all keys.
     """
 
     keys: Bools | None
@@ -48,8 +48,10 @@ class Overlay:
 class KeptState:
     """The stored state of all goals at one time.
 
-    `base`: the states of all goals. `overlays`: for each stage, by number, the states that replace those in `base`.
-    Stages may share goals. Each stage only sees its own changes of their states.
+    - `base`: the states of all goals.
+    - `overlays`: for each stage, by number, the states that replace those in `base`.
+
+    Several stages may contain the same goal. Each stage only sees its own replacements of the goal's state.
     """
 
     base: States
@@ -62,7 +64,7 @@ class KeptState:
 
 
 def copied(states: States) -> States:
-    """Copy the states of goals. A goal changes its arrays in place."""
+    """Copy the states of goals, because goals change the arrays of their states in place."""
     return [{name: array.copy() for name, array in state.items()} for state in states]
 
 
@@ -72,12 +74,12 @@ Windows = dict[str, RowWindow]
 STRETCHES, FEWEST = 16, 4
 """The maximum and the minimum number of stretches per window.
 
-The minimum applies to sparse input, and during incremental revision.
+With sparse input, and during incremental revision, the window has the minimum number.
 """
 LEAST_ROWS = 16_384
-"""The least number of input rows in a stretch. A stretch also has at least twice as many rows as the goals store.
+"""The minimum number of input rows in a stretch. A stretch also has at least twice as many rows as the goals store.
 
-A stretch that spans 1/FEWEST of the window may have fewer rows.
+A stretch whose length is 1/FEWEST of the window may have fewer rows.
 """
 
 
@@ -85,7 +87,8 @@ A stretch that spans 1/FEWEST of the window may have fewer rows.
 class Stretch:
     """A stretch of time in the window, from the watermark `since` to the `since` of the next stretch.
 
-    `state`: the stored state at its beginning. `inputs` and `outputs`: its input rows and its output rows, by event.
+    - `state`: the stored state at the beginning of the stretch.
+    - `inputs`, `outputs`: the input rows and the output rows of the stretch, by event.
     """
 
     since: int
@@ -99,11 +102,11 @@ class Stretch:
         return self.inputs, self.outputs
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
-        """Return True if this stretch should end at `until`, a time on the machine's way to `watermark`.
+        """Return True if this stretch should end at `until`. The machine stops at this time on its way to `watermark`.
 
         - `length`: the length of the window.
         - `held`: a function that counts the rows that the goals store.
-        - `parts`: the number of stretches per window. None: it depends on the input.
+        - `parts`: the number of stretches per window, or None if it depends on the input.
         """
         long = until - self.since
         if long < spacing(length):
@@ -115,12 +118,13 @@ class Stretch:
 
 
 def spacing(length: int) -> int:
-    """Return the least length of a stretch in a window of length `length`."""
+    """Return the minimum length of a stretch. `length`: the length of the window."""
     return max(1, length // STRETCHES)
 
 
 def cuts_between(since: int, until: int, length: int) -> list[int]:
-    """Return the times between two watermarks at which stretches may begin, followed by the later watermark."""
+    """Return the times between two watermarks at which stretches may begin, followed by the later watermark. `length`:
+    the length of the window."""
     if until >= END_OF_TIME or until <= since:
         return [until] if until > since else []
     step = spacing(length)
@@ -158,11 +162,13 @@ def extend(tables_by_name: Given, more: Mapping[str, Iterable[Table]]) -> None:
 
 
 PATIENCE = 16
-"""The number of instants for which undoing is prepared after an instant has arrived in pieces."""
+"""The number of instants that are run so that they can be undone, after the rows of an instant have arrived in several
+pushes."""
 SHORT, TIMES = 1 << 16, 8
-"""The limits for rerunning an instant as a whole. An instant of at most SHORT rows is always rerun as a whole.
+"""The limits for rerunning all rows of an instant, instead of revising it. An instant of at most SHORT rows is always
+rerun.
 
-A larger instant is rerun as a whole if at least 1/TIMES of its rows have changed.
+A larger instant is rerun if at least 1/TIMES of its rows have changed.
 """
 
 
@@ -170,10 +176,10 @@ A larger instant is rerun as a whole if at least 1/TIMES of its rows have change
 class LatestInstant:
     """The latest instant of the stream, which can be undone.
 
-    - `end`: the time of the instant. None: nothing can be undone.
-    - `expected`: the number of further instants for which undoing is prepared.
+    - `end`: the time of the instant. None if nothing can be undone.
+    - `expected`: the number of further instants that are run so that they can be undone.
     - `stretch_ends`: True if a stretch must end just before the next instant.
-    - `goes_on`: True if more rows of the instant have arrived and wait until it runs again.
+    - `goes_on`: True if more rows of the instant have arrived and wait until the instant runs again.
     """
 
     end: int | None = None
@@ -182,11 +188,12 @@ class LatestInstant:
     goes_on: bool = False
 
     def expect(self) -> None:
-        """Record that an instant arrived in pieces, so that the next instants may do so, too."""
+        """Record that the rows of an instant arrived in several pushes. The next instants may then arrive in the same
+        way."""
         self.expected = PATIENCE
 
     def begins(self, end: int, since: int) -> bool:
-        """Record that the machine is about to step to the instant `end` in a way that can be undone.
+        """Record that the machine is about to run the instant `end` so that it can be undone.
 
         Return True if the stretch that began at `since` must end just before the instant.
         """
@@ -196,12 +203,12 @@ class LatestInstant:
         return self.stretch_ends and since < end - 1
 
     def forget(self) -> None:
-        """Record that there is nothing to undo."""
+        """Record that no instant can be undone now."""
         self.end = None
 
     def is_short(self, changed: int, every: int) -> bool:
-        """Return True if it is cheaper to rerun the whole instant than to revise it.
+        """Return True if it is cheaper to rerun all rows of the instant than to revise it.
 
-        `changed`: the number of rows of the instant that have changed. `every`: the number of its rows.
+        `changed`: the number of rows of the instant that have changed. `every`: the number of all rows of the instant.
         """
         return every <= max(SHORT, TIMES * changed)

@@ -1,7 +1,7 @@
 """The revision window in a snapshot, and the transfer of its waiting rows to another program.
 
-The window is saved in parts. A part is a table of rows, or the state of a goal at the beginning of a stretch. Parts are
-replaced but never changed. So the same array is always the same segment (`cep.runtime.snapshot`).
+The window is saved in parts. A part is a table of rows, or the state of a goal at the beginning of a stretch. A part is
+never changed, only replaced by another part. So the same array is always the same segment (`cep.runtime.snapshot`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROWS = "rows"
 def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table] | None = None) -> None:
     """Begin a new revision window at a watermark, with the current states of the goals.
 
-    `waiting`: the rows that wait for the watermark. None: keep those of the old window.
+    `waiting`: the rows that wait for the watermark. If it is None, the waiting rows of the old window are kept.
     """
     revision.forget_changes()
     revision.watermark = revision.floor = watermark
@@ -43,7 +43,8 @@ def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table
 def stable_state(
     revision: Revision, frontier: Callable[[int], Frontier]
 ) -> tuple[int, list[pa.RecordBatch], dict[str, Table]]:
-    """Return the time up to which results are final, the states of the goals at that time, and the rows that end later.
+    """Return the time up to which results are final, the states of the goals at that time, and the rows that end later
+    than that time.
 
     `frontier`: a function that returns the frontier for a time.
     """
@@ -63,16 +64,14 @@ def stable_state(
 
 
 def resize(revision: Revision, length: int) -> None:
-    """Record that the window had another length until now, so that results that were final stay final.
-
-    `length`: that length, in microseconds.
-    """
+    """Set the length that the window had until now, in microseconds. Results that were final under this length stay
+    final."""
     revision.floor = max(revision.floor, revision.watermark - length)
 
 
 def save(revision: Revision) -> tuple[dict[str, Any], list[pa.RecordBatch], list[Arrays]]:
-    """Return the contents of a revision window: numbers, tables of late rows that are not processed yet, and the
-    parts."""
+    """Return the contents of a revision window: a header of numbers, tables of late rows that are not processed yet,
+    and the parts."""
     revision.settle()
     numbers = {
         "watermark": revision.watermark,
@@ -119,7 +118,8 @@ def restore(
 
 
 def know(revision: Revision, book: SegmentBook, names: Sequence[str]) -> None:
-    """Record the names of the segments from which the window was restored. `book`: the segments that are stored."""
+    """Record in `book` that the parts of a restored window are stored in the segments `names`. The next snapshot then
+    need not store them again."""
     parts = list(_parts(revision))
     for arrays, name in zip(parts, names) if len(parts) == len(names) else ():
         book.know(*segment_of(arrays), name)
@@ -135,7 +135,8 @@ def _parts(revision: Revision) -> Iterator[Arrays]:
 
 
 def segment_of(arrays: Arrays) -> tuple[Hashable, object]:
-    """Return the key of a segment, and the arrays that must stay alive as long as the key is used."""
+    """Return the key of a segment and the segment's arrays. The key contains their ids, so it is valid only as long as
+    they are alive."""
     return tuple((name, id(array)) for name, array in arrays.items()), tuple(arrays.values())
 
 
