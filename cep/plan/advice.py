@@ -17,8 +17,8 @@ _UNKNOWN = re.compile(
     r"`(?P<unbound>[A-Z]\w*)`(?:.* is not bound\b| has no value(?:$|: the body)| is used nowhere else)"
     r"|.*\b(?:number|tick)\b.*, found `(?P<found>[A-Z]\w*)`$"
 )
-"""A pattern for error messages about a variable that may be a mistyped parameter. Dialects report numbers in this way,
-too."""
+"""A pattern for error messages about a variable that may be a mistyped parameter. It also matches messages of dialects
+that expect a number and find a name."""
 _MEANT = re.compile(r"^did you mean `([^`]+)`\?$")
 
 
@@ -48,7 +48,8 @@ def arrowed(error: CepError, statics: Sequence[StaticRule], events: Container[st
 
 
 def advised(error: CepError, conditions: Sequence[Condition], events: Container[str], source: Source) -> CepError:
-    """Return the error of a condition. It has a better hint if the program's events or its text suggest one."""
+    """Return the error of a condition, possibly with a better hint. The hint says what to write if a predicate is
+    really an event, or if a text was meant to be a variable."""
     hint = error.hint
     for condition in each_condition(conditions):
         if condition.span != error.span:
@@ -67,8 +68,8 @@ def advised(error: CepError, conditions: Sequence[Condition], events: Container[
 
 
 def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
-    """Return an error or group of errors. If an unbound variable resembles a parameter, the hint names the
-    parameter."""
+    """Return an error or a group of errors. For an unbound variable whose name resembles a parameter, the hint names
+    the parameter."""
     if isinstance(error, CepErrors):
         return CepErrors([parameters_meant(error, parameters) for error in error.errors])
     meant = _parameter_meant(error, parameters)
@@ -76,7 +77,7 @@ def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
 
 
 def warned_of_parameters(warnings: Sequence[Warning], parameters: Collection[str]) -> Iterator[Warning]:
-    """Yield the same warnings. If an unused variable resembles a parameter, the hint names the parameter."""
+    """Yield the warnings. For an unused variable whose name resembles a parameter, the hint names the parameter."""
     for warning in warnings:
         meant = _parameter_meant(warning, parameters)
         yield replace(warning, hint=meant) if meant else warning

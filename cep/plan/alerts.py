@@ -41,7 +41,7 @@ def ill_placed(alerts: Sequence[Alert], rules: Sequence[Rule], schemas: Mapping[
 def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
     """Explain why a constant is not a valid position or area, and suggest a replacement.
 
-    Return None if the constant is valid, or if the value is not known before the program runs.
+    Return None if the constant is valid, or if `value` is not a constant.
     """
     if not isinstance(value, Constant):
         return None

@@ -1,5 +1,5 @@
-"""Lowered programs: rules whose bodies are patterns in which every option is a field. A program also lists its queries
-to the knowledge."""
+"""Lowered programs. The body of each rule is a pattern, and each option of a pattern is a field of its class. A program
+also lists its queries to the background knowledge."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """A query to the knowledge: a triple pattern `triple(S, P, O)`. A position is a constant IRI, or None for a
-    variable.
+    """A query to the background knowledge: a triple pattern `triple(S, P, O)`.
 
-    `span`: the first use of the pattern in the program.
+    `fixed`: the constant IRI of each of the three positions, or None for a position that contains a variable. `span`:
+    the place of the pattern's first use in the program.
     """
 
     fixed: tuple[Iri | None, Iri | None, Iri | None]
@@ -48,7 +48,7 @@ class Rules:
     - `alerts`: the ALERT statements. Ordinary rules derive the occurrences of alerts.
     - `declared`: the predicates whose facts are declared.
     - `helpers`: events and fluents that are not part of the output, because they only help to define others.
-    - `impossible`: the fluents that must never hold, each with the position of the rule that says so.
+    - `impossible`: the fluents that must never hold, each with the position of the rule that forbids it.
     """
 
     schemas: Mapping[str, Schema]

@@ -30,12 +30,13 @@ from cep.rules.terms import (
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Conditions of one WHERE that share variables and must be decided together.
+    """Conditions of one WHERE that share variables. One node must decide all of them.
 
     - `variables`: the variables of the conditions that the pattern binds.
-    - `timed`: True if the conditions use the times of the pattern.
+    - `timed`: True if the conditions use the start, end or duration of a match.
     - `binds`: True if the conditions bind further variables.
-    - `late`: the delay in microseconds of a formula whose conditions query the knowledge, otherwise None.
+    - `late`: for a formula whose conditions query the background knowledge, the formula's delay in microseconds.
+      Otherwise None.
     """
 
     conditions: tuple[Condition, ...]
@@ -51,7 +52,7 @@ class Binarised:
 
     - `nodes`: the nodes, children before parents.
     - `names`: the names of each node's columns, which are the author's variables.
-    - `spans`: for each node, the first position in the program at which it is written.
+    - `spans`: for each node, the first place in the program where the author wrote it.
     - `users`: for each node, the numbers of the rules that need it.
     """
 
@@ -89,7 +90,8 @@ def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
 
 
 class Binariser:
-    """A builder that collects shared nodes. Each operator adds its own nodes (`Pattern.lower`)."""
+    """A builder that collects the nodes of all rules. Each pattern adds its nodes to the builder (method
+    `Pattern.lower`)."""
 
     def __init__(self) -> None:
         self.done = Binarised()
@@ -98,8 +100,11 @@ class Binariser:
         self.cycle: frozenset[str] = frozenset()
 
     def add(self, node: Node, names: Sequence[str], span: Span) -> int:
-        """Return the number of a node. Add the node if no equal one exists. `names`: the variables of the node's
-        columns."""
+        """Return the number of the existing node that equals `node`. If there is none, add `node` and return its
+        number.
+
+        `names`: the variables of the node's columns.
+        """
         # Rules of a cycle see its events round by round, other rules see complete instants. So they share no nodes.
         place = (node, node.properties().event in self.cycle)
         number = self.known.get(place)
@@ -115,7 +120,7 @@ class Binariser:
 
 
 def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> list[Component]:
-    """Group conditions that share variables which no pattern binds. Groups are in program order.
+    """Group the conditions that share variables which no pattern binds. The groups are in program order.
 
     `bound`: the variables that patterns bind.
     """
@@ -144,7 +149,7 @@ def components_of(conditions: Sequence[Condition], bound: frozenset[str]) -> lis
 
 
 def timed(condition: Condition) -> bool:
-    """Return True if a condition uses the start, end or duration of the pattern that it belongs to."""
+    """Return True if a condition uses the start, end or duration of the pattern to which its WHERE belongs."""
     match condition:
         case Comparison(_, left, right):
             return _times(left) or _times(right)
@@ -165,8 +170,8 @@ def _times(expression: Expression) -> bool:
 def canonical(
     conditions: Sequence[Condition], places: dict[str, int], binds: Sequence[str]
 ) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
-    """Rename the variables of conditions to canonical names: `v0`... for columns, `w0`... for variables that the
-    conditions bind.
+    """Rename the variables of conditions to canonical names: `v0`, `v1`, ... for columns, `w0`, `w1`, ... for variables
+    that the conditions bind.
 
     - `places`: the column of each variable.
     - `binds`: the variables that the conditions bind.

@@ -1,5 +1,5 @@
-"""Assign occurrences to buckets when rules run in parallel in buckets. A key chooses the bucket of an occurrence, or
-every bucket gets the occurrence.
+"""Assign occurrences to buckets when rules run in parallel in buckets. An occurrence is in the bucket that its key
+selects, or in every bucket.
 
 A goal can run in buckets if all occurrences that it may pair, group or compare are in the same bucket. For each node,
 this module finds the columns that contain the key, or the reason why the goal cannot run in buckets.
@@ -16,7 +16,8 @@ from cep.plan.node import Meeting, PartColumn
 from cep.rules.expressions.typed import TICKS, Typed, TypedCall, TypedVariable
 
 KeyColumns = frozenset[int] | None
-"""The columns of a node, or arguments of an event, that contain the key. The key assigns an occurrence to a bucket.
+"""The positions of a node's columns, or of an event's arguments, that contain the key. The key assigns an occurrence to
+a bucket.
 
 All these columns have the same value. The set is empty if no column determines the bucket. EVERYWHERE (None) means that
 the occurrence is in every bucket.
@@ -37,10 +38,10 @@ class Copartitioned:
     """The rules that can run together in buckets, as found by `copartition`.
 
     - `rules`: the numbers of these rules.
-    - `failures`: the reason why each of the other rules cannot.
+    - `failures`: for each other rule, the reason why it cannot run in buckets.
     - `places`: the key columns of each derived event.
     - `nodes`: the key columns of each node.
-    - `leaves`: the inputs that each derived event depends on.
+    - `leaves`: for each derived event, the inputs on which it depends.
     """
 
     rules: tuple[int, ...]
@@ -59,10 +60,11 @@ def copartition(
 ) -> Copartitioned:
     """Find the rules that can run together in buckets.
 
+    - `rules`: the numbers of the rules to choose from.
     - `held`: inputs that are partitioned by an argument, each with the argument's position.
     - `everywhere`: inputs that every bucket receives. An occurrence of any other input is in one arbitrary bucket.
-    - `given_events`: events that are complete before these rules run. Every other event that a rule reads must be
-      derived by the rules of the result alone.
+    - `given_events`: events that are complete before the rules run. If a rule reads any other event, the rules of
+      the result must derive all its occurrences.
     """
     return _Copartitioning(dependencies, rules, held, everywhere, given_events).run()
 
@@ -96,8 +98,8 @@ class _Copartitioning:
         return Copartitioned(tuple(sorted(self.rules)), self.failures, self.places, self.leaves, nodes)
 
     def unread(self) -> dict[int, SplitFailure]:
-        """Return the rules that read an incomplete event: it is not in `given_events`, and rules outside `self.rules`
-        also derive it.
+        """Return the rules that read an incomplete event, each with the reason. An event is incomplete if it is not in
+        `given_events` and rules outside `self.rules` also derive it.
 
         A rule of a recursion is also returned if another rule of the recursion is not in `self.rules`.
         """
@@ -158,8 +160,8 @@ class _Copartitioning:
         return failed
 
     def traced(self) -> dict[str, frozenset[str]]:
-        """Return the inputs that each derived event depends on. If the event is also an input, they include the
-        event."""
+        """Return, for each derived event, the inputs on which it depends. If the event is itself also an input, the
+        result includes it."""
         leaves = {self.plan.heads[rule].event: frozenset[str]() for rule in self.rules}
         for event in leaves:
             leaves[event] = frozenset({event} & self.dependencies.both)
@@ -185,7 +187,8 @@ class _Copartitioning:
         return frozenset({self.held[event]}) if event in self.held else frozenset()
 
     def carried(self, rule: int, place: frozenset[int]) -> frozenset[int]:
-        """Return the positions of head arguments that copy a key column unchanged. `place`: the key columns."""
+        """Return the positions of head arguments that copy a key column of the rule's body unchanged. `place`: the key
+        columns."""
         shown = [_column(argument) for argument in self.plan.arguments[rule]]
         return frozenset(position for position, column in enumerate(shown) if column in place)
 
@@ -226,8 +229,11 @@ class _Copartitioning:
                 return self.grouped(number, places[0])
 
     def paired(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node that pairs its first two parts. If there is a third part, it prevents some
-        pairs."""
+        """Return the key columns of a node that pairs the occurrences of its first two parts. If such a node has a
+        third part, it is negated: its occurrences prevent pairs.
+
+        If partners may be in different buckets, return the reason.
+        """
         left, right = places[0], places[1]
         properties = self.dependencies.properties[number]
         if left is not EVERYWHERE and right is not EVERYWHERE:
@@ -252,7 +258,7 @@ class _Copartitioning:
         return SplitFailure(number, f"the absent part of {self.text(number)} does not share its key")
 
     def shown(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns:
-        """Return the columns of a node that contain a key column of one of the node's parts."""
+        """Return the columns of a node that contain a key column of one of its parts."""
         if all(place is EVERYWHERE for place in places):
             return EVERYWHERE
         properties = self.dependencies.properties[number]
@@ -280,8 +286,11 @@ class _Copartitioning:
         )
 
     def against(self, number: int, left: KeyColumns, absent: KeyColumns) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node whose results are the occurrences of its first part that have no partner in
-        the second part."""
+        """Return the key columns of a node that returns the occurrences of its first part which have no partner in the
+        second part.
+
+        If partners may be in different buckets, return the reason.
+        """
         if absent is EVERYWHERE:
             return left if self.kept_apart(number) else self.apart(number, (), (left, absent))
         shows = self.dependencies.properties[number].shows
@@ -309,8 +318,8 @@ class _Copartitioning:
     def kept_apart(self, number: int) -> bool:
         """Return True if a node may combine a part that is partitioned by key with a part that is in every bucket.
 
-        This requires that some goal joins, compares or groups the partitioned inputs by an argument. Otherwise nothing
-        shows which of the two parts is the large one.
+        For this, some goal must join, compare or group the partitioned inputs by an argument. Otherwise the planner
+        cannot tell which of the two parts is the large one.
         """
         left, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[left] | self.below[other]
@@ -321,7 +330,11 @@ class _Copartitioning:
     def apart(
         self, number: int, pairs: Sequence[tuple[PartColumn, PartColumn]], places: Sequence[KeyColumns]
     ) -> SplitFailure:
-        """Explain why the first two parts of a node may have partners in different buckets."""
+        """Return the reason why occurrences that a node must combine may be in different buckets.
+
+        - `pairs`: columns of the first two parts that the node joins on.
+        - `places`: the key columns of these parts.
+        """
         text = self.text(number)
         properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
         if not pairs and (properties.equal or (properties.forbids and properties.meeting is Meeting.AGAINST)):
@@ -361,5 +374,5 @@ def _column(argument: Typed) -> int | None:
 
 
 def _same(type: str, expected: str) -> bool:
-    """Return True if a conversion leaves every value unchanged."""
+    """Return True if the conversion of a value from `type` to `expected` leaves every value unchanged."""
     return type == expected or (expected == "any" and type not in TICKS)

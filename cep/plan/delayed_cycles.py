@@ -1,12 +1,13 @@
-"""Cut cycles of formulas so that they can be evaluated in order of time. These are cycles that contain NOT, AGGREGATE
-or event rules.
+"""Cut cycles of formulas that contain NOT, AGGREGATE or event rules, so that they can be evaluated in order of time.
 
-Such a cycle is well defined if each path around it leads to an earlier time. Two kinds of steps do so:
+Such a cycle is well defined if each path around the cycle leads to an earlier time. Two kinds of steps lead to an
+earlier time:
 
 - A formula with a delay, such as `ONCE[1 s, 1 s] p`.
-- A fluent that events begin and end. It changes just after the event.
+- A fluent that events initiate and terminate. It changes just after the event.
 
-Without the delayed edges, the graph has no cycle. `cep.runtime.delayed_cycle` evaluates it piece by piece.
+Without the edges of these steps, the dependency graph has no cycle. `cep.runtime.delayed_cycle` evaluates the cycle in
+pieces, one after the other in time.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from cep.plan.order import Group, PlanUnit, reads
 Needs = Callable[[PlanUnit], Sequence[PlanUnit]]
 
 JUST_AFTER = 1
-"""The delay, in half microseconds, of fluents that change just after an event."""
+"""The delay of fluents that events initiate and terminate, in half microseconds. Such a fluent changes just after the
+event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
     """A cycle of units (node numbers and event names) that is cut at its delayed units.
 
-    - `after`: the units whose delay ends just after an event.
+    - `after`: the units that change just after the time of their input.
     - `back`: the units that have a longer delay.
-    - `parts`: the strongly connected components of the other units, in running order. The flag of a component is True
-      if it is a cycle.
+    - `parts`: the strongly connected components of the other units, in running order. With each component, a flag
+      that is True if the component is a cycle.
     """
 
     after: tuple[PlanUnit, ...]
@@ -42,9 +44,10 @@ class Lagging:
 
 
 def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Lagging | None:
-    """Cut a cycle of units. Return None if it needs no cut.
+    """Cut a cycle of units at its delayed units. Return None if the cycle can be evaluated without a cut.
 
-    Cycles of events need no cut, nor do cycles of formulas that only add results. These are evaluated in rounds.
+    This is the case for cycles of events, and for cycles of formulas that only add results. They are evaluated in
+    rounds.
     """
 
     asked = {unit: nodes[unit].properties() for unit in units if isinstance(unit, int)}
@@ -63,7 +66,8 @@ def lagging(units: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> L
 
 
 def _parts(units: Iterable[PlanUnit], needs: Needs, without: set[PlanUnit]) -> list[tuple[tuple[PlanUnit, ...], bool]]:
-    """Return the strongly connected components of the units. The flag of a component is True if it is a cycle.
+    """Return the strongly connected components of the units. With each component, return a flag that is True if the
+    component is a cycle.
 
     `without`: units whose inputs are ignored.
     """
@@ -75,7 +79,8 @@ def _parts(units: Iterable[PlanUnit], needs: Needs, without: set[PlanUnit]) -> l
 
 
 def wholes(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Iterator[tuple[int, str]]:
-    """Yield the nodes of a component that need the complete results of another node in it, each with its operator."""
+    """Yield the nodes of a component that need the complete results of another unit of the component. With each node,
+    yield its operator."""
     inside = set(part)
     for unit in part:
         if isinstance(unit, str):
@@ -90,14 +95,17 @@ def wholes(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Ite
 
 
 def wholes_of_formulas(part: Sequence[PlanUnit], nodes: Sequence[Node], needs: Needs) -> Iterator[tuple[int, str]]:
-    """Yield those nodes that `wholes` returns and that are formulas, such as NOT and AGGREGATE."""
+    """Yield the formulas among the nodes that `wholes` yields, for example NOT and AGGREGATE."""
     return ((unit, word) for unit, word in wholes(part, nodes, needs) if nodes[unit].properties().kind == "formula")
 
 
 def refused(
     groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> list[CepError]:
-    """Return an error for each cycle of formulas that depends on its own complete result at the same time."""
+    """Return an error for each cycle of formulas that depends on its own complete result at the same time.
+
+    `groups`: the groups of units that run together. Each recursive group is a cycle.
+    """
     makers: dict[str, list[PlanUnit]] = {}
     for head in heads:
         makers.setdefault(head.event, []).append(head.child)

@@ -22,8 +22,8 @@ class Dependencies:
     - `rank`: a number for each rule. A rule has a smaller number than the rules that need it.
     - `nodes`: all nodes of each rule, children before parents.
     - `reads`: the events that each rule reads.
-    - `makers`: the rules that derive each event.
-    - `both`: the derived events that are also inputs.
+    - `makers`: for each event, the rules that derive it.
+    - `both`: the events that rules derive and that are also inputs.
     - `recursive`: the events that depend on themselves.
     - `apart`: the events that some goal joins, compares or groups by one of their arguments.
     """
@@ -49,9 +49,10 @@ class Dependencies:
         return any(self.properties[n].remembers for n in self.nodes[rule])
 
     def units(self, rules: Collection[int], together: Collection[str] = ()) -> list[tuple[int, ...]]:
-        """Group rules that must stay together. A group precedes the groups that need it.
+        """Divide rules into groups that must run in the same stage. A group precedes the groups that need its results.
 
-        The rules of a recursion stay together. For each event in `together`, so do all rules that derive it.
+        The rules of a recursion are in one group. For each event in `together`, all rules that derive this event are in
+        one group.
         """
         inside = sorted(rules)
         together = self.recursive.union(together)
@@ -78,10 +79,10 @@ class Dependencies:
         return frozenset(event for cycle in cycles for event in cycle if isinstance(event, str))
 
     def pairs(self, number: int) -> list[tuple[PartColumn, PartColumn]]:
-        """Return pairs of columns of a node's parts that have equal values in every result.
+        """Return pairs of columns of a node's parts that have equal values in every result of the node.
 
-        They are the columns of the join key, and columns that the WHERE compares with `=`. The WHERE only counts if it
-        is checked before partners are chosen.
+        These are the columns of the join key, and the columns that the WHERE compares with `=`. The WHERE only counts
+        if the node checks it before it chooses partners.
         """
         properties = self.properties[number]
         pairs = [
@@ -105,7 +106,8 @@ class Dependencies:
         return pairs
 
     def forbidden(self, number: int) -> list[tuple[PartColumn, int]]:
-        """Return pairs of columns that the node compares: a column of its negated part, and a column of the node.
+        """Return the pairs of columns that a node compares to find negated occurrences: a column of the negated part,
+        and a column of the node.
 
         Only pairs whose types are comparable are returned.
         """
@@ -132,7 +134,7 @@ class Dependencies:
         return [slot for part, column in places for slot in self._shown(parts[part], column)]
 
     def _shown(self, number: int, column: int) -> list[Slot]:
-        """Return the arguments of events whose values a column of a node contains."""
+        """Return the arguments of events from which a column of a node contains the unchanged values."""
         properties, parts = self.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
             return [(properties.event, self.plan.nodes[number].takes()[column])]
@@ -140,8 +142,8 @@ class Dependencies:
 
 
 def alike(left: str, two: str) -> bool:
-    """Return True if equal values of two types have equal representations. For seconds and times, for example, they do
-    not."""
+    """Return True if equal values of the two types have the same representation. For example, a number of seconds and a
+    duration do not."""
     return left == two or (left not in TICKS and two not in TICKS)
 
 

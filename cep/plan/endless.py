@@ -1,13 +1,13 @@
-"""Find cycles that never end at one instant because each round derives new values.
+"""Find cycles that never end at one instant, because each round of the evaluation derives new values.
 
-A cycle within an instant continues as long as it derives new occurrences. It ends in these cases:
+The evaluation of a cycle at an instant continues as long as it derives new occurrences. It ends in these cases:
 
 - The occurrences of each round must begin earlier than those of the previous round.
 - Each round uses up an occurrence.
 - The values come from outside the cycle.
 - A condition bounds the values.
 
-Otherwise the cycle runs until the limit of derivations (decision 2026-11-28, cycles without an end).
+Otherwise the evaluation continues until the limit of derivations (decision 2026-11-28, cycles without an end).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ Slot = tuple[PlanUnit, int | str]
 
 
 class Step(Enum):
-    """A kind of computation: the relation of a computed value to the value from which it is computed."""
+    """The relation of a computed value to the value from which it is computed, if the computation is repeated in each
+    round."""
 
     SAME = "the same"
     OTHER = "another that soon repeats"
@@ -56,23 +57,25 @@ class Step(Enum):
 
 
 Flow = dict[Slot, dict[Slot, Step]]
-"""For each slot, the slots from which its values are computed, each with the kind of computation."""
+"""For each slot, the slots from which its values are computed. With each of these, the relation of the computed value
+to its source."""
 
 _NEW = frozenset(("+", "-", "*", "**", "concat", "replace", "format", "sin", "tan", "atan"))
-"""Functions whose result can be new in each round."""
+"""Functions whose result can be a new value in each round."""
 _FEW = frozenset(("mod", "/", "//"))
 """Functions that soon repeat an earlier result if they are applied to their own results."""
 _KEEPING = frozenset(("max", "min", "float", "int", "round", "floor", "ceil", "coalesce"))
-"""Functions whose result grows if an argument grows, and shrinks if it shrinks."""
+"""Functions whose result grows when an argument grows, and shrinks when an argument shrinks."""
 _WITHOUT_END = frozenset(("+", "-", "*", "**", "/", "//", "neg", "abs", "length", *_KEEPING)) - {"max", "min"}
-"""Functions whose result exceeds every bound if an argument does."""
+"""Functions whose result exceeds every bound if one of their arguments exceeds every bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndlessCycle:
-    """A cycle within an instant, and the slots that get new values in each round.
+    """A cycle that does not end at an instant, and the slots that get new values in each round.
 
-    `units`: the nodes and events of the cycle. `asks`: conditions that test the new values, but may not bound them.
+    `units`: the nodes and events of the cycle. `asks`: conditions that test the new values. They may or may not bound
+    these values.
     """
 
     units: frozenset[PlanUnit]
@@ -90,9 +93,9 @@ class EndlessCycle:
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """Return the cycles that never end at an instant, once they have begun at it.
+    """Return the cycles that never end at an instant at which they begin.
 
-    The result includes cycles whose conditions test the growing values, but may not bound them.
+    The result includes cycles whose conditions test the growing values if these conditions may not bound them.
     """
     return [
         growing
@@ -105,7 +108,8 @@ def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head
 
 
 def refused(groups: Sequence[Group], binarised: Binarised, source: Source) -> list[CepError]:
-    """Return an error for each endless cycle through a join that pairs with the same occurrence in each round."""
+    """Return an error for each endless cycle that contains a join and no condition on the growing values. The join
+    pairs with the same occurrence again in each round."""
     errors = []
     for cycle in endless(groups, binarised.nodes, binarised.heads):
         joins = [number for number in cycle.numbers if binarised.nodes[number].properties().kind == "join"]
@@ -143,7 +147,7 @@ def warnings(groups: Sequence[Group], binarised: Binarised, source: Source) -> l
 
 
 def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> Iterator[frozenset[PlanUnit]]:
-    """Yield the cycles of a component that do not end by themselves."""
+    """Yield the cycles of a component whose rounds can go on without end at one instant."""
     inside = frozenset(part)
 
     def needs(unit: PlanUnit) -> list[PlanUnit]:
@@ -155,8 +159,10 @@ def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[He
 
 
 def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list[PlanUnit]:
-    """Return the inputs that a unit reads at its own instant without using up occurrences, so that each round can use
-    them again."""
+    """Return the inputs of a unit that it can use again in each round at the same instant.
+
+    Inputs that the unit reads only at earlier instants, or whose occurrences it uses up, are left out.
+    """
     if isinstance(unit, str):
         return [head.child for head in heads if head.event == unit]
     own = nodes[unit].properties()
@@ -166,7 +172,8 @@ def _reads(unit: PlanUnit, nodes: Sequence[Node], heads: Sequence[Head]) -> list
 
 
 def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> EndlessCycle | None:
-    """Return the endless cycle if each round derives new values and no condition bounds them. Otherwise return None."""
+    """Return the endless cycle if each round derives new values and no condition bounds these values. Otherwise return
+    None."""
     flow: Flow = {}
     for unit in cycle:
         if isinstance(unit, str):
@@ -195,7 +202,7 @@ def _growing(cycle: frozenset[PlanUnit], nodes: Sequence[Node], heads: Sequence[
 
 
 def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[PlanUnit]) -> None:
-    """Add the slots from which a node's columns are computed to `flow`."""
+    """Add to `flow` the slots from which the columns of a node are computed. `unit`: the number of the node."""
     own, parts = nodes[unit].properties(), nodes[unit].parts
     elsewhere = {
         part_column for pair in own.equal for part_column in pair if any(parts[part] not in cycle for part, _ in pair)
@@ -215,15 +222,18 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
 
 
 def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
-    """Add the sources of a slot to `flow`. `used`: the variables of a node from which the slot is computed, each with
-    the kind of computation."""
+    """Add to `flow` the slots from which the slot `slot` is computed.
+
+    `used`: the variables of the node `unit` from which the slot is computed, each with the relation of the result to
+    it.
+    """
     for name, step in used.items():
         sources = flow.setdefault(slot, {})
         sources[_slot(unit, name)] = _both(step, sources.get(_slot(unit, name)))
 
 
 def _both(left: Step, other: Step | None) -> Step:
-    """Combine the kinds of two computations from the same value. `other`: None if there is only one computation."""
+    """Combine two computations that have the same source. `other`: None if there is only one computation."""
     if other is None or left is other:
         return left
     if left.makes_new or other.makes_new:
@@ -233,12 +243,13 @@ def _both(left: Step, other: Step | None) -> Step:
 
 
 def _slot(unit: int, name: str) -> Slot:
-    """Return the slot of a canonical variable of a node: `v0`... are columns, `w0`... are bound by conditions."""
+    """Return the slot of a canonical variable of a node. The variables `v0`, `v1`, ... are columns, and conditions bind
+    `w0`, `w1`, ..."""
     return unit, int(name[1:]) if name[0] == "v" else name
 
 
 def _used(expression: Expression) -> dict[str, Step]:
-    """Return the variables from which an expression is computed, each with the kind of computation."""
+    """Return the variables from which an expression is computed, each with the relation of the expression to it."""
     match expression:
         case Variable(name):
             return {name: Step.SAME}
@@ -253,7 +264,8 @@ def _used(expression: Expression) -> dict[str, Step]:
 
 
 def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
-    """Return the kind of a computation by a function call. `step`: the kind of computation of one argument."""
+    """Return the relation of a function's result to the source of one of its arguments. `step`: the relation of this
+    argument to the source."""
     if function in ("+", "-") and any(_positive(argument) for argument in arguments[function == "-" :]):
         move = Step.UP if function == "+" else Step.DOWN
         return move if step in (Step.SAME, move) else Step.NEW
@@ -281,8 +293,8 @@ def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, 
 
 
 def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
-    """Return the growing slots, and all slots that are computed from them. The value is the direction: UP, DOWN or
-    NEW."""
+    """Return the growing slots `slots`, and all slots that are computed from them. With each slot, return the direction
+    of its growth: UP, DOWN or NEW."""
     inside = {step for slot in slots for other, step in flow[slot].items() if other in slots} - {Step.SAME}
     step_of = dict.fromkeys(slots, inside.pop() if len(inside) == 1 else Step.NEW)
     more = True
@@ -297,13 +309,16 @@ def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
 
 
 def _then(way: Step, step: Step) -> Step:
-    """Return the direction in which a computed value grows. `way`: the direction of the value from which it is
-    computed."""
+    """Return the direction in which a computed value grows. `way`: the direction of its source. `step`: the relation of
+    the computed value to the source."""
     return way if step is Step.SAME or (step.makes_new and step is way) else Step.NEW
 
 
 def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[Condition]:
-    """Return the conditions of a node that test growing values. Equations that only define a variable are left out."""
+    """Return the conditions of a node that test growing values. Equations that only define a variable are left out.
+
+    `unit`: the number of the node. `growing`: the slots whose values grow.
+    """
     own = nodes[unit].properties()
     defining = [condition for condition, _ in _definitions(own.conditions).values()]
     asked = (condition for condition in own.conditions if condition not in defining)
@@ -313,8 +328,8 @@ def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[
 
 
 def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool:
-    """Return True if a condition stops a growing value. It may be a bound in the direction of growth, or a look-up in a
-    static predicate."""
+    """Return True if a condition stops the growth of a value: it is a bound in the direction of growth, or looks the
+    value up in a static predicate."""
     match condition:
         case Disjunction(alternatives):
             return all(any(_ends(unit, condition, growing) for condition in every) for every in alternatives)
@@ -337,8 +352,8 @@ def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool
 
 
 def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Step | None:
-    """Return the direction in which an expression grows. OTHER means that it may not grow. None means that it contains
-    no growing value."""
+    """Return the direction in which an expression grows. Return OTHER if the expression may not grow, and None if it
+    contains no growing value."""
     match expression:
         case Variable(name):
             return growing.get(_slot(unit, name))

@@ -1,7 +1,7 @@
-"""Find where a plan must count equal records, and where one of several equal records is enough.
+"""Find where a plan must count equal records, and where it only needs one of several equal records.
 
-Equal input occurrences are numbered. Rules over one event and ORs pass these numbers on to their results. The results
-of all other operators have the first number only, so they are a set.
+Equal input occurrences are numbered. Rules over one event and ORs pass these numbers on to their results. All other
+operators give each result the first number, so equal results are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class EqualRecords:
     - `several`: the events that may have equal occurrences.
     - `numbered`: the events in `several` whose numbers are used.
     - `passing`: the indices of heads that pass the numbers on.
-    - `once`: the nodes for which one of several equal occurrences is enough. The value has a flag per part of the node:
+    - `once`: the nodes that need only one of several equal occurrences. For each node, a flag per part, which is
       True if the part may have equal occurrences.
     """
 
@@ -70,8 +70,8 @@ def _equal_records(plan: Plan) -> EqualRecords:
 def _once(plan: Plan) -> set[int]:
     """Return the nodes that may merge equal occurrences of their parts.
 
-    Merging does not change the set of a node's results, but only how often each result occurs. So the nodes that read
-    these results must not count them. Rule heads never count them, because they turn their results into a set.
+    This changes only how often each result of a node occurs, not which results occur. So it is allowed if no other node
+    counts these results. Rule heads never count them, because they merge equal results.
     """
     counted: set[int] = set()
     for number in reversed(range(len(plan.nodes))):

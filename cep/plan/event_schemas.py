@@ -1,4 +1,4 @@
-"""The events of a program as users see them: its inputs, its outputs, and records that state when a fluent holds."""
+"""The events of a program as users see them: its inputs, its outputs, and the records of fluents."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from cep.plan.plan import Plan
 
 
 def tables_of(plan: Plan) -> dict[str, str]:
-    """Return the input tables that contain records of fluents, by the name of the fluent."""
+    """Return, for each fluent whose input is records, the table that contains these records."""
     fluents = {name: plan.schemas[name].fluent for name in plan.inputs}
     return {fluent.name: name for name, fluent in fluents.items() if fluent is not None and fluent.part == RECORDS}
 
 
 def may_close(plan: Plan, name: str) -> bool:
-    """Return True if a table contains records of a fluent, and if a record may close an earlier record."""
+    """Return True if a table contains records of a fluent, and a later record may end the interval of an earlier
+    one."""
     fluent = plan.schemas[name].fluent
     return fluent is not None and fluent.part == RECORDS and not fluent.final
 
 
 def outside(incoming: Schema) -> Schema:
-    """Return the schema of a table as users see it.
+    """Return the schema of an input table as users see it.
 
     Internally, a record of a fluent is an instant at the record's start. The record's end and bounds are attributes.
     """

@@ -1,4 +1,4 @@
-"""Infer the types of knowledge columns that have no values. The types follow from the rules that use the columns."""
+"""Infer the types of empty columns of the knowledge from the rules that use these columns."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates of the
 
 
 def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[ArgumentPosition, str]:
-    """Infer the types of argument positions that are None in `types` because their columns have no values.
+    """Infer the types of the argument positions that are None in `types`. Their columns contain no values.
 
-    If the values of a column reach a declared attribute, the column has the attribute's type. They may reach it through
-    static rules and undeclared events. If a column is only used in a ranking by a policy, it is a float.
+    If the values of a column would reach a declared attribute, the column has the attribute's type. Static rules and
+    undeclared events may lie between. If a policy ranks by the column and nothing else uses it, the column is a float.
 
-    A position is left out, and so has the type `any`, if it has no type, or several types other than int and float.
+    The result lacks a position if no type can be inferred, or several types other than int and float. Such a column has
+    the type `any`.
     """
     wants = _Wants(rules, types)
     for rule in rules.rules:
@@ -58,8 +59,7 @@ def _one(types: Collection[str]) -> str:
 
 
 class _Wants:
-    """A search that starts from variables whose type is known. It follows each variable back to the columns from which
-    it gets its values."""
+    """A search from variables whose type is known back to the columns from which they get their values."""
 
     def __init__(self, rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> None:
         self.rules = rules
@@ -84,7 +84,7 @@ class _Wants:
         return self.found
 
     def event(self, rule: Rule, argument: Expression, type: str) -> None:
-        """Record that an argument or variable of an event rule must have a type."""
+        """Record that an argument or variable of an event rule must have the type `type`."""
         self.ask(argument, type, patterns(rule.body), [*each_condition(conditions(rule.body))], frozenset())
 
     def static(self, rule: StaticRule, argument: Expression, type: str) -> None:
@@ -106,9 +106,10 @@ class _Wants:
                 self.ask(other, type, parts, conditions, passed | {name})
 
     def sources(self, name: str, type: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> None:
-        """Find the places from which a variable gets its values, and record the type for them.
+        """Find the columns and events from which a variable gets its values, and record that they must have the type
+        `type`.
 
-        A place that already has another type is left as it is.
+        A column that already has another type keeps it.
         """
         places = [
             (True, properties.event, i)
@@ -139,7 +140,7 @@ class _Wants:
 
 
 def _operands(expression: Expression, type: str) -> Iterator[str]:
-    """Yield the variables that must have a type so that an expression has it."""
+    """Yield the variables of an expression that must have the type `type` so that the expression has this type."""
     match expression:
         case Variable(name) if name != "_":
             yield name
@@ -154,7 +155,8 @@ def _operands(expression: Expression, type: str) -> Iterator[str]:
 
 
 def _made_of(name: str, parts: Sequence[Pattern], conditions: Sequence[Condition]) -> Iterator[Expression]:
-    """Yield the expressions that a variable equals, or that it aggregates."""
+    """Yield the expressions from which a variable gets its value: the other side of an equation, or the argument of an
+    aggregate."""
     for condition in conditions:
         if isinstance(condition, Comparison) and condition.operator == "=":
             for side, other in ((condition.left, condition.right), (condition.right, condition.left)):

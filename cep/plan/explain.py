@@ -1,5 +1,5 @@
-"""The output of `cep plan`: goals as rule text in running order. For each goal, it shows the join key and what the goal
-remembers."""
+"""The output of `cep plan`: goals as rule text in running order. For each goal, the output shows the join key and the
+state that the goal keeps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def explain(
 
     - `compiled`: the recursive events that run as one compiled pass, or None if this is not known.
     - `answers`: for each key of `plan.rules.asked`, the answers to this query of the background knowledge.
-    - `written`: the number of rules in the program, if a solver runs some of them.
+    - `written`: the number of rules that the author wrote, if the plan contains other rules instead because a
+      solver runs some of them. Otherwise None.
     """
     return _Listing(plan, compiled, width, answers or {}, written).text()
 
@@ -116,10 +117,8 @@ class _Listing:
             self.item("", f"(declared, so also read: {listed(both)})", 0)
 
     def made_of_changes(self, event: str) -> bool:
-        """Return True if a table contains a fluent's intervals, or its beginnings and ends.
-
-        Generated rules compute such a table.
-        """
+        """Return True if `event` is the name of a table that generated rules compute for a fluent: its intervals, or
+        its beginnings and ends."""
         fluent = self.plan.schemas[event].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 
@@ -166,7 +165,7 @@ class _Listing:
     def inhibitor(self, name: str) -> str:
         """Describe the condition that suppresses an alert: another alert fires, or a fluent holds.
 
-        `name`: the alert that inhibits. If it is hidden, it stands for a fluent.
+        `name`: the alert that inhibits. If this alert is hidden, the description names its fluent.
         """
         for head in self.plan.heads:
             alert = self.alerts.get(head.event)
@@ -175,7 +174,7 @@ class _Listing:
         return f"{name} fires"
 
     def way(self, group: Group, events: Sequence[str]) -> str:
-        """Describe how a recursion is evaluated."""
+        """Describe how the rules of a cycle are evaluated."""
         if any(isinstance(unit, int) and self.plan.nodes[unit].settles() for unit in group.units):
             return "from watermark to watermark, in rounds of intervals until nothing is new"
         if any(rounds for _, rounds in group.slices):
@@ -205,9 +204,9 @@ class _Listing:
             title = ""
 
     def knowledge(self) -> None:
-        """List the queries to the knowledge.
+        """List the queries to the background knowledge.
 
-        Each is shown with its number of answers, its columns, and how its answers are updated when the knowledge
+        For each query, show the number of its answers, its columns, and how the answers are updated when the knowledge
         changes.
         """
         title = "knowledge"
@@ -224,8 +223,8 @@ class _Listing:
                 self.item("", f"{columns}; {way}", 2)
 
     def stages(self) -> None:
-        """List the stages of the program. A stage runs in buckets by a key, or in one place for a reason that is
-        shown."""
+        """List the stages of the program. For each stage, show the key by which it runs in buckets, or the reason why
+        it runs in one place."""
         stages = partition(self.plan)
         self.lines += [""] if stages else []
         for stage in stages:
@@ -248,7 +247,7 @@ class _Listing:
                 self.item("", f"{'also ' if stage.reasons else ''}{named}", 2)
 
     def routed(self, event: str, stage: Stage, stages: Sequence[Stage]) -> str:
-        """Describe an input of a stage: where it comes from, and how its rows are assigned to buckets."""
+        """Describe an input of a stage: the stages that derive it, if any, and how its rows are assigned to buckets."""
         makers = [str(other.number) for other in stages[: stage.number - 1] if event in other.outputs]
         name = shown_name(self.plan.schemas[event])
         text = f"{name} of stage{'s' if len(makers) > 1 else ''} {listed(makers)}" if makers else name
@@ -282,10 +281,10 @@ class _Listing:
     # --- lines ---
 
     def put(self, mark: str, text: str, indent: int, note: str = "") -> None:
-        """Add rule text, wrapped and indented. `mark`: text to the left of the first line. `note`: text to the right of
-        the last line.
+        """Add rule text to the output, wrapped and indented. `mark`: text to the left of the first line. `note`: text
+        to the right of the last line.
 
-        Arguments that an alert does not mention are written `_`.
+        Generated variables, which stand for arguments that the author did not write, are shown as `_`.
         """
         text = _UNSPOKEN.sub("_", text)
         first = MARK if mark or note or indent > MARK else 0
@@ -300,7 +299,8 @@ class _Listing:
         self.noted(lines, note)
 
     def noted(self, lines: list[str], note: str) -> None:
-        """Add lines. `note`: text to the right of the last line, or on an extra line if it does not fit."""
+        """Add lines to the output. `note`: text to the right of the last line. If the note does not fit there, it gets
+        a line of its own."""
         note = f"  # {note}" if note else ""
         if note and len(lines[-1]) + len(note) > self.width:
             lines.append("")
@@ -310,7 +310,8 @@ class _Listing:
 
 
 def _declared(schema: Schema) -> str:
-    """Return the declaration of an event as the author wrote it, or as it was inferred."""
+    """Return the declaration of an event. If the author did not declare the event, the declaration is inferred from its
+    schema."""
     attributes = [
         replace(attribute, optional=attribute.optional and schema.declared) for attribute in schema.attributes
     ]
@@ -327,7 +328,7 @@ def _declared(schema: Schema) -> str:
 
 
 def _open(asked: Triples) -> list[str]:
-    """Return the names of the positions of a triple pattern that contain variables."""
+    """Return the names of those positions of a triple pattern that contain variables: subject, predicate or object."""
     return [name for name, term in zip(("subject", "predicate", "object"), asked.fixed) if term is None]
 
 

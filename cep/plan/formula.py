@@ -1,8 +1,8 @@
 """Formulas that define fluents, `head WHILE formula`: the base class of their operators, and functions over formulas.
 
-A formula is a tree with the structure that the author wrote. Each operator has its own subclass in `cep/operators/`,
-next to the pattern that it is lowered to (`cep.plan.pattern`). The language works on formulas through these methods and
-names no operator.
+A formula is a tree that has the structure of the author's text. Each operator has its own subclass in `cep/operators/`,
+next to the pattern to which it is lowered (`cep.plan.pattern`). The code of the language only calls the methods of this
+module, and names no operator.
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 Names = frozenset[str]
 
 WHOLE, OR, AND, BETWEEN, UNARY = range(5)
-"""Precedence of formulas, from weakest to strongest. WHOLE: the operator takes everything to its left."""
+"""Precedence of formulas, from weakest to strongest. WHOLE: the operand of the operator is the whole formula to its
+left."""
 
 
 class FluentLateness(Protocol):
-    """The delays after which fluents and formulas are known. A formula computes its own delay from the delays of its
-    parts."""
+    """The delay after which the values of each fluent and each formula are known. A formula computes its own delay from
+    the delays of its parts."""
 
     @property
     def declared(self) -> Container[str]:
         """The names of fluents. All other names are events."""
 
     def late(self, name: str) -> int:
-        """Return the delay in microseconds after which a fluent is known."""
+        """Return the delay of a fluent: its value at a time is known this many microseconds later."""
 
     def late_of(self, formula: Formula) -> int:
-        """Return the delay in microseconds after which a formula is known."""
+        """Return the delay of a formula: its value at a time is known this many microseconds later."""
 
 
 class Lowering(Protocol):
-    """Services for a formula while it is lowered to a pattern."""
+    """The methods that a formula can call while it is lowered to a pattern."""
 
     def late_of(self, formula: Formula, /) -> int:
-        """Return the delay in microseconds after which a formula is known."""
+        """Return the delay of a formula: its value at a time is known this many microseconds later."""
 
     def error(self, message: str, span: Span, hint: str | None = None, code: str = "fluent") -> None:
         """Report a mistake."""
@@ -51,12 +52,13 @@ class Lowering(Protocol):
     def lowered(self, formula: Formula, keep: Names, outside: Names) -> Pattern:
         """Lower a formula to a pattern.
 
-        `keep`: the variables of the formula that the pattern must bind. `outside`: the names that are used around the
-        formula.
+        `keep`: the variables of the formula that the pattern must bind. `outside`: the variables that the rest of the
+        rule uses.
         """
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
-        """Return the parts of a formula. In a recursion, combine all parts that are not on the cycle into one.
+        """Return the parts of a formula. In a recursive rule, first combine all parts that use no fluent of the cycle
+        into one part.
 
         `make`: a function that combines parts.
         """
@@ -68,20 +70,24 @@ class Lowering(Protocol):
         """Return a pattern that has only the variables `names`. It holds whenever `pattern` holds for some values of
         the other variables.
 
-        `late`: the delay in microseconds after which the pattern is known.
+        `late`: the delay of the new pattern in microseconds.
         """
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
-        """Return a formula's pattern with one bound added to each interval. `edge`: the beginning or the end."""
+        """Return a pattern whose intervals also contain the instant at which they begin or end.
+
+        `edge`: `begin` or `end`, to select this instant. `formula`: the formula of the pattern.
+        """
 
     def edges(self, name: str) -> str | None:
-        """Return the table of a fluent's beginnings and ends, or None if the name is an event."""
+        """Return the table that contains the beginnings and ends of the fluent `name`. Return None if `name` is an
+        event."""
 
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-        """Return the conditions of a WHERE in the form in which they are evaluated."""
+        """Return the conditions of a WHERE after they are lowered."""
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
-        """Return True if at least one condition queries the knowledge."""
+        """Return True if at least one condition queries the background knowledge."""
 
 
 class Formula(ABC):
@@ -96,10 +102,11 @@ class Formula(ABC):
 
     @abstractmethod
     def over(self, parts: tuple[Formula, ...]) -> Formula:
-        """Return a formula that has the same operator and these parts."""
+        """Return a formula that has the same operator, but the parts `parts`."""
 
     def written(self) -> list[str]:
-        """Return the variables that this operator itself mentions, with repetitions."""
+        """Return the variables that this operator itself mentions, outside its parts. A variable can occur several
+        times."""
         return []
 
     @abstractmethod
@@ -111,43 +118,45 @@ class Formula(ABC):
         """Return the text of the formula, and its precedence."""
 
     def late(self, lateness: FluentLateness) -> int:
-        """Return the delay in microseconds after which the formula is known."""
+        """Return the delay of the formula: its value at a time is known this many microseconds later."""
         return max(map(lateness.late_of, self.inside()))
 
     def why_late(self) -> str | None:
-        """Explain why the formula is known later than its parts, and what to write instead. Return None if it is not
-        later."""
+        """Explain why the formula has a longer delay than its parts, and what to write instead. Return None if its
+        delay is not longer."""
         return None
 
     def against_recursion(self, through: Callable[[Formula], bool]) -> list[tuple[str, Span, str]]:
-        """Explain why a cycle cannot pass through this formula.
+        """Explain why a cycle cannot pass through this formula. Return one item per reason: the reason, the position,
+        and what to write instead.
 
-        Each item has the reason, the position, and what to write instead. `through`: a function that returns True if a
-        part is on the cycle.
+        `through`: a function that returns True if a part is on the cycle.
         """
         return []
 
     def spread(self) -> Formula:
-        """Return an equivalent formula in which each part binds its own variables and relies on no other part
-        (`And.spread`)."""
+        """Return an equivalent formula in which no part needs a variable that only another part binds. `And.spread`
+        rewrites such parts."""
         inside = tuple(part.spread() for part in self.inside())
         return self.over(inside) if inside else self
 
     def loose(self) -> Names:
-        """Return the variables that the formula uses but does not bind. The formula around it must bind them."""
+        """Return the variables that the formula uses but does not bind. The formula that contains it must bind them."""
         return frozenset()
 
     def tied(self) -> tuple[Formula, Formula | None]:
-        """Split a formula that has loose variables (`loose`).
+        """Split a formula that uses variables which it does not bind (`loose`).
 
-        Returns the part that binds them, and the part that holds for any of their values, or None.
+        Returns two formulas that are joined by OR. The first one binds these variables. The second one holds for any of
+        their values, or is None if it is not needed.
         """
         raise AssertionError("it has no loose variables")
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """Return an equivalent formula that refers to formulas on a cycle only through operators that shift time.
+        """Return an equivalent formula that uses the formulas of a cycle only at other times, through operators that
+        shift time.
 
-        Return the formula itself if there is none. `through`: a function that returns True if a formula is on the
+        If there is no such formula, return this formula. `through`: a function that returns True if a formula is on the
         cycle.
         """
         return self
@@ -161,31 +170,31 @@ class Formula(ABC):
         return None
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
-        """Return the parts whose results the formula needs completely at a time, each with the reason and the
-        position."""
+        """Return the parts that the formula can evaluate at a time only when their results at this time are complete.
+        With each part, return the operator's word and the position."""
         return []
 
     def looks_back(self) -> int:
-        """Return the least time in microseconds by which the formula looks back on its parts. 0: it may use their
-        present value."""
+        """Return the least distance in microseconds by which the formula looks back at its parts. Return 0 if it may
+        use their current value."""
         return 0
 
     def long(self) -> tuple[Formula, int] | None:
-        """Return the formula and the least length in microseconds, if this operator selects maximal intervals by
-        length. Otherwise return None."""
+        """If this operator selects maximal intervals by their length, return its part and the least length in
+        microseconds. Otherwise return None."""
         return None
 
     @abstractmethod
     def lowered(self, lowering: Lowering, keep: Names, outside: Names) -> Pattern:
         """Lower a formula to a pattern.
 
-        `keep`: the variables of the formula that the pattern must bind. `outside`: the names that are used around the
-        formula.
+        `keep`: the variables of the formula that the pattern must bind. `outside`: the variables that the rest of the
+        rule uses.
         """
 
 
 class OverOne(Formula):
-    """The base class of operators over one formula, the field `formula`."""
+    """The base class of operators that have one part, which is the field `formula`."""
 
     __slots__ = ()
     formula: Formula
@@ -202,7 +211,7 @@ class OverOne(Formula):
 
 
 class OverSeveral(Formula):
-    """The base class of operators over several formulas, the field `parts`."""
+    """The base class of operators that have several parts, which are the field `parts`."""
 
     __slots__ = ()
     parts: tuple[Formula, ...]
@@ -224,16 +233,16 @@ def formulas(formula: Formula) -> list[Formula]:
 
 
 def asked_now(formula: Formula) -> list[Formula]:
-    """Return a formula, and all formulas inside it that can affect its value without a delay.
+    """Return a formula, and all formulas inside it whose current value can affect its current value.
 
-    Formulas inside an operator that looks back by a minimum time are left out.
+    Formulas are left out if they are inside an operator that looks back by a minimum time.
     """
     inside = () if formula.looks_back() else formula.inside()
     return [formula, *(asked for part in inside for asked in asked_now(part))]
 
 
 def formula_variables(formula: Formula) -> list[str]:
-    """Return the names of the variables of a formula, with repetitions."""
+    """Return the names of the variables of a formula. A name can occur several times."""
     return [*(name for part in formula.inside() for name in formula_variables(part)), *formula.written()]
 
 

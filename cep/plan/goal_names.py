@@ -15,13 +15,13 @@ from cep.plan.plan import Plan
 
 
 def is_written(plan: Plan, number: int) -> bool:
-    """Return True if an author wrote the rule. Other rules are generated to compute when a fluent holds."""
+    """Return True if an author wrote the rule `number`. Other rules are generated to compute when a fluent holds."""
     fluent = plan.schemas[plan.heads[number].event].fluent
     return plan.rules.rules[number].span != NOWHERE and (fluent is None or fluent.part not in (HOLDS, EDGES))
 
 
 def says_records(rule: Rule) -> bool:
-    """Return True if a rule only says that a fluent holds in the intervals of its input records."""
+    """Return True if a rule is generated and only copies the intervals of a fluent's input records to the fluent."""
     asked = list(events(rule.body))
     return rule.span == NOWHERE and len(asked) == 1 and asked[0].endswith(RECORDED)
 
@@ -29,7 +29,7 @@ def says_records(rule: Rule) -> bool:
 def labels(plan: Plan) -> dict[int, str]:
     """Return the labels of the nodes that `cep plan` shows separately, in running order.
 
-    A node that only one rule reads is shown as the body of this rule. Scans are not shown.
+    A node that is only read by one rule is shown as the body of this rule. Scans are not shown.
     """
     readers = Counter(child for node in plan.nodes for child in node.parts)
     head_counts = Counter(head.child for head in plan.heads)

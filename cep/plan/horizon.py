@@ -1,4 +1,4 @@
-"""Horizons: what each goal must remember and for how long. A goal that never forgets causes a warning."""
+"""Horizons: the time for which each goal must remember its input. A goal that never forgets causes a warning."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The times at which a goal forgets an occurrence. The first of them counts. A field that is None or False does not
-    apply.
+    """The events after which a goal forgets an occurrence. The earliest one counts. A field that is None or False does
+    not apply.
 
-    - `lasting`: microseconds after the occurrence's start; for UNLESS and windows, after its end
-    - `reach`: microseconds after the occurrence's end
-    - `instant`: immediately after the occurrence's instant
-    - `superseded`: when a newer occurrence with the same key arrives
-    - `paired`: when the occurrence is paired
-    - `events`: when this number of newer occurrences of the same group has arrived, however long that takes. The state
-      is then bounded by the number of groups and not by time, so `Node.memory` returns None.
+    - `lasting`: the number of microseconds since the occurrence's start; for UNLESS and windows, since its end
+    - `reach`: the number of microseconds since the occurrence's end
+    - `instant`: True to forget the occurrence directly after its instant
+    - `superseded`: True to forget it when a newer occurrence with the same key arrives
+    - `paired`: True to forget it when it is paired
+    - `events`: the number of newer occurrences of the same group after which it is forgotten, however long that
+      takes. The state is then bounded by the number of groups and not by time, so `Node.memory` returns None.
     """
 
     lasting: int | None = None
@@ -40,7 +40,7 @@ class Horizon:
 
     @property
     def forgets(self) -> bool:
-        """Return True if the goal eventually forgets everything, except occurrences that wait for a partner."""
+        """True if the goal eventually forgets everything. Occurrences that wait for a partner do not count."""
         bounded = self.lasting is not None or self.reach is not None or self.events is not None
         return bounded or self.instant or self.superseded
 
@@ -63,8 +63,8 @@ def points(
 ) -> tuple[bool, ...]:
     """Return, for each node, True if all its occurrences are instants.
 
-    Input events are instants if they are declared with TIME. Time points are instants. Results are instants if they are
-    derived from instants only.
+    Input events are instants if they are declared with TIME. Fixed points in time are instants. The results of a node
+    are instants if they are derived from instants only.
     """
     events = {name: schema.point if name in inputs else True for name, schema in schemas.items()}
     instants = [True] * len(nodes)
@@ -84,13 +84,14 @@ def points(
 
 
 def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
-    """Return the horizon of a goal, or None if the goal remembers nothing. `points`: the result of the function
-    `points`."""
+    """Return the horizon of a goal. Return None if the goal remembers nothing. `points`: for each node, True if all its
+    occurrences are instants."""
     return node.horizon([points[part] for part in node.parts])
 
 
 def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> list[CepError]:
-    """Return an error for each node whose parts are instants but must not be, or are not instants but must be."""
+    """Return an error for each node that needs instants but reads intervals, or that needs intervals but reads
+    instants."""
     errors = []
     for number, node in enumerate(binarised.nodes):
         wrong = node.refused([points[part] for part in node.parts])
@@ -100,7 +101,7 @@ def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> lis
 
 
 def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> list[Warning]:
-    """Return a warning for each goal that never forgets, and for each goal that never produces anything."""
+    """Return a warning for each goal that never forgets its input, and for each goal that can never derive anything."""
     remarks = {}
     for number, node in enumerate(binarised.nodes):
         span = binarised.spans[number]
@@ -137,8 +138,8 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
 
 
 def _window(binarised: Binarised, number: int) -> int | None:
-    """Return the length in microseconds of the windows that derive a node's event, or None if they have no fixed
-    length."""
+    """Return the greatest length in microseconds of the windows that derive the event of a node. Return None if no
+    window with a fixed length derives it."""
     event = event_of(binarised.nodes, number)
     lengths = [_length(binarised.nodes, head.child) for head in binarised.heads if head.event == event]
     return max((length for length in lengths if length is not None), default=None)
@@ -152,8 +153,8 @@ def _length(nodes: Sequence[Node], number: int) -> int | None:
 
 
 def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:
-    """Explain why a goal never occurs if one of its parts is an instant, and what to write instead. Return None if it
-    can occur."""
+    """Explain why a node can never have a result because one of its parts is an instant. Return the message and a hint,
+    or None if it can have results."""
     wrong = node.impossible([points[part] for part in node.parts])
     if wrong is None:
         return None
@@ -164,7 +165,7 @@ def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tu
 
 
 def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
-    """Describe the occurrences that wait on one side of a goal. If they are events, name the event."""
+    """Describe the occurrences that wait on one side of a goal. If they all belong to one event, name the event."""
     event = event_of(nodes, number)
     if event is None:
         return f"everything on its {side}"
@@ -173,7 +174,8 @@ def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
 
 
 def event_of(nodes: Sequence[Node], number: int) -> str | None:
-    """Return the event that a node reads without changing it, or None. The node may filter the event's occurrences."""
+    """Return the event whose occurrences a node returns unchanged. The node may filter them. Return None for any other
+    node."""
     node = nodes[number]
     while node.properties().selects:
         node = nodes[node.parts[0]]

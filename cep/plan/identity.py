@@ -1,8 +1,8 @@
-"""Fingerprints of the parts of a plan. If two programs have equal parts, these parts have equal fingerprints, and their
-state can be kept.
+"""Fingerprints of the parts of a plan. A part that is equal in two programs has the same fingerprint in both. So the
+state of this part can be kept when one program replaces the other.
 
-Two parts are equal if everything below them is. This includes patterns, constants, types, policies, WITHIN, conditions
-and the predicates that they use, and the rules and declarations of events.
+Two parts are equal if everything on which they depend is equal. This includes patterns, constants, types, policies,
+WITHIN, conditions and the predicates that they use, and the rules and declarations of events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cep.rules.expressions.typed import TypedCall
 from cep.rules.terms import Call, Predicate
 
 OF_AREAS = "inside"
-"""The function that queries areas of the knowledge."""
+"""The name of the function that looks up areas in the background knowledge."""
 
 
 def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
@@ -39,7 +39,7 @@ def identities(plan: Plan, asked: Mapping[str, str]) -> dict[PlanUnit, str]:
 def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> dict[str, str]:
     """Return a fingerprint for each predicate that conditions may use.
 
-    `facts`: the fingerprint of each table of facts. `knowledge`: a single fingerprint of all the knowledge.
+    `facts`: the fingerprint of each table of facts. `knowledge`: one fingerprint for the whole background knowledge.
     """
     own: dict[str, list[str]] = {name: [table] for name, table in facts.items()}
     for rule in rules.statics:
@@ -58,9 +58,10 @@ def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> d
 
 
 def spelt(value: Any) -> str:
-    """Return an object of the syntax or the plan as text. Fields that its equality ignores are left out.
+    """Return an object of the syntax tree or the plan as text. Fields that do not take part in the comparison of two
+    objects are left out.
 
-    If a class is renamed, its attribute `spelt_as` keeps the old name, because stored states are found by this name.
+    If a class is renamed, its attribute `spelt_as` contains the old name, because stored states are found by this name.
     """
     if is_dataclass(value) and not isinstance(value, type):
         inner = [
@@ -77,9 +78,10 @@ def spelt(value: Any) -> str:
 def _rooted(
     plan: Plan, root: PlanUnit, inside: Set[PlanUnit], known: Mapping[PlanUnit, str], asked: Mapping[str, str]
 ) -> str:
-    """Describe a node or event, and the other nodes and events of its cycle, as text.
+    """Describe a node or event, together with the other nodes and events of its cycle, as text.
 
-    - `root`: the node or event. It has number 0; the others are numbered in the order in which they are reached.
+    - `root`: the node or event. It has number 0. The others are numbered in the order in which they are reached
+      from it.
     - `inside`: the nodes and events of the cycle.
     - `known`: the fingerprints of nodes and events outside the cycle.
     """
@@ -123,7 +125,8 @@ def _asked(value: Any, asked: Mapping[str, str]) -> list[str]:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Yield the names of all predicates in an object. Yield OF_AREAS if the object calls this function."""
+    """Yield the names of all predicates in an object. If the object calls the function OF_AREAS, also yield
+    OF_AREAS."""
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, Call | TypedCall) and value.function == OF_AREAS:

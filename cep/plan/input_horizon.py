@@ -1,4 +1,4 @@
-"""The amount of past input from which a program derives the same results as from all of its input."""
+"""The length of the past input that an engine must read to derive the same results as from all input."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cep.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class InputHorizon:
-    """The greatest age of input that can affect later results.
+    """The greatest age that input can have to affect later results.
 
-    `length`: this age in microseconds. `bounded`: False if some rules may need all input. `length` then covers only the
-    other rules.
+    `length`: this age in microseconds. `bounded`: False if some rules may need all input. Then `length` applies only to
+    the other rules.
     """
 
     length: int
@@ -22,8 +22,8 @@ class InputHorizon:
 
     @classmethod
     def of(cls, plan: Plan) -> InputHorizon:
-        """Return the longest horizon of a program's rules. If a rule reads the results of another, their horizons add
-        up."""
+        """Return the longest horizon of a program's rules. If a rule reads the results of another rule, the horizons of
+        both are added."""
         horizons = _horizons(plan).values()
         return cls(
             max((horizon.length for horizon in horizons), default=0), all(horizon.bounded for horizon in horizons)
@@ -55,10 +55,8 @@ def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
 
 
 def _length(plan: Plan, unit: int) -> tuple[int, bool]:
-    """Return the time in microseconds for which a node keeps its input.
-
-    The second value is False if results may depend on older input.
-    """
+    """Return the number of microseconds for which a node keeps its input, and a flag. The flag is False if results may
+    depend on older input."""
     node = plan.nodes[unit]
     if not node.properties().remembers:
         return 0, True

@@ -1,4 +1,4 @@
-"""Conditions between the two sides of a join that the search for partners can use: equalities and inequalities."""
+"""Conditions that compare the two sides of a join: equalities and inequalities that the search for partners can use."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from cep.rules.terms import Comparison, Condition, rename_expression
 
 ORDERS = ("<", "<=", ">", ">=")
 MOST_ORDERS = 4
-"""The number of inequalities that the search uses. Further inequalities are tested on each pair."""
+"""The maximum number of inequalities that the search for partners uses. All further inequalities are tested on each
+pair."""
 SORTED = ("int", "float", *TICKS)
-"""Types whose values are ordered like their bits."""
+"""Types whose values have the same order as their bits."""
 
 
 def searched(
@@ -25,8 +26,8 @@ def searched(
 ) -> dict[Condition, tuple[str, Typed, Typed]]:
     """Return the conditions that the search for partners can use, each with its operator and its two sides.
 
-    `=` becomes a part of the key. Up to MOST_ORDERS inequalities of the types SORTED use an index. Both sides of a
-    condition have the same type and are expressions over the columns of the join's inputs.
+    Each `=` becomes a part of the join key. Up to MOST_ORDERS inequalities that compare values of the types SORTED use
+    an index. Both sides of a condition have the same type and are expressions over the columns of the join's inputs.
 
     - `between`: the conditions that compare an expression over the left input with one over the right input.
     - `left`, `right`: the column types of the two inputs.

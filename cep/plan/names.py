@@ -32,7 +32,7 @@ def plain(name: str) -> str:
 
 
 def numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, with a number appended to each repeated name."""
+    """Append a number to each name that occurs earlier in `names`, so that all names are different."""
     taken = _Taken()
     return tuple(map(taken.take, names))
 
@@ -72,14 +72,14 @@ def author_names(uses: Iterable[Expression | Condition], names: Sequence[str], s
 
 
 def used_variables(uses: Iterable[Expression | Condition]) -> Iterator[Variable]:
-    """Yield the variables in expressions and conditions, except `_`, in program order."""
+    """Yield the variables in expressions and conditions in the order in which they are written, except `_`."""
     for use in uses:
         for expression in operands(use):
             yield from variables(expression)
 
 
 def operands(use: Expression | Condition) -> tuple[Expression, ...]:
-    """Return the expressions in a condition. For an expression, return the expression itself."""
+    """Return the expressions inside a condition. If `use` is itself an expression, return it."""
     match use:
         case Comparison(_, left, right):
             return (left, right)

@@ -1,5 +1,4 @@
-"""Nodes of the plan. This module has their base class, with everything that passes need to know about an operator's
-goal.
+"""The base class of the nodes of a plan. It contains everything that passes need to know about the goal of an operator.
 
 A node is shared by all rules that need it. Its columns have canonical names (`v0`, `v1`, ...), so that equal
 sub-patterns are equal nodes. Each operator has its own subclass in `cep/operators/`, a frozen dataclass. Passes read a
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 PartColumn = tuple[int, int]
-"""A column of a node's part: the number of the part, from 0, and the number of the column."""
+"""A column of one of a node's parts: the number of the part and the number of the column, both from 0."""
 
 PART_FIELDS = ("left", "right", "absent", "child")
 """The fields that contain the numbers of the nodes that a node reads, in the order of the node's inputs."""
 
 
 class Meeting(Enum):
-    """The occurrences that must be in the same bucket so that a goal can run there.
+    """The occurrences that must be in the same bucket if a goal runs in buckets.
 
-    `cep plan` lists kinds of goals in this order.
+    `cep plan` lists kinds of goals in the order of this class.
     """
 
     PAIRS = "occurrences of the first two parts are paired; what a third has forbids pairs"
@@ -64,13 +63,14 @@ class NodeProperties:
 
     Columns:
 
-    - `shows`: for each column, the places whose values it contains unchanged; the first is its origin
+    - `shows`: for each column, the places whose values it contains unchanged; the first place is the column's
+      origin
     - `looks`: further places that the goal reads
     - `equal`: pairs of places whose values are equal in every result
     - `negated`: the number of the part that must be absent
     - `forbids`: places of the negated part, each with the node's column that it is compared with
     - `groups`: the places to group by. Only columns that contain one of them may choose the bucket
-    - `by`: True if the program writes these places after BY
+    - `by`: True if the author writes the places of `groups` after BY
     - `conditions`: the conditions that the node tests, over the node's columns
 
     Time:
@@ -80,23 +80,24 @@ class NodeProperties:
     - `waits`: the parts whose occurrences wait for partners
     - `lasting`: how long the results last
     - `within`: the WITHIN that limits how long the results last
-    - `delay`: the least number of half microseconds by which results are later than the parts; 1 means just after
+    - `delay`: the least number of half microseconds between the time of a part and the time of the result. 1 means
+      just after
 
     Splitting and recursion:
 
     - `meeting`: the occurrences that must be in the same bucket
     - `changing`: places that describe a change of a tuple; all changes of a tuple must be in the same bucket
     - `multiplies`: True if an occurrence may produce several results that arrive together
-    - `needs_instant`: the node's name in messages, if it reads all input of an instant before it produces anything
-      there. Such a node cannot depend on itself at that instant. None for other nodes
+    - `needs_instant`: the node's name in messages, if the node must read all input of an instant before it can
+      have a result at this instant. Such a node cannot depend on itself at that instant. None for other nodes
     - `selects`: True if results are occurrences of the node's part, unchanged
     - `distinct`: True if no result occurs twice
     - `guessed`: True if the goal can undo speculative steps, at a cost proportional to the state that they changed
     - `keeps_equal`: the parts whose equal occurrences have separate results, each with the number of its occurrence
-    - `uncounted`: the parts whose equal occurrences produce only equal results, so that their number matters only if
-      the results are counted
-    - `constituents`: the parts whose constituents become constituents of the results. If there are none, each result is
-      its own constituent
+    - `uncounted`: the parts whose equal occurrences produce only equal results. The number of such occurrences
+      matters only if the results are counted
+    - `constituents`: the parts whose constituents become constituents of the results. If there are none, each
+      result is its own constituent
     """
 
     word: str
@@ -132,8 +133,8 @@ class NodeProperties:
 class Node(WithProperties[NodeProperties]):
     """The base class of nodes. Subclasses are frozen dataclasses.
 
-    The names of a subclass and of its fields are part of a goal's fingerprint, by which the goal's state is stored
-    (`cep.plan.identity`).
+    The names of a subclass and of its fields are part of a goal's fingerprint. The goal's stored state is found by this
+    fingerprint (`cep.plan.identity`).
     """
 
     __slots__ = ("_parts",)
@@ -150,7 +151,7 @@ class Node(WithProperties[NodeProperties]):
             return self._parts
 
     def moved(self, place: Mapping[int, int]) -> Self:
-        """Return the node with new numbers of the nodes that it reads. `place`: the new number of each node."""
+        """Return a copy of the node that reads nodes with other numbers. `place`: the new number of each node."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in PART_FIELDS}  # type: ignore[arg-type]
         numbers = {name: None if number is None else place[number] for name, number in own.items()}
         return replace(self, **numbers)  # type: ignore[type-var]
@@ -161,11 +162,11 @@ class Node(WithProperties[NodeProperties]):
         `inference`."""
 
     def takes(self) -> tuple[int, ...]:
-        """Return the positions of the event's arguments that the node's columns contain."""
+        """For a leaf, return the positions of the event's arguments that the node's columns contain."""
         return ()
 
     def picks(self) -> bool:
-        """Return True if the node passes on only some occurrences of its event."""
+        """For a leaf, return True if the node passes on only some occurrences of its event."""
         return False
 
     def answered(self) -> tuple[str, ...]:
@@ -173,113 +174,118 @@ class Node(WithProperties[NodeProperties]):
         return ()
 
     def settles(self) -> bool:
-        """Return True if the node computes when a fluent holds that formulas define. Its cycles are then cycles of
-        formulas."""
+        """Return True if the node evaluates formulas that define a fluent. A cycle that contains such a node is a cycle
+        of formulas."""
         return False
 
     def asked_first(self) -> bool:
-        """Return True if the node's conditions are checked before one of several partners is chosen."""
+        """Return True if the node checks its conditions before its policy chooses among several partners."""
         return True
 
     def spends(self) -> tuple[int, ...]:
-        """Return the parts through which a recursion may come to an end.
+        """Return the parts through which a recursion can end.
 
-        A result that is fed back into such a part does not always find the same partner again.
+        A result that becomes input of such a part cannot pair with the same partner again without end.
         """
         return ()
 
     def undivided(self, part: int, text: str) -> str | None:
-        """Explain why one part cannot be in every bucket while the other part is partitioned. Return None if it can.
+        """Explain why the part number `part` cannot be in every bucket while the node's other part is partitioned.
+        Return None if this is possible.
 
-        `text`: the node's source.
+        `text`: the node's source text.
         """
         return None
 
     def once(self) -> bool:
-        """Return True if the node produces a single occurrence, at a fixed time that does not depend on the input."""
+        """Return True if the node produces exactly one occurrence, at a fixed time that does not depend on the
+        input."""
         return False
 
     def unending(self) -> bool:
-        """Return True if the node produces results for ever by the passage of time alone."""
+        """Return True if the node can produce results without end as time passes, although no input arrives."""
         return False
 
     def going_on(self) -> str | None:
-        """Return a hint that tells authors how to exclude occurrences of the negated part that are still in progress.
+        """Return a hint that tells authors how to also exclude occurrences of the negated part that have begun but not
+        ended.
 
         Return None if there is no hint.
         """
         return None
 
     def after(self, texts: Sequence[str]) -> str | None:
-        """Return the rule text of results that the passage of time produces. Return None if it is the node's own text.
+        """Return the rule text for results that the node produces when time has passed, such as `ENDS AFTER 5 min`.
+        Return None if they have the same text as its other results.
 
         `texts`: the texts of the node's columns.
         """
         return None
 
     def timed(self) -> bool:
-        """Return True if the node is a formula whose results can change although no input arrives."""
+        """Return True if the node is a formula whose value can change although no input arrives."""
         return False
 
     def looks_ahead(self) -> bool:
-        """Return True if the node's results depend on what holds later."""
+        """Return True if the node's results at a time depend on later input."""
         return False
 
     def one_at_once(self) -> bool:
-        """Return True if the node produces at most one occurrence per instant and group."""
+        """Return True if the node produces at most one occurrence per instant. A node that groups by columns returns
+        False."""
         return False
 
     def instants(self, parts: Sequence[bool]) -> bool:
-        """Return True if all results are instants. `parts`: for each part, True if it has only instants."""
+        """Return True if all results are instants. `parts`: for each part, True if all its occurrences are instants."""
         return all(parts)
 
     def horizon(self, parts: Sequence[bool]) -> Horizon | None:
-        """Return how long the node remembers occurrences, or None if it remembers nothing.
+        """Return the conditions under which the node forgets an occurrence. Return None if it remembers nothing.
 
-        `parts`: for each part, True if it has only instants.
+        `parts`: for each part, True if all its occurrences are instants.
         """
         return None
 
     def memory(self, types: Sequence[str]) -> int | None:
-        """Return the time after a row's end during which the row can still affect results, in microseconds. None: for
-        ever.
+        """Return how long after its end an input row can still affect results, in microseconds. Return None if it can
+        affect them for ever.
 
-        The limit must hold whatever the earlier results were. `types`: the types of the node's columns.
+        The limit must not depend on earlier results. `types`: the types of the node's columns.
         """
         return None
 
     def window(self) -> int | None:
-        """Return the length in microseconds of the windows that produce the node's results, or None if they have no
-        fixed length."""
+        """Return the length in microseconds of the windows that produce the node's results. Return None if the node has
+        no windows of a fixed length."""
         return None
 
     def by_order(self, types: Sequence[str]) -> bool:
-        """Return True if results depend on the order of simultaneous occurrences. `types`: the types of the node's
-        columns."""
+        """Return True if results depend on the order of occurrences that have the same time. `types`: the types of the
+        node's columns."""
         return False
 
     def refused(self, parts: Sequence[bool]) -> tuple[str, str] | None:
         """Return an error message and a hint if the node is invalid, otherwise None.
 
-        `parts`: for each part, True if it has only instants.
+        `parts`: for each part, True if all its occurrences are instants.
         """
         return None
 
     def unbounded(self) -> tuple[str, str] | None:
-        """Explain why the node keeps something for ever, and what to write instead. None: the node's `horizon` decides
-        this."""
+        """Explain why the node must keep its state for ever, and what to write instead. Return None if the node's
+        `horizon` says when it forgets."""
         return None
 
     def known_at_end(self) -> tuple[str, str] | None:
-        """Explain why the node's results are known only at the end of the input, and what to write instead. None: they
-        are known earlier."""
+        """Explain why the node's results are known only at the end of the input, and what to write instead. Return None
+        if they are known earlier."""
         return None
 
     def impossible(self, parts: Sequence[bool]) -> tuple[int, str, str] | None:
-        """Return the part whose instants can never match, the reason, and what to write instead. None: there is no such
-        part.
+        """Return the part that can never match because its occurrences are instants, the reason, and what to write
+        instead. Return None if there is no such part.
 
-        `parts`: for each part, True if it has only instants.
+        `parts`: for each part, True if all its occurrences are instants.
         """
         return None
 
@@ -288,7 +294,7 @@ class Node(WithProperties[NodeProperties]):
         """Return the node's text as a rule writes it. `sides`: the texts of its parts."""
 
     def under(self, rendering: Rendering, names: Sequence[str]) -> Text:
-        """Return the text of a leaf. `names`: the names of its columns."""
+        """Return the text of a node that reads no other nodes. `names`: the names of its columns."""
         return self.text(rendering, 0, ())
 
     def details(self, rendering: Rendering, number: int, sides: Sequence[str]) -> list[tuple[str, str]]:

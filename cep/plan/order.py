@@ -1,8 +1,9 @@
-"""The order of evaluation: nodes and events in topological order. A cycle forms a group.
+"""The order of evaluation: nodes and events in topological order. Units that depend on each other form a group.
 
-A unit is the number of a node or the name of an event. A cycle of units is a recursion. It runs slice by slice; a slice
-has all occurrences with the same end time. Within a slice, only dependencies on the same instant count. The left side
-of a SEQ, negated patterns and patterns that have a deadline only read earlier slices.
+A unit is the number of a node or the name of an event. A cycle of units is a recursion. The engine evaluates it in
+slices, and a slice has all occurrences that have the same end time. Within a slice, a dependency only counts if it
+leads to the same instant. The left side of a SEQ, negated patterns and patterns that have a deadline read only earlier
+slices.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Group:
     """Units that run together.
 
     - `recursive`: True if the units form a cycle.
-    - `slices`: the parts of a cycle, in the order in which they run at an instant. The flag of a part is True if its
-      units also form a cycle within an instant. Such a part is evaluated in rounds.
+    - `slices`: the parts of a cycle, in the order in which they run at an instant. With each part, a flag that is
+      True if its units also form a cycle within an instant. Such a part is evaluated in rounds.
     """
 
     units: tuple[PlanUnit, ...]
@@ -37,9 +38,9 @@ class Group:
 def order(
     nodes: Sequence[Node], heads: Sequence[Head], spans: Sequence[Span], source: Source
 ) -> tuple[tuple[Group, ...], list[CepError]]:
-    """Return the groups of units in running order, and an error for each goal that cannot be ordered.
+    """Return the groups of units in running order, and an error for each goal for which there is no order.
 
-    Such a goal needs all input of an instant, but depends on its own result at the same instant.
+    Such a goal needs all input of an instant, but this input depends on the goal's own result at the same instant.
     """
     makers: dict[str, list[int]] = {}
     for head in heads:
@@ -91,9 +92,10 @@ def order(
 
 
 def by_stretches(group: Group, nodes: Sequence[Node]) -> bool:
-    """Return True if a cycle processes many instants at once.
+    """Return True if a cycle can process many instants at once.
 
-    It does if there is no cycle within an instant, and if each goal can undo speculative steps.
+    For this, the cycle must have no cycle within an instant, and each of its goals must be able to undo speculative
+    steps.
     """
     guessed = (nodes[unit].properties().guessed for unit in group.units if isinstance(unit, int))
     return not any(rounds for _, rounds in group.slices) and all(guessed)
@@ -108,8 +110,8 @@ def reads(node: Node) -> list[PlanUnit]:
 def settle(
     groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], grows: Callable[[PlanUnit], bool]
 ) -> None:
-    """Call `grows` with every unit in order. Within a cycle, if a call returns True, call it again for the readers of
-    the unit."""
+    """Call `grows` with every unit in order. If a call for a unit of a cycle returns True, call it again for the units
+    of the cycle that read this unit."""
     readers: dict[PlanUnit, list[PlanUnit]] = {}
     for number, node in enumerate(nodes):
         for child in reads(node):

@@ -1,8 +1,8 @@
 """Split a program into stages of rules. A stage runs in one place, or in buckets by a key that all goals of its rules
 share.
 
-A stage reads inputs and the results of earlier stages. `Stage.inputs` assigns each row to a bucket. If the input of a
-stage is complete up to a watermark, so are its results. So a stage has the watermark of its input.
+A stage reads inputs and the results of earlier stages. `Stage.inputs` says how each row is assigned to a bucket. The
+results of a stage are complete up to the watermark of its input.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ Route = tuple[int, ...] | Literal["whole", "broadcast", "single"]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The reason why a rule runs in one place. `node`: the goal that prevents buckets, or None. `text`: the
-    explanation."""
+    """The reason why a rule runs in one place.
+
+    `node`: the goal that cannot run in buckets, or None if no single goal is the reason. `text`: the explanation.
+    """
 
     rule: int
     node: int | None
@@ -50,9 +52,10 @@ class Stage:
     - `keyed`: True if the stage runs in buckets.
     - `rules`: the numbers of the rules.
     - `inputs`: for each event that the rules read, how its rows are assigned to buckets.
-    - `outside`: the inputs that come from outside the program. All others are complete results of earlier stages.
+    - `outside`: the inputs that the program reads from outside. All other inputs are complete results of earlier
+      stages.
     - `outputs`: the events that the rules derive.
-    - `merged`: the outputs that other buckets or stages may also derive, so that equal occurrences must be merged.
+    - `merged`: the outputs that several buckets or stages may derive. Their equal occurrences must be merged.
     - `reasons`: the reasons why rules run in one place.
     """
 
@@ -76,8 +79,9 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
     """Return the stages of a program. A stage follows the stages whose results it reads.
 
     As many rules as possible run by key, in as few stages as a greedy choice of keys finds. The results equal those of
-    a single process. So a rule runs in one place if another stage depends on the order of its simultaneous events,
-    which buckets would lose. The stages are cached in the plan, because every engine of a stage needs them.
+    a single process. So a rule runs in one place if another stage depends on the order of the rule's simultaneous
+    results, because buckets would lose this order. The stages are cached in the plan, because every engine of a stage
+    needs them.
     """
     if not plan.stages:
         plan.stages.append(_partition(plan))
@@ -86,7 +90,8 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
 
 
 def dealt_by_keys(plan: Plan, stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """Return stages in which all records that have the same KEY are in one bucket.
+    """Change the assignment to buckets so that all records that have the same KEY are in one bucket. Return the changed
+    stages.
 
     A later record can then replace an earlier one. A stage whose rules need another partitioning runs in one bucket.
     """
@@ -130,8 +135,8 @@ class _Draft:
 
 
 class _Drawing:
-    """The search for stages. It adds keyed stages as long as some rule can run by key, then a stage of rules that
-    cannot."""
+    """The search for stages. It adds stages that run by key as long as some rule can run by key. Then it adds a stage
+    of rules that cannot, and starts again."""
 
     def __init__(self, dependencies: Dependencies, forced: Mapping[int, Reason]) -> None:
         self.dependencies = dependencies
@@ -156,7 +161,7 @@ class _Drawing:
     # --- keyed ---
 
     def keyed(self, rules: Set[int], given_events: Set[str]) -> _Draft | None:
-        """Draft a stage of the rules that can run in buckets together. Return None if none can.
+        """Draft a stage of all rules that can run in buckets together. Return None if no rule can run in buckets.
 
         `given_events`: the events that are complete before the stage runs.
         """
@@ -181,7 +186,7 @@ class _Drawing:
     def inputs(self, rules: Iterable[int], given_events: Set[str]) -> set[str]:
         """Return the events that rules read from outside the program or from earlier stages.
 
-        If an event is both derived and input, the first stage that derives the event reads its records.
+        If an event is both derived and an input, the first stage that derives the event also reads its records.
         """
         outputs = ({self.heads[rule].event for rule in rules} & self.dependencies.both) - self.taken
         return {read for rule in rules for read in self.dependencies.reads[rule] if read in given_events} | outputs
@@ -228,18 +233,19 @@ class _Drawing:
         return _Draft(best.rules, routes, dict(best.places))
 
     def located(self, placement: Copartitioned) -> list[int]:
-        """Return the rules that do not derive the same results in every bucket."""
+        """Return the rules whose results differ between buckets. All other rules derive the same results in every
+        bucket."""
         return [rule for rule in placement.rules if placement.places[self.heads[rule].event] is not EVERYWHERE]
 
     def leaves(self, placement: Copartitioned, rule: int) -> Set[str]:
-        """Return the inputs that a rule depends on."""
+        """Return the inputs of the program on which a rule depends."""
         return frozenset[str]().union(*(placement.leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
 
     def worth(self, placement: Copartitioned) -> tuple[int, int, int]:
-        """Rate a choice of keys. A better choice has a greater tuple.
+        """Rate a choice of keys as a tuple. A better choice has a greater tuple.
 
-        The tuple counts the stateful rules that run by key, the rules whose events have a key, and all rules that run
-        by key.
+        The tuple contains the number of rules with state that run by key, of rules whose events have a key, and of all
+        rules that run by key.
         """
         located = self.located(placement)
         keyed = sum(bool(placement.places[self.heads[rule].event]) for rule in located)
@@ -248,8 +254,8 @@ class _Drawing:
     # --- in one place ---
 
     def single(self) -> _Draft:
-        """Draft a stage of the remaining rules that cannot run by key. Rules that only read their results belong to it,
-        too."""
+        """Draft a stage of the remaining rules that cannot run by key. The stage also contains rules that only read
+        their results."""
         chosen: list[int] = []
         reasons: list[Reason] = []
         to_come = {event: len(makers) for event, makers in self.dependencies.makers.items()}
@@ -277,8 +283,8 @@ class _Drawing:
         return _Draft(rules, inputs, None, tuple(sorted(reasons, key=lambda reason: reason.rule)))
 
     def reasons(self, unit: tuple[int, ...], given_events: Set[str]) -> list[Reason]:
-        """Explain why rules that belong together cannot run by key. The reasons are those of the most successful choice
-        of keys."""
+        """Explain why rules that must be in the same stage cannot run by key. The reasons are those of the choice of
+        keys with which most of the rules could run."""
         if mine := [self.forced[rule] for rule in unit if rule in self.forced]:
             return mine
         inputs = self.inputs(unit, given_events)
@@ -299,7 +305,8 @@ class _Drawing:
 
 
 def _disordered(ties: Ties, drafts: list[_Draft], forced: Mapping[int, Reason]) -> dict[int, Reason]:
-    """Return the rules that must run in one place because some goal depends on an order that buckets would lose."""
+    """Return the rules that must run in one place, because some goal depends on the order of their results and buckets
+    would lose this order."""
     dependencies, plan = ties.dependencies, ties.dependencies.plan
     unsure: set[str] = set()
     tainted: dict[str, frozenset[str]] = {}

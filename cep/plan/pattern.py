@@ -1,8 +1,8 @@
 """Lowered patterns: the base class of all operators in rule bodies, and functions over patterns.
 
-A pattern is a tree over the variables of one rule. Every option of an operator is a field. Each operator has its own
-subclass in `cep/operators/`. Passes read the `PatternProperties` of a pattern or call its methods, and name no
-operator.
+A pattern is a tree over the variables of one rule. Every option of an operator is a field of its class. Each operator
+has its own subclass in `cep/operators/`. Passes read the `PatternProperties` of a pattern or call its methods, and name
+no operator.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class FluentDeadline:
     """A deadline of a fluent: `duration` microseconds after an initiation, the fluent ends or gets another value.
 
-    - `value`: the initiated value; None means any value.
-    - `becomes`: the value that the fluent then gets. None: it ends.
-    - `renewed`: True if an initiation while the fluent holds restarts the time.
+    - `value`: the initiated value to which the deadline applies. None means any value.
+    - `becomes`: the value that the fluent has after the deadline. None means that the fluent ends.
+    - `renewed`: True if the time restarts when the fluent is initiated again while it holds.
     - `span`: the position of the deadline in the program.
     """
 
@@ -49,13 +49,14 @@ class PatternProperties:
 
     - `word`: the operator as the author writes it, for messages
     - `deadlines`: the deadlines of the fluent that the pattern derives
-    - `parts`: the patterns directly inside that must occur; for a repetition, only the first
-    - `negated`: the patterns directly inside that must be absent
-    - `through`: the parts whose variables are bound for the patterns around this one
-    - `binds`: further variables that the pattern binds for the patterns around it
+    - `parts`: the patterns directly inside this one that must occur; for a repetition, only the first of them
+    - `negated`: the patterns directly inside this one that must be absent
+    - `through`: the parts whose variables are bound for the rest of the rule
+    - `binds`: further variables that the pattern binds for the rest of the rule
     - `mentions`: the variables that the operator itself mentions
     - `event`, `arguments`: the event and the arguments of an event pattern
-    - `conditions`, `policy`, `results`: the clauses of these kinds that the author wrote on the pattern
+    - `conditions`, `policy`, `results`: the WHERE, the policy and the aggregates that the author wrote on the
+      pattern
     - `duration`: how long the pattern waits or looks back, in microseconds
     - `goal`: True if the pattern has state
     - `alternatives`: True if a match of one part is enough
@@ -91,7 +92,7 @@ class Pattern(WithProperties[PatternProperties]):
     span: Span
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
-        """Return the pattern with other variable names. `names`: the new name of each variable.
+        """Return a copy of the pattern in which variables have other names. `names`: the new name of each variable.
 
         This method renames the variables of the parts. Patterns that have variables of their own override it.
         """
@@ -109,20 +110,21 @@ class Pattern(WithProperties[PatternProperties]):
         """Add the pattern's node to the builder. Return the node's number and the column of each variable.
 
         - `components`: conditions on the pattern. Each is decided at the lowest possible node.
-        - `bounded`: the WITHIN of an enclosing goal whose interval covers this pattern's. It need not be checked here
-          again.
+        - `bounded`: the WITHIN of a goal that contains this pattern and whose interval covers its interval. The node
+          need not check this WITHIN again. None if there is no such goal.
         """
 
     def decider(self) -> Pattern:
-        """Return the pattern that decides the conditions that the author wrote on this pattern."""
+        """Return the pattern whose node decides the conditions that the author wrote on this pattern."""
         return self
 
     def belongs_below(self, component: Component) -> bool:
-        """Return True if conditions on this pattern belong to a pattern inside it."""
+        """Return True if conditions on this pattern can be decided by a pattern inside it."""
         return False
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:
-        """Report unsafe variables. `outside`: the variables of the rest of the rule, if this pattern is negated."""
+        """Report variables that are used but not bound. `outside`: if this pattern is negated, the variables of the
+        rest of the rule."""
 
     def ranges(self, searcher: Searcher) -> Ranges:
         """Return the known ranges of the variables that the pattern binds."""
@@ -134,15 +136,16 @@ class Pattern(WithProperties[PatternProperties]):
 
     @abstractmethod
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        """Return all matches of the pattern, for explanations. If a part has no match, return the best attempts without
-        this part.
+        """Return all matches of the pattern, for explanations. If a part has no match, return the attempts that come
+        closest without this part.
 
         - `matcher`: a `cep.explain.matching.Matcher`, which creates the attempts.
         - `bound`: the values of variables that are already known.
         """
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the values for which a formula holds, and the times at which it holds, for explanations.
+        """Return the values of the variables for which a formula holds, and the times at which it holds, for
+        explanations.
 
         - `reader`: a `cep.explain.formulas.FormulaReader`, which creates the extents.
         - `bound`: the values of variables that are already known.
@@ -159,15 +162,16 @@ class Pattern(WithProperties[PatternProperties]):
         raise AssertionError("it is not a formula")
 
     def reaches(self, first: int, last: int) -> tuple[int, int]:
-        """Return the first and last time at which a formula's parts affect the formula's value between two times.
+        """Return the first and last time at which the parts of a formula can affect the formula's value between `first`
+        and `last`.
 
-        `first`, `last` and the results are codes of `cep.core.interval_sets`.
+        All times are codes of `cep.core.interval_sets`.
         """
         return first, last
 
 
 class FormulaPattern(Pattern):
-    """The base class of formula operators over one pattern, which is the first of their `parts`."""
+    """The base class of formula operators that have one operand, the first of their `parts`."""
 
     __slots__ = ()
 
@@ -179,20 +183,20 @@ class FormulaPattern(Pattern):
 
 
 class DelayedPattern(Pattern):
-    """The base class of formula operators whose rows may become known later than the times that they describe."""
+    """The base class of formula operators whose results may be known later than the time to which they refer."""
 
     __slots__ = ()
 
     @abstractmethod
     def known_later(self, delay: int) -> Pattern:
-        """Return the same pattern, but with rows that become known `delay` microseconds later."""
+        """Return a copy of the pattern whose results are known `delay` microseconds later."""
 
 
 # --- walks ------------------------------------------------------------------------------------------------------------
 
 
 def parts(pattern: Pattern) -> list[Pattern]:
-    """Return the patterns directly inside a pattern, except negated ones. For a TIMES, return the first part."""
+    """Return the patterns directly inside a pattern, without negated ones. For a TIMES, return only its first part."""
     return list(pattern.properties().parts)
 
 
@@ -213,7 +217,7 @@ def atoms(pattern: Pattern) -> list[Pattern]:
 
 
 def events(pattern: Pattern) -> Iterator[str]:
-    """Yield the names of the events in a pattern, including negated ones, with repetitions."""
+    """Yield the names of the events in a pattern, including negated ones. A name can occur several times."""
     for part in patterns(pattern):
         name = part.properties().event
         if name is not None:
@@ -221,13 +225,14 @@ def events(pattern: Pattern) -> Iterator[str]:
 
 
 def variables(pattern: Pattern) -> frozenset[str]:
-    """Return the variables that a pattern binds for the patterns around it."""
+    """Return the variables that a pattern binds for the rest of the rule."""
     properties = pattern.properties()
     return frozenset(properties.binds).union(*(variables(part) for part in properties.through))
 
 
 def mentioned(pattern: Pattern) -> list[Variable]:
-    """Return all variables in a pattern except `_`, with repetitions. Variables of policies are left out."""
+    """Return all variables in a pattern except `_` and except the variables of policies. A variable can occur several
+    times."""
     return [variable for pattern in patterns(pattern) for variable in pattern.properties().mentions]
 
 
@@ -252,7 +257,7 @@ def levels(pattern: Pattern) -> int:
 
 
 def size(pattern: Pattern) -> int:
-    """Count the events of a pattern. A TIMES counts as if the author had repeated the pattern."""
+    """Count the events of a pattern. `a TIMES 3` counts as three events."""
     properties = pattern.properties()
     inner = (*properties.parts, *properties.negated)
     return properties.copies * sum(map(size, inner)) if inner else 1
@@ -274,5 +279,6 @@ def renamer(names: Mapping[str, str]) -> Callable[[Variable], Variable]:
 
 
 def rechosen(policy: PolicyChoice, names: Mapping[str, str]) -> PolicyChoice:
-    """Return a policy, with another name for the variable by which it ranks."""
+    """Return a copy of a policy in which the variable by which it ranks is renamed. `names`: the new name of each
+    variable."""
     return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy

@@ -1,6 +1,7 @@
 """The plan of a program, and the passes that build it.
 
-lowered rules -> PASSES, each over a draft of the plan -> plan
+Each of PASSES changes a draft of the plan. The first draft contains the lowered rules, and the last one becomes the
+plan.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class Plan:
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """The derived events and fluents in program order. In the plan of a stage, everything that other stages may
-        read."""
+        """The derived events and fluents of the output, in program order. In the plan of a stage, all derived events,
+        because other stages may read them."""
         events = dict.fromkeys(head.event for head in self.heads)
         if self.origin is not None:
             return tuple(events)
@@ -113,7 +114,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Draft:
-    """A plan under construction: the sources of the plan, and the results of the passes that have run."""
+    """A plan under construction: the program from which it is built, and the results of the passes that have run."""
 
     rules: Rules
     relations: Mapping[str, Relation]
@@ -202,7 +203,7 @@ LINTS = (
 class Pass:
     """A pass: its name, the function that updates the draft, and a description.
 
-    `sound`: True if the pass runs only if there are no errors so far.
+    `sound`: True if the pass runs only if earlier passes have reported no errors.
     """
 
     name: str
@@ -220,8 +221,8 @@ PASSES = (
     Pass("horizon", _horizon, "finds inputs, nodes whose rows are all instants, and when goals may drop rows", True),
     Pass("lint", _lint, "warns of valid code that is probably a mistake", True),
 )
-"""The passes in running order. `partition` (`cep.plan.partition`) is not among them: it runs on the finished plan, at
-first use."""
+"""The passes in running order. The function `cep.plan.partition.partition` is not one of them. It runs on the finished
+plan when its result is first needed."""
 
 
 def plan(
@@ -234,7 +235,7 @@ def plan(
     """Plan lowered rules. Raises CepErrors with all mistakes in the program.
 
     - `relations`: the static predicates.
-    - `inputs`: the events that are read from outside although rules derive them too.
+    - `inputs`: the events that the engine reads as input although rules also derive them.
     - `tables`: the tables of facts, by predicate.
     """
     draft = Draft(rules, relations, pool, inputs, list(rules.errors), tables=tables or {})

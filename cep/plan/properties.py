@@ -1,4 +1,5 @@
-"""The base class of patterns and nodes. It computes a record of their properties once."""
+"""The base class of patterns and nodes. It computes the record of a pattern's or node's properties once and caches
+it."""
 
 from __future__ import annotations
 

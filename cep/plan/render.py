@@ -1,4 +1,4 @@
-"""Write nodes as rule text. The text shows what a goal computes, in the language's words and with the author's
+"""Print nodes as rule text. The text shows what a goal computes, in the words of our language and with the author's
 variables."""
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from cep.rules.terms import (
 )
 
 CHANGE = "'"
-"""The first character in the names of columns that describe a change."""
+"""The first character in the names of columns that describe a change of a fluent."""
 LONGEST = 160
 """The greatest number of characters of a graph pattern that are shown."""
 
 
 class Rendering:
-    """The text of a plan's nodes and heads. `labels`: the labels of nodes that are shown separately."""
+    """The text of a plan's nodes and heads. `labels`: the labels of the nodes that `cep plan` shows separately."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Rendering:
         self.needed = self._needed()
 
     def _needed(self) -> list[set[int]]:
-        """Return, for each node, the columns that heads or other nodes read."""
+        """Return, for each node, those of its columns that heads or other nodes read."""
         needed: list[set[int]] = [set() for _ in self.nodes]
         for head in self.heads:
             needed[head.child] |= places_of(head.arguments)
@@ -68,7 +68,8 @@ class Rendering:
         return needed
 
     def taken(self, number: int, columns: set[int]) -> list[set[int]]:
-        """Return, for each part of a node, the columns that the node reads to compute `columns`."""
+        """Return, for each part of a node, the columns of the part that the node reads to compute its own columns
+        `columns`."""
         properties = self.properties[number]
         part_columns: list[set[int]] = [set() for _ in self.nodes[number].parts]
         own = columns | {column for _, column in properties.forbids} | places_of(properties.conditions)
@@ -101,7 +102,7 @@ class Rendering:
         return f"{head_text} {arrow} {body.text}"
 
     def changes(self, event: str) -> bool:
-        """Return True if the rules for a table derive beginnings and ends of a fluent."""
+        """Return True if the rules for a table derive the beginnings and ends of a fluent."""
         fluent = self.schemas[event].fluent
         return fluent is not None and fluent.part == TRANSITIONS
 
@@ -118,9 +119,9 @@ class Rendering:
         return self.nodes[number].details(self, number, [side.text for side in self.sides(number)])
 
     def reference(self, number: int, names: Sequence[str] | None = None, shown: set[int] | None = None) -> Text:
-        """Return the label of a node or the text of its event, with arguments.
+        """Return the label of a node or, for a leaf, the text of its event, with arguments.
 
-        `names`: the names of the node's columns. `shown`: the columns that are not written `_`.
+        `names`: the names of the node's columns. `shown`: the columns to show by name. All others are shown as `_`.
         """
         names = self.names[number] if names is None else names
         if self.properties[number].kind is None:
@@ -135,7 +136,8 @@ class Rendering:
         return pattern_text.event(self.labels[number], arguments)
 
     def sides(self, number: int) -> list[Text]:
-        """Return the texts of the nodes that a node reads. Their columns have this node's names."""
+        """Return the texts of the nodes that the node `number` reads. Their columns have the names that they have in
+        this node."""
         shown = self.taken(number, self.needed[number])
         return [
             self.reference(part, names, columns)
@@ -143,9 +145,9 @@ class Rendering:
         ]
 
     def below(self, number: int) -> list[list[str]]:
-        """Return names for the columns of a node's parts.
+        """Return names for the columns of each part of a node.
 
-        If a column of the node shows or equals a column of a part, both have the same name. Other columns are
+        If a column of the node contains or equals a column of a part, both have the same name. Other columns are
         anonymous. If the node groups the rows of its part, the part's other columns keep their own names.
         """
         properties, names = self.properties[number], self.names[number]
@@ -166,7 +168,7 @@ class Rendering:
         return part_names
 
     def points(self, node: Node) -> list[bool]:
-        """Return, for each part of a node, True if it has only instants."""
+        """Return, for each part of a node, True if all its occurrences are instants."""
         return [self.instants[part] for part in node.parts]
 
 
@@ -176,7 +178,7 @@ def shown_name(schema: Schema) -> str:
 
 
 def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition], names: Mapping[str, str]) -> Text:
-    """Return the text of a pattern with its WITHIN and its conditions, if any. `names`: the author's names of
+    """Return the text of a pattern, followed by its WITHIN and its WHERE if it has them. `names`: the author's names of
     variables."""
     if within is not None:
         pattern = pattern_text.within(pattern, within)

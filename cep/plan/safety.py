@@ -1,7 +1,8 @@
-"""Safety of rules: every variable that is used is bound, and both sides of an OR bind the same variables for the rest
-of the rule.
+"""Safety of rules: each variable that a rule uses must have a value, and both sides of an OR must bind the same
+variables for the rest of the rule.
 
-`cep.plan.types` finds mistakes that depend on types: conditions that cannot be ordered, and values that never join.
+`cep.plan.types` finds mistakes that depend on types: conditions for which there is no order of evaluation, and values
+that can never be joined.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from cep.rules.terms import (
 
 
 def unsafe(rules: Rules) -> tuple[frozenset[int], list[CepError]]:
-    """Return the numbers of the rules that cannot be planned, and all errors in the rules."""
+    """Return the numbers of the rules that have errors and cannot be planned, and all errors in the rules."""
     statics = frozenset(static.name for static in rules.statics)
     refused: set[int] = set()
     errors = Mistakes()
@@ -80,7 +81,7 @@ class Checker:
     # --- patterns ---
 
     def pattern(self, pattern: Pattern, outside: frozenset[str]) -> None:
-        """Check a pattern. `outside`: the variables of the rest of the rule, if the pattern is negated."""
+        """Check a pattern. `outside`: if the pattern is negated, the variables of the rest of the rule."""
         for part in parts(pattern):
             self.pattern(part, outside)
         for part in absent(pattern):
@@ -103,21 +104,21 @@ class Checker:
         return list(used_variables(self.rule.arguments))
 
     def writes(self, choice: PolicyChoice) -> bool:
-        """Return True if a policy is written in the rule itself."""
+        """Return True if the author wrote a policy in the rule itself, and not in a policy statement before it."""
         return _inside(choice, self.rule)
 
     def written(self, names: Iterable[str]) -> set[str]:
-        """Return the names that the author wrote. Generated names, which replace the variables of a TIMES, are left
-        out."""
+        """Return those of `names` that the author wrote. Generated names, which replace the variables of a TIMES, are
+        left out."""
         return _written(names)
 
     def listed(self, names: list[str]) -> str:
         return _listed(names)
 
     def where(self, pattern: Pattern, conditions: Sequence[Condition], outside: frozenset[str]) -> None:
-        """Report variables in conditions that neither the pattern nor any condition can bind.
+        """Report each variable in conditions that neither the pattern nor any condition can bind.
 
-        `outside`: the variables of the rest of the rule, if the pattern is negated.
+        `outside`: if the pattern is negated, the variables of the rest of the rule.
         """
         bound = variables(pattern)
         known = bound | {name for condition in conditions for name in self.bindable(condition)}
@@ -145,9 +146,9 @@ class Checker:
                 self.unbound(variable, pattern, known, "")
 
     def bindable(self, condition: Condition) -> list[str]:
-        """Return the variables that a condition might bind.
+        """Return the variables to which a condition might give a value.
 
-        A disjunction might bind its local variables, and the variables that all its alternatives might bind.
+        A disjunction might bind its local variables, and the variables that each of its alternatives might bind.
         """
         if isinstance(condition, Disjunction):
             alternatives = [
@@ -160,9 +161,9 @@ class Checker:
         return [side.name for side in operands(condition) if isinstance(side, Variable)] if binds else []
 
     def asks(self, condition: Condition, negated: bool) -> bool:
-        """Return True if a condition is a static predicate.
+        """Return True if a condition looks up a static predicate.
 
-        `negated`: True if the condition must have a `not`, False if it must have none.
+        `negated`: True to accept only conditions that have a `not`, False to accept only conditions without `not`.
         """
         if not isinstance(condition, Predicate) or condition.negated != negated:
             return False
@@ -171,8 +172,10 @@ class Checker:
     # --- what to say ---
 
     def unbound(self, variable: Variable, pattern: Pattern, bound: Iterable[str], place: str) -> None:
-        """Report a variable that `pattern` does not bind. `place`: a phrase for the message that says where the
-        variable is used, or ""."""
+        """Report a variable that `pattern` does not bind.
+
+        `place`: a phrase for the message that says where the variable is used. It may be empty.
+        """
         name = variable.name
         negated = [atom for pattern in patterns(pattern) for part in absent(pattern) for atom in atoms(part)]
         for atom in negated:
@@ -206,7 +209,8 @@ class Checker:
             self.error(f"`{name}` is not bound", variable.span, hint)
 
     def local(self, name: str) -> str | None:
-        """Return a hint if a graph pattern contains the variable in lower case, otherwise None."""
+        """Return a hint if a graph pattern of the rule contains the variable `name` in other upper and lower case.
+        Otherwise return None."""
         for condition in each_condition(conditions(self.rule.body)):
             if isinstance(condition, Predicate) and condition.graph is not None:
                 inside = [v for v in sparql_variables(condition.graph.text) if v.lower() == name.lower()]
@@ -216,9 +220,9 @@ class Checker:
 
 
 def _idle_policies(rules: Rules) -> list[CepError]:
-    """Return an error for each policy statement whose ranking variable occurs in none of the rules after it.
+    """Return an error for each policy statement that ranks by a variable which no rule after the statement has.
 
-    A goal that lacks this variable uses the default policy.
+    A goal that lacks the variable uses the default policy, so the statement would have no effect.
     """
     idle: dict[PolicyChoice, bool] = {}
     for rule in rules.rules:
@@ -240,7 +244,7 @@ def _idle_policies(rules: Rules) -> list[CepError]:
 
 
 def _local(condition: Disjunction) -> set[str]:
-    """Return the variables that are local to alternatives of a disjunction, at any depth."""
+    """Return the local variables of a disjunction and of all disjunctions inside it."""
     deeper = (
         condition
         for conditions in condition.alternatives
@@ -251,19 +255,20 @@ def _local(condition: Disjunction) -> set[str]:
 
 
 def _inside(choice: PolicyChoice, rule: Rule) -> bool:
-    """Return True if a policy is written in the rule itself."""
+    """Return True if the author wrote a policy in the rule itself, and not in a policy statement before it."""
     begin, end = (rule.span.line, rule.span.column), (rule.span.end_line, rule.span.end_column)
     return begin <= (choice.span.line, choice.span.column) < end
 
 
 def _written(names: Iterable[str]) -> set[str]:
-    """Return the names that the author wrote. Generated names, which replace the variables of a TIMES, are left out."""
+    """Return those of `names` that the author wrote. Generated names, which replace the variables of a TIMES, are left
+    out."""
     return {name for name in names if "'" not in name}
 
 
 def _constant(name: str, pattern: Pattern) -> str | None:
-    """Return a hint if a pattern has the variable's name in lower case as an argument, because that is a constant.
-    Otherwise return None."""
+    """Return a hint if an argument of a pattern is the variable's name in lower case, because such an argument is a
+    constant. Otherwise return None."""
     for atom in atoms(pattern):
         for argument in atom.properties().arguments:
             if isinstance(argument, Constant) and argument.type == "string":

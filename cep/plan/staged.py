@@ -1,5 +1,5 @@
-"""The plan of a single stage. It has the nodes that the stage's rules need, and reads the results of other stages as
-inputs."""
+"""The plan of a single stage. It contains the nodes that the rules of the stage need. The results of other stages are
+inputs of this plan."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cep.rules.alert import Alert
 def staged(plan: Plan, number: int) -> Plan:
     """Return the plan of one stage. `number`: the number of the stage, from 1.
 
-    The types are those of the whole program. Events of other stages are read without checks, because declared ranges
-    and missing values only concern records from outside. Raises ValueError if there is no such stage.
+    All types are those of the plan of the whole program. Events of other stages are read without checks, because
+    declared ranges and missing values only concern records from outside. Raises ValueError if there is no such stage.
     """
     stages = partition(plan)
     if not 0 < number <= len(stages):
@@ -29,7 +29,7 @@ def staged(plan: Plan, number: int) -> Plan:
 
 
 def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
-    """Return the plan of those rules that derive alerts from events. These rules keep no state."""
+    """Return a plan that contains only the rules that derive alerts from events. These rules keep no state."""
     dependencies, tables = Dependencies(plan), {table for alert in alerts for table in alert.tables}
     rules = tuple(number for number, head in enumerate(plan.heads) if head.event in tables)
     read = frozenset[str]().union(*(dependencies.reads[rule] for rule in rules))
@@ -48,7 +48,7 @@ def alerts_alone(plan: Plan, alerts: Sequence[Alert]) -> Plan:
 
 
 def alerts_left_out(plan: Plan) -> Plan:
-    """Return the plan without the nodes that derive alerts. These nodes are the last ones (`alerts_last`)."""
+    """Return the plan without the nodes that derive alerts. These are the last nodes of a plan (`alerts_last`)."""
     rules = without_alerts(plan.rules)
     own = range(len(rules.rules))
     users = [frozenset(rule for rule in user if rule in own) for user in plan.users]
@@ -106,8 +106,8 @@ def _part(plan: Plan, stage: Stage) -> Plan:
 
 
 def needed(plan: Plan, stage: Stage) -> list[int]:
-    """Return the numbers of the nodes that a stage runs. The index of a node in the result is its number in the stage's
-    plan."""
+    """Return the numbers of the nodes that a stage runs. In the stage's own plan, the number of a node is its position
+    in the result."""
     dependencies = Dependencies(plan)
     return sorted({node for rule in stage.rules for node in dependencies.nodes[rule]})
 

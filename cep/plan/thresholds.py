@@ -1,8 +1,8 @@
 """The thresholds of a program, for charts of attribute values. A threshold is a constant with which a rule compares an
 attribute.
 
-`warm(S, T) <- reading(S, T) WHERE T > 30` has one threshold, for `temp` of `reading`. If a rule copies the value from
-another event, the threshold also applies to the attribute of that event.
+The rule `warm(S, T) <- reading(S, T) WHERE T > 30` has the threshold 30 for the second attribute of `reading`. If
+another rule copies the attribute from a further event, the threshold also applies to the attribute of that event.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from cep.rules.terms import AggregateResult, Call, Comparison, Condition, Consta
 
 NUMBERS = ("int", "float")
 ALIKE = ("avg", "min", "max", "median", "percentile", "first", "last", "ewma")
-"""Aggregates whose results have the magnitude of their input values."""
+"""Aggregate functions whose results have the same order of magnitude as their input values."""
 
 Place = tuple[str, str]
-"""An event and the name of one of its attributes."""
+"""The name of an event, and the name of one of its attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
     """A constant with which a rule compares an attribute of an event.
 
-    - `aggregate`: the function whose result is compared, or "" if the value itself is compared.
+    - `aggregate`: the aggregate function whose result the rule compares, or "" if it compares the value itself.
     - `line`: the line of the rule.
     - `leads`: the events and the tables of alerts that depend on the rule.
     """
@@ -86,8 +86,8 @@ def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
 
 
 def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, AggregateResult]) -> tuple[list[Place], str]:
-    """Return the attributes from which a variable gets its values, and the aggregate that computes the values, or
-    ""."""
+    """Return the attributes from which a variable gets its values, and the aggregate function that computes its value
+    from them. The function is "" if the rule uses no aggregate."""
     result = results.get(name)
     if result is None:
         return bound.get(name, []), ""
@@ -97,7 +97,7 @@ def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, Aggre
 
 
 def _comparisons(conditions: Sequence[Condition]) -> Iterator[Comparison]:
-    """Yield the comparisons in conditions, except `!=`. A number on the left side is moved to the right side."""
+    """Yield the comparisons in conditions, except `!=`. If the number is on the left side, swap the sides."""
     for condition in conditions:
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:

@@ -1,10 +1,9 @@
-"""Find simultaneous occurrences whose order may be wrong because buckets are merged. In a single process, the order is
-known.
+"""Find simultaneous occurrences whose order is lost when the results of buckets are merged.
 
-Occurrences arrive in the order of (end, start, order). Occurrences tie if all three are equal; they then arrive in the
-order in which they were derived. Between stages, rows keep the order of the bucket that derived them. But the order of
-tied rows from different buckets is unknown. This module finds such rows, and the goals whose results depend on their
-order.
+Occurrences arrive in the order of (end, start, order). Occurrences tie if all three are equal. In a single process,
+tied occurrences arrive in the order in which they were derived. Between stages, rows keep the order of the bucket that
+derived them, but the order of tied rows from different buckets is unknown. This module finds such rows, and the goals
+whose results depend on their order.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from cep.plan.copartitioning import EVERYWHERE, KeyColumns
 from cep.plan.dependencies import Dependencies
 
 TIME_POINT = ""
-"""The origin of a time point's order. No other occurrence has this origin."""
+"""The entry for fixed points in time among the origins of an order. It is not the name of an event."""
 
 
 class Ties:
     """The order of a program's occurrences, as far as it does not depend on the split into stages.
 
     - `origins`: for each event, the inputs from which its occurrences inherit their order.
-    - `node_origins`: the same for each node.
-    - `alone`: for each event, True if no two occurrences with the same end have the same order.
+    - `node_origins`: for each node, the inputs from which its results inherit their order.
+    - `alone`: for each event, True if no two occurrences that have the same end have the same order.
     """
 
     def __init__(self, dependencies: Dependencies) -> None:
@@ -40,7 +39,8 @@ class Ties:
             pass
 
     def _trace(self) -> bool:
-        """Extend the origins by one sweep of their least fixpoint. Return True if anything changed."""
+        """Extend `origins` by one pass over all rules. Return True if anything changed. The caller repeats this until
+        nothing changes."""
         nothing: frozenset[str] = frozenset()
         self.node_origins = origins = []
         for number, properties in enumerate(self.dependencies.properties):
@@ -56,7 +56,8 @@ class Ties:
         return self.origins != before
 
     def _narrow(self) -> bool:
-        """Narrow `alone` by one sweep of its greatest fixpoint. Return True if anything changed."""
+        """Set entries of `alone` to False by one pass over all rules. Return True if anything changed. The caller
+        repeats this until nothing changes."""
         plan = self.dependencies.plan
         self.node_alone = alone = []
         for number, properties in enumerate(self.dependencies.properties):
@@ -75,7 +76,7 @@ class Ties:
         return self.alone != before
 
     def completing(self, number: int) -> list[int]:
-        """Return the parts of a node from which its occurrences inherit their order of arrival."""
+        """Return the parts of a node from which the node's results inherit their order of arrival."""
         parts = self.dependencies.plan.nodes[number].parts
         return [parts[part] for part in self.dependencies.properties[number].completes]
 
@@ -93,15 +94,15 @@ class UnorderedTies:
     Parameters:
 
     - `rules`: the rules of the stage.
-    - `inputs`: for each input, True if it is in every bucket.
+    - `inputs`: for each input, True if every bucket receives it.
     - `unsure`: the inputs that may have ties of unknown order.
     - `places`: the key columns of the derived events, or None if the stage runs in one place.
 
     Results:
 
-    - `events`: the derived events that may reach other stages with ties of unknown order.
-    - `goals`: the nodes that depend on the order of their input, each with the inputs that may have ties of unknown
-      order.
+    - `events`: the derived events that may pass ties of unknown order to other stages.
+    - `goals`: the nodes that depend on the order of their input, each with those of its inputs that may have ties
+      of unknown order.
     """
 
     def __init__(
@@ -159,15 +160,18 @@ class UnorderedTies:
         )
 
     def known(self, completers: Sequence[str], outputs: Set[str], inputs: Mapping[str, bool]) -> bool:
-        """Return True if tied occurrences are always in the same bucket, because each order belongs to one input
-        occurrence."""
+        """Return True if tied occurrences are always in the same bucket, because the occurrences of one order all
+        depend on one input occurrence.
+
+        `completers`: the inputs from which they inherit their order.
+        """
         single = all(c != TIME_POINT and not inputs[c] and (c in outputs or self.ties.alone[c]) for c in completers)
         return single and _disjoint([self.source(c, outputs) for c in completers])
 
     def source(self, completer: str, outputs: Set[str]) -> frozenset[str]:
-        """Return the inputs of the program from which an input of the stage inherits its order.
+        """Return the inputs of the program from which `completer`, an input of the stage, inherits its order.
 
-        If the stage also derives this input, the input counts as an input of the program.
+        If the stage also derives `completer`, return `completer` itself.
         """
         if completer == TIME_POINT or completer in outputs:
             return frozenset({completer})

@@ -1,8 +1,8 @@
 """Infer the types of all columns by a fixpoint over the rules, and report every static type error.
 
 An undeclared derived event gets its types from the heads of its rules. Int and float are combined to float, other
-mixtures to `any`. Groups of units are typed in running order. In a cycle, a type may grow; then its readers are typed
-again. Types never shrink.
+mixtures to `any`. Groups of units are typed in running order. If a type in a cycle changes, the units that read it are
+typed again. A type can only become more general.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def infer(
 
 
 class Inference:
-    """The types inferred so far. Operators use this object to type their columns (`Node.columns`)."""
+    """The types inferred so far. Nodes use this object to compute the types of their columns (`Node.columns`)."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Inference:
     # --- the fixpoint ---
 
     def grows(self, unit: PlanUnit) -> bool:
-        """Infer the types of a unit again. Return True if they changed."""
+        """Infer the types of a unit again. Return True if one of them has changed."""
         if isinstance(unit, int):
             before, self.columns[unit] = self.columns[unit], self.nodes[unit].columns(self, unit)
             return self.columns[unit] != before
@@ -193,8 +193,11 @@ class Inference:
         return tuple(typed)
 
     def checked(self, argument: Expression, types: Mapping[str, str], names: Sequence[str]) -> Typed | None:
-        """Return a typed expression over columns, or None if it has an error. `names`: the author's names of columns,
-        for errors."""
+        """Return an argument as a typed expression over columns. Report an error and return None if its types do not
+        fit.
+
+        `names`: the author's names of the columns, for error messages.
+        """
         try:
             return check(argument, types, self.source)
         except CepError:
@@ -212,9 +215,9 @@ class Inference:
         return ColumnType(type, optional)
 
     def meet(self, number: int, left: tuple[int, int], right: tuple[int, int]) -> None:
-        """Report a join key whose two types can never be equal.
+        """Report an error if the two columns of a join key have types whose values can never be equal.
 
-        `left`, `right`: a node and one of its columns.
+        `left`, `right`: each a node and one of its columns.
         """
         left_type, two = (self.columns[node][column].type for node, column in (left, right))
         if UNKNOWN in (left_type, two) or common_type(left_type, two) is not None:
@@ -230,7 +233,8 @@ class Inference:
         )
 
     def origin(self, number: int, column: int) -> str | None:
-        """Describe the attribute from which a column gets its values. Return None if it is unknown."""
+        """Describe the attribute from which a column gets its values, for error messages. Return None if the attribute
+        is unknown."""
         node = self.nodes[number]
         properties = node.properties()
         if properties.event is not None:
@@ -242,12 +246,13 @@ class Inference:
         return self.origin(node.parts[part], below)
 
     def decided(self, number: int, conditions: Sequence[Condition], columns: Sequence[ColumnType]) -> None:
-        """Check the conditions that a node decides over its columns. Do so in the final sweep only."""
+        """Check the conditions that a node decides over its columns. Before the final pass, when types may still
+        change, do nothing."""
         if conditions and self.final:
             self.conditions(conditions, columns, self.names[number])
 
     def ranked(self, number: int, side: int, column: int) -> None:
-        """Check that a policy ranks by a number, a time or a duration. Report an error otherwise."""
+        """Report an error unless a policy ranks by a number, a time or a duration."""
         type, name, place = self.columns[side][column].type, self.names[side][column], self.origin(side, column)
         if type == "any" and not self.partial:
             self.complain(
@@ -265,8 +270,10 @@ class Inference:
     def conditions(
         self, conditions: Sequence[Condition], columns: Sequence[ColumnType], names: Sequence[str]
     ) -> Conditions | None:
-        """Compile conditions over columns. Return None if they have an error. `names`: the author's names of columns,
-        for errors."""
+        """Compile conditions over columns. Report an error and return None if this is not possible.
+
+        `names`: the author's names of the columns, for error messages.
+        """
         types = {f"v{i}": column.type for i, column in enumerate(columns)} | TIMES
         try:
             return compile_conditions(conditions, types, self.relations, self.pool, self.source)
@@ -284,7 +291,8 @@ class Inference:
     def answers(
         self, number: int, child: int, conditions: Sequence[Condition], binds: Sequence[str]
     ) -> tuple[ColumnType, ...]:
-        """Return the columns of a child node, followed by the variables that the conditions bind."""
+        """Return the types of a child node's columns, followed by the types of the variables `binds`, to which the
+        conditions give values."""
         columns = self.columns[child]
         names = self.names[number][: len(columns)]
         if not binds:

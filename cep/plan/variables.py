@@ -1,4 +1,4 @@
-"""Candidates for a key: arguments of different events that contain the same variable."""
+"""Candidates for the key of a stage: arguments of different events that contain the same variable."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from cep.plan.node import PartColumn
 from cep.rules.terms import Variable
 
 MOST = 16
-"""The greatest number of combinations to try if a variable is in several arguments of the same events."""
+"""The maximum number of candidates to try for one variable. There are several if the variable is in several arguments
+of the same event."""
 
 
 def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterable[str]) -> list[dict[str, int]]:
-    """Return the candidates for a key. Each one maps inputs to the position of an argument: {event: position}.
+    """Return the candidates for a key. Each candidate is a dictionary {event: position} that says which argument of
+    each input contains the key.
 
     A candidate exists for each variable that rules share. Variables are followed through goals and heads. A variable in
     several arguments of an input yields several candidates.
@@ -35,7 +37,8 @@ def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterabl
 
 
 class _Classes:
-    """Classes of arguments whose values are equal wherever rules pair or group their events (union-find)."""
+    """Classes of arguments whose values are equal wherever rules pair or group their events. The classes are a
+    union-find structure."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self.dependencies = dependencies
@@ -44,7 +47,7 @@ class _Classes:
         self.shown: dict[int, list[Slot | None]] = {}
 
     def read(self, rule: int) -> None:
-        """Add the equalities between arguments that a rule implies."""
+        """Unite the classes of arguments that a rule requires to be equal."""
         for number in self.dependencies.nodes[rule]:
             if number not in self.shown:
                 self.shown[number] = self.node(number)
@@ -66,7 +69,8 @@ class _Classes:
             self.parent[second] = first
 
     def node(self, number: int) -> list[Slot | None]:
-        """Return, for each column of a node, one argument of an event whose values the column contains, or None."""
+        """Return, for each column of a node, an argument of an event whose values the column contains. The entry is
+        None for a column that contains no such values."""
         properties, parts = self.dependencies.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
             slots: list[Slot | None] = [(properties.event, position) for position in self.plan.nodes[number].takes()]

@@ -1,1 +1,1 @@
-"""Warnings about code that is valid but probably not intended. Each module has one kind of warning."""
+"""Warnings about code that is valid but probably not intended. Each module finds one kind of mistake."""

@@ -1,6 +1,8 @@
-"""Warn about a variable of a negated pattern that looks as if it were joined with the rest of the rule, but is not.
+"""Warn about a variable of a negated pattern that also occurs elsewhere in the rule, but is not joined with that
+occurrence.
 
-A negated pattern joins only on the variables of its own operator (docs/decisions/2026-11-22-absent-variables.md).
+A negated pattern is joined only on the variables of the operator to which it belongs
+(docs/decisions/2026-11-22-absent-variables.md).
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from cep.rules.terms import Variable
 
 
 def unjoined(rules: Rules) -> list[Warning]:
-    """Return a warning for each variable that looks joined but is not. The warning has the variable's first
-    position."""
+    """Return a warning for each variable of a negated pattern that seems to be joined with the rest of the rule, but is
+    not. The warning points to the variable's first use."""
     remarks: list[Warning] = []
     for rule in rules.rules:
         if any(absent(pattern) for pattern in patterns(rule.body)):
@@ -35,7 +37,8 @@ class _WatchedRule:
         return list(self.inside(self.rule.body, heads))
 
     def inside(self, pattern: Pattern, outside: frozenset[str]) -> Iterator[Warning]:
-        """Yield the warnings about a pattern. `outside`: the variables of the positive patterns around it."""
+        """Yield the warnings about a pattern. `outside`: the variables of the positive patterns in the rest of the
+        rule."""
         here = outside | {variable.name for variable in pattern.properties().mentions}
         occurring = [_occurring(part) for part in parts(pattern)]
         for number, part in enumerate(parts(pattern)):
@@ -49,7 +52,8 @@ class _WatchedRule:
             yield from self.inside(part, whole)
 
     def warning(self, variable: Variable, pattern: Pattern) -> Warning:
-        """Return a warning that a variable of a negated pattern is a new variable."""
+        """Return a warning that a variable of a negated pattern is a new variable, although the rule has another one of
+        this name."""
         beside = [text for part in parts(pattern) if (text := excerpt(self.source, part.span))]
         binding = " and ".join(f"`{text}`" for text in beside) or "stands beside it"
         binding += " bind" if len(beside) > 1 else " binds" if beside else ""

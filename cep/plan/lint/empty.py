@@ -1,4 +1,5 @@
-"""Warn about declared facts that no source provides, and about tables whose columns have other names."""
+"""Warn about declared facts that the program gets from nowhere, and about tables whose column names differ from the
+declaration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Warn about NOT and UNLESS of events with intervals.
+"""Warn about NOT and UNLESS whose negated event has intervals.
 
-NOT and UNLESS exclude an occurrence only if it lies entirely inside the tested time. An occurrence that merely
-continues during this time is ignored, which an author may not expect.
+NOT and UNLESS exclude a match only if the negated occurrence lies entirely inside the tested time. An occurrence that
+began earlier and only continues during this time is ignored, which an author may not expect.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from cep.plan.horizon import event_of
 from cep.plan.node import Lasting, Meeting, Node
 
 INSTANT, MADE, GIVEN = range(3)
-"""Kinds of occurrences. INSTANT: instants, or unknown. MADE: sequences of several events. GIVEN: inputs that are
-declared with START and END."""
+"""Kinds of occurrences.
+
+- INSTANT: instants. It also stands for an unknown kind.
+- MADE: intervals that are matches of several events.
+- GIVEN: intervals of an input that is declared with START and END.
+"""
 
 
 def lasting(
     binarised: Binarised, schemas: Mapping[str, Schema], inputs: frozenset[str], source: Source
 ) -> list[Warning]:
-    """Return a warning for each NOT of a pattern that has intervals, and for each UNLESS of an input that has
-    intervals."""
+    """Return a warning for each NOT whose negated pattern has intervals, and for each UNLESS whose negated event is an
+    input that has intervals."""
     kinds = _kinds(binarised.nodes, binarised.heads, schemas, inputs)
     remarks: dict[Span, Warning] = {}
     for number, node in enumerate(binarised.nodes):
@@ -50,7 +54,8 @@ def lasting(
 def _kinds(
     nodes: Sequence[Node], heads: Sequence[Head], schemas: Mapping[str, Schema], inputs: frozenset[str]
 ) -> list[int]:
-    """Return the kind of each node's occurrences. It is the least fixpoint of the rules and declarations."""
+    """Return the kind of each node's occurrences. All nodes start as INSTANT. The kinds are then updated from the rules
+    and declarations until nothing changes."""
     events = {
         name: GIVEN if name in inputs and schema.start is not None else INSTANT for name, schema in schemas.items()
     }

@@ -1,4 +1,4 @@
-"""Warn about conditions that can never hold: they contradict each other, a declared range, or a WITHIN."""
+"""Warn about conditions that can never be true, because they contradict each other, a declared range, or a WITHIN."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NUMBERS = ("int", "float")
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A bound of a value.
+    """A lower or upper bound of a value.
 
-    `open`: True if the bound itself is excluded. `why`: the reason in words, or the position of the condition that sets
-    the bound. `hint`: what the author should change.
+    `open`: True if the value must not equal the bound. `why`: the reason for the bound in words, or the position of the
+    condition that sets it. `hint`: what the author should change.
     """
 
     value: int | float
@@ -51,8 +51,8 @@ class _Range:
         return (self.low, self.high) if apart or touching else None
 
     def meet(self, other: _Range) -> _Range:
-        """Return the intersection of two ranges. If both have the same bound, the result has the bound of this
-        range."""
+        """Return the intersection of two ranges. If a bound is equal in both, the result contains the `_Limit` of this
+        range, whose `why` a warning then shows."""
         if self.kind != other.kind:
             return self
         low, high = self.low, self.high
@@ -67,8 +67,8 @@ Ranges = Mapping[str, _Range]
 
 
 def unsatisfiable(rules: Rules) -> list[Warning]:
-    """Return a warning for each WHERE that can never hold, and for each UNLESS that is longer than the WITHIN around
-    the UNLESS."""
+    """Return a warning for each WHERE that can never be true. Also return one for each UNLESS whose duration is longer
+    than that of the WITHIN around it."""
     searcher = Searcher(rules)
     for rule in rules.rules:
         rule.body.ranges(searcher)
@@ -76,7 +76,8 @@ def unsatisfiable(rules: Rules) -> list[Warning]:
 
 
 class Searcher:
-    """A collector of warnings. Operators call it to find the ranges of their variables (`Pattern.ranges`)."""
+    """A collector of warnings about ranges. Patterns call its methods to find the ranges of their variables
+    (`Pattern.ranges`)."""
 
     def __init__(self, rules: Rules) -> None:
         self.source = rules.source
@@ -88,8 +89,8 @@ class Searcher:
         self.found.setdefault(span, Warning(message, self.source, span, hint, "never"))
 
     def declared(self, event: str, arguments: Sequence[Variable | Constant]) -> Ranges:
-        """Return the declared ranges of an input event's attributes, by variable. Records outside these ranges are
-        rejected."""
+        """Return the declared ranges of an input event's attributes, by the variables in `arguments`. They are certain,
+        because records outside these ranges are rejected."""
         schema = self.schemas.get(event)
         if schema is None or event in self.derived:
             return {}
@@ -108,7 +109,8 @@ class Searcher:
         return {name: known for name, known in inside.items() if name != "duration()"}
 
     def narrow(self, inside: dict[str, _Range], conditions: Sequence[Condition]) -> None:
-        """Narrow the known ranges in `inside` by conditions. Warn about conditions that contradict each other.
+        """Narrow the known ranges in `inside` to the values that the conditions permit. Warn about conditions that
+        contradict each other.
 
         Each alternative of a disjunction is checked separately, together with all other conditions.
         """
@@ -158,12 +160,12 @@ def _limit(bound: int | float | None, attribute: Attribute, event: str) -> _Limi
 
 
 def both(left: Ranges, right: Ranges) -> Ranges:
-    """Return the ranges that are known if two patterns both occur."""
+    """Return the ranges that are known when two patterns both occur: the intersection for each variable."""
     return {**left, **{name: left[name].meet(known) if name in left else known for name, known in right.items()}}
 
 
 def _read(condition: Condition) -> tuple[str, _Range] | None:
-    """Return the range of a variable or of `duration()` that a comparison with a constant requires. Return None for any
+    """Return the range that a comparison with a constant requires of a variable or of `duration()`. Return None for any
     other condition."""
     if not isinstance(condition, Comparison) or condition.operator == "!=":
         return None

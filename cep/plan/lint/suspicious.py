@@ -1,4 +1,4 @@
-"""Warn about names that are nearly equal to other names, and about derived events that can never occur."""
+"""Warn about names that are similar to other names, and about derived events that can never occur."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.plan.pattern import Pattern, atoms, events, mentioned, parts, policies
 from cep.rules.terms import Constant
 
 LONGEST = 64
-"""The length of the longest name for which similar names are searched."""
+"""The maximum length of names that are compared with similar names. Longer names are ignored."""
 
 
 def suspicious(rules: Rules) -> list[Warning]:
@@ -66,8 +66,8 @@ def _slips(rules: Rules, rule: Rule) -> list[Warning]:
 
 
 def _words(rules: Rules, rule: Rule) -> list[Warning]:
-    """Return warnings about lower-case words that equal the name of their attribute. The author probably meant a
-    variable."""
+    """Return warnings about lower-case words that equal the name of the attribute in whose place they are written. The
+    author probably meant a variable."""
     remarks = []
     for atom in atoms(rule.body):
         properties = atom.properties()
@@ -101,14 +101,14 @@ class _Near:
 
 
 def _spellings(name: str) -> set[str]:
-    """Return the spellings under which a name is indexed. If one name is a misspelling of another, they share a
-    spelling.
+    """Return the spellings under which a name is indexed. If one name is a misspelling of another, both have at least
+    one spelling in common.
 
     The spellings are the name itself, and the name with one of these changes:
 
     - all letters in lower case
     - one lower-case letter left out
-    - two neighbouring characters, neither of them a lower-case letter, in descending order
+    - two neighbouring characters in descending order, if neither of them is a lower-case letter
     """
     spellings = {name, name.lower()}
     if len(name) <= LONGEST:
@@ -192,7 +192,7 @@ def _possible(pattern: Pattern, possible: set[str]) -> bool:
 
 
 def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
-    """Return the events that a pattern needs and that can never occur. `possible`: the events that can occur."""
+    """Return those events that a pattern needs and that can never occur. `possible`: the events that can occur."""
     event = pattern.properties().event
     if event is not None:
         return [] if event in possible else [event]

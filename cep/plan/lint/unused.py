@@ -32,8 +32,8 @@ def unused(rules: Rules) -> list[Warning]:
 
 
 def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Warn about variables that conditions bind and that are not used. `times`: how often each variable occurs in the
-    rule."""
+    """Warn about variables that conditions bind, but that the rule does not use. `times`: how often each variable
+    occurs in the rule."""
     for condition in each_condition(conditions):
         if isinstance(condition, Comparison):
             if condition.operator == "=":
@@ -43,7 +43,8 @@ def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source
 
 
 def _given(condition: Comparison, times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Warn about a variable that gets a value and is not used elsewhere. Names that begin with `_` are exempt."""
+    """Warn about a variable that gets a value from an equation and is not used elsewhere. There is no warning if its
+    name begins with `_`."""
     for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
         if not isinstance(side, Variable) or side.name.startswith("_") or times[side.name] != 1:
             continue
@@ -62,7 +63,8 @@ def _meant(name: str, other: Expression, times: Counter[str]) -> str:
 
 
 def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Warn about a graph pattern that uses no variable of the rule, or that spells one with other capitals."""
+    """Warn about a graph pattern that uses no variable of the rule, or that writes a variable of the rule in other
+    upper and lower case."""
     assert condition.graph is not None, "it stands in braces"
     inside = sparql_variables(condition.graph.text)
     shared = {name for name in inside if times[name] > 1}
@@ -83,7 +85,8 @@ def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterato
 
 
 def _capital(local: str, others: Collection[str], shared: Collection[str]) -> str | None:
-    """Return the variable of the rule that differs from `local` only in capitals, or None."""
+    """Return the variable of the rule that differs from `local` only in upper and lower case. Return None if there is
+    none."""
     if local in shared:
         return None
     return next((name for name in others if name.lower() == local.lower() and name != local), None)
