@@ -9,28 +9,30 @@ LATITUDE, LONGITUDE, RADIUS, AREA = "the latitude", "the longitude", "the radius
 WKT."""
 
 SEVERITIES = ("Extreme", "Severe", "Moderate", "Minor", "Unknown")
-"""The severities of alerts, the gravest first."""
+"""The severities of alerts, from the most to the least severe."""
 
 SEVERITY, URGENCY, CERTAINTY, CATEGORY = "Unknown", "Unknown", "Observed", "Other"
-"""The default values of an alert, in the words of the Common Alerting Protocol."""
+"""The default values of an alert's severity, urgency, certainty and category, as the Common Alerting Protocol names
+them."""
 
 TAKEN = frozenset(("alertname", "severity", "urgency", "certainty", "status", "program"))
-"""The labels that every alert has. The labels of an author cannot have these names."""
+"""The labels that every alert has. Labels that an author adds cannot have these names."""
 
 EXPECTED = 24 * 3600 * 1_000_000
-"""The duration in microseconds that is reported for an alert on a fluent, if its author gives none."""
+"""The duration in microseconds that is reported for an alert on a fluent if its author specifies no duration."""
 
 Template = tuple[str | tuple[str], ...]
-"""The pieces of a text. A string is literal text, and the tuple `(column,)` stands for the value of that column."""
+"""A text, split into pieces. A string is literal text, and the tuple `(column,)` means the value of that column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inhibitor:
-    """An alert that suppresses another alert while it is firing itself.
+    """An alert that suppresses another alert while it fires itself.
 
-    - `alert`: the name of the inhibiting alert.
-    - `equal`: pairs of a key column of this alert and a key column of the other alert. The two must be equal.
-    - `values`: key columns of this alert, with the values that they must have.
+    - `alert`: the name of the alert that suppresses the other one.
+    - `equal`: pairs of columns that must be equal: a key column of `alert`, and a key column of the suppressed
+      alert.
+    - `values`: key columns of `alert`, with the values that they must have.
     """
 
     alert: str
@@ -47,15 +49,15 @@ class Alert:
     - `arguments`: the columns of the event's arguments, in order.
     - `keys`: the columns that identify an alert.
     - `duration`: how long the alert lasts after the end of an occurrence.
-    - `ends`: for an alert on a fluent, the table of the fluent's complete intervals. The alert lasts while one of
-      these intervals holds.
+    - `ends`: for an alert on a fluent, the table of the fluent's complete intervals. The alert lasts as long as
+      such an interval.
     - `after`: how long an interval must last before the alert fires.
     - `keep`: how long the alert lasts after the last interval.
-    - `escalations`: higher severities in order, each with the time since the alert fired.
+    - `escalations`: higher severities in ascending order, each with the time since the alert fired.
     - `runbook`: the address of instructions.
-    - `labels`: the names of labels, with values that depend only on the key.
+    - `labels`: the names of labels, each with a value that depends only on the key.
     - `hidden`: True if the alert only inhibits other alerts, so that nobody is notified.
-    - `repeat`: the time on the wall clock after which receivers are reminded, or 0.
+    - `repeat`: the time on the wall clock after which receivers are reminded, or 0 for no reminders.
     """
 
     name: str
@@ -83,5 +85,5 @@ class Alert:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables of the alert in the engine's output: `table`, and `ends` if the alert has it."""
+        """The tables of the alert in the engine's output: `table`, and also `ends` if it is not None."""
         return (self.table,) if self.ends is None else (self.table, self.ends)

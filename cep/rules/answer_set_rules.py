@@ -1,8 +1,8 @@
 """Answer set programs, in a form that does not depend on the solver.
 
-At each tick, a LARS program with a cycle through negation has no, one or several answer streams (Beck, Eiter, Folie,
-*Ticker*, 2017, Definition 4). Its rules are text in the solver's syntax. The input relations that the rules read are
-passed to the solver as facts.
+At each tick, a LARS program that has a cycle through negation has no, one or several answer streams (Beck, Eiter,
+Folie, *Ticker*, 2017, Definition 4). Its rules are text in the solver's syntax. The input relations that the rules read
+are passed to the solver as facts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from cep.rules.terms import Comparison, Expression
 
 @dataclass(frozen=True, slots=True)
 class DerivedPredicate:
-    """A predicate that the rules derive. In the solver's text it is `d0`, `d1`, and so on.
+    """A predicate that the rules derive. In the solver's text its name is `d0`, `d1`, and so on.
 
-    `timed`: True if a rule derives it for certain ticks. Its atoms then have the tick as an additional argument.
+    `timed`: True if a rule derives the predicate for certain ticks. Its atoms then have the tick as an additional
+    argument.
     """
 
     name: str
@@ -28,15 +29,15 @@ class DerivedPredicate:
 
 @dataclass(frozen=True, slots=True)
 class AskedWindow:
-    """A time window over derived atoms. It ends at the last multiple of `step`, and begins `ticks` ticks before
-    that."""
+    """A time window over derived atoms. The window ends at the last multiple of `step`, and begins `ticks` ticks before
+    its end."""
 
     ticks: int
     step: int
 
     def span(self, first: int, now: int) -> tuple[int, int]:
-        """Return the first and the last tick of the window at the tick `now`. The window is empty if the first is
-        greater.
+        """Return the first and the last tick of the window at the tick `now`. If the first tick is greater than the
+        last, the window is empty.
 
         `first`: the first tick of the stream.
         """
@@ -46,8 +47,8 @@ class AskedWindow:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """An expression or a comparison that the solver lets the engine calculate. In the solver's text it is `@c(number,
-    ..)`.
+    """An expression or a comparison that the engine calculates for the solver. In the solver's text it is the call
+    `@c(number, ..)`.
 
     `types`: the types of `variables`.
     """
@@ -60,7 +61,8 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSetKeys:
-    """The key columns by which an answer set program splits. The solver evaluates each value of the key separately.
+    """The key by which an answer set program splits. The solver evaluates the program separately for each value of the
+    key.
 
     - `derived`: for each derived predicate, its key columns.
     - `inputs`: for each input relation, the key columns by which its facts are partitioned. None if the facts
@@ -81,7 +83,7 @@ class AnswerSetRules:
     - `windows`: the time windows. In the text, `w0(First, Last)` contains the first and last tick of window 0.
       `n0` is true if window 0 contains the current tick, and `o0` is true if it contains no other tick.
     - `clocked`: True if the text uses the current tick, `now(N)`, or the first tick of the stream, `first(F)`.
-    - `keys`: the key by which the rules can be split, or None.
+    - `keys`: the key by which the rules can be split, or None if there is none.
     """
 
     text: str
@@ -94,7 +96,7 @@ class AnswerSetRules:
 
     @property
     def follows_ticks(self) -> bool:
-        """Return True if the answers can change without new input, because time passes."""
+        """Return True if the answer sets can change as time passes, without new input."""
         return self.clocked or bool(self.windows)
 
     @property
@@ -119,7 +121,7 @@ class AnswerSetRules:
 class AnswerSetTables:
     """The layout of the solver's input rows and output rows. Relations share columns that have the same type.
 
-    An input row has the number of its relation, then values. An output row has four parts:
+    An input row contains the number of its relation, then values. An output row has four parts:
 
     - a number: 2 p for an atom of predicate p, 2 p + 1 for an atom that p has at a tick, or `COUNTED` for the
       number of answer sets
@@ -142,7 +144,7 @@ class AnswerSetTables:
 
 
 COUNTED = -1
-"""The first number of an output row that contains the number of answer sets."""
+"""The number in the first column of an output row that contains the number of answer sets."""
 GIVEN_FIRST = 3
 """The number of columns before the values in an output row."""
 

@@ -1,4 +1,5 @@
-"""Scanner of graph patterns. It finds the end of SPARQL in braces, and its variables, without parsing SPARQL."""
+"""Scanner of graph patterns. It finds the end of a SPARQL text in braces, and the variables in this text, without
+parsing SPARQL."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _PIECE = re.compile(
 
 
 def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[GraphPiece]:
-    """Split `text[start:stop]` into pieces without gaps."""
+    """Split `text[start:stop]` into pieces. Together they contain every character."""
     for match in _PIECE.finditer(text, start, len(text) if stop is None else stop):
         kind = match.lastgroup
         assert kind is not None, "every alternative is named"
@@ -48,8 +49,8 @@ def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[Graph
 
 
 def closed(text: str, start: int, stop: int) -> int:
-    """Return the offset after the brace that closes the brace at `start`. Return -1 if it is not closed before
-    `stop`."""
+    """Return the offset just after the brace that closes the brace at `start`. Return -1 if there is no such brace
+    before `stop`."""
     depth = 0
     for piece in pieces(text, start, stop):
         if piece.kind == "open":
@@ -62,7 +63,7 @@ def closed(text: str, start: int, stop: int) -> int:
 
 
 def open_string(text: str, start: int) -> int:
-    """Return the offset of a string without an end, after the brace at `start`. Return -1 if there is none."""
+    """Search for a string without an end, from the brace at `start` on. Return its offset, or -1 if there is none."""
     return next((piece.start for piece in pieces(text, start) if piece.kind == "open"), -1)
 
 
@@ -77,7 +78,8 @@ def depth(graph: str) -> int:
 
 
 def variables(graph: str) -> dict[str, int]:
-    """Return all variables in the order of their first occurrence, each with the offset of its name."""
+    """Return all variables in the order of their first occurrence, each with the offset at which its name begins
+    there."""
     offsets: dict[str, int] = {}
     for piece in pieces(graph):
         if piece.kind == "variable":
@@ -86,7 +88,8 @@ def variables(graph: str) -> dict[str, int]:
 
 
 def of_the_rule(graph: str) -> dict[str, int]:
-    """Return the variables that begin with a capital, with their offsets. These variables belong to the rule."""
+    """Return the variables that begin with a capital, with their offsets. These are variables of the rule that contains
+    the graph pattern."""
     return {name: offset for name, offset in variables(graph).items() if name[0].isupper()}
 
 

@@ -11,16 +11,16 @@ OPERATORS = {
     "CNOT": "takes a sequence and what is absent: `(smoke(R) SEQ fire(R)) CNOT rain(R)`",
     "UNLESS": "needs a time limit: `smoke(R) UNLESS alarm(R) WITHIN 10 s`",
 }
-"""For each word between two patterns, an explanation or an example."""
+"""For each word that can be between two patterns, an explanation or an example."""
 BINARY_OPERATORS = tuple(word for word in OPERATORS if word != "UNLESS")
-"""The operators between two patterns that need no further clause."""
+"""The operators between two patterns that need no further clause. UNLESS needs a WITHIN."""
 POSTFIXES = {
     "WHERE": "`smoke(R, T) WHERE T > 50`",
     "WITHIN": "`(smoke(R) SEQ heat(R)) WITHIN 10 s`",
     "POLICY": "`(smoke(R) SEQ heat(R)) POLICY recent`",
     "AGGREGATE": "`smoke(R, T) AGGREGATE A = avg(T) OVER LAST 5 EVENTS BY R`",
 }
-"""For each word after a pattern, an example."""
+"""For each word that can follow a pattern, an example."""
 
 # Words that cannot name events, predicates, variables or constants.
 RESERVED = frozenset((*OPERATORS, *POSTFIXES, "NOT", "TIMES", "OVER"))

@@ -1,4 +1,4 @@
-"""Parameters: named constants of a program whose values a run can set.
+"""Parameters: named constants of a program whose values can be set for each run.
 
 PARAM Hot = 7.0 IN 5..12 STEP 0.5.
 """
@@ -93,7 +93,7 @@ class Parameter:
         return "..".join(ends)
 
     def allows(self, value: Value) -> bool:
-        """Return True if the parameter may have a value."""
+        """Return True if the declaration of the parameter permits a value."""
         if self.choices is not None:
             return value in self.choices
         assert self.type in RANGED or (self.low is None and self.high is None), "only these types have ranges"
@@ -139,17 +139,17 @@ class Parameter:
                 return text
 
     def of(self, value: Value) -> Parameter:
-        """Return the parameter with another current value, which has the parameter's type."""
+        """Return a copy of the parameter with the current value `value`, which must have the parameter's type."""
         return replace(self, value=Constant(value, self.type))
 
     def with_value(self, raw: object, prefixes: Mapping[str, str], called: str) -> Parameter:
-        """Return the parameter with another current value.
+        """Return a copy of the parameter with another current value.
 
         - `raw`: the value, as text or as an object of the parameter's type.
-        - `prefixes`: the IRIs of prefixes.
+        - `prefixes`: maps names of prefixes to IRIs.
         - `called`: the parameter's name in messages.
 
-        Raises CepError if the value has another type or is not permitted.
+        Raises CepError if the value has another type than the parameter, or is not permitted.
         """
         value = _read(self, raw, prefixes, called)
         if not self.allows(value):
@@ -208,8 +208,8 @@ class Parameters:
         return with_terms(graph, {name: self.by_name[name].sparql for name in names}) if names else graph
 
     def in_dialect(self, name: str, tick: int) -> list[tuple[str, str]] | None:
-        """Return the kinds and texts of the tokens that replace a name in a dialect. Return None if the name is not a
-        parameter.
+        """Return the kinds and texts of the tokens that replace the name of a parameter in a dialect. Return None if
+        `name` is not a parameter.
 
         `tick`: the dialect's time unit in microseconds. Raises CepError if a duration is not a whole number of ticks.
         """
@@ -239,8 +239,8 @@ class Parameters:
         )
 
     def listing(self) -> str:
-        """Return a table of the parameters: the value, the permitted values, and the default if it differs from the
-        value."""
+        """Return a table of the parameters as text. It shows the value of each parameter, the permitted values, and the
+        default if it differs from the value."""
         rows = [
             (parameter.name, parameter.written(parameter.value.value), self._beside(parameter)) for parameter in self
         ]
@@ -277,8 +277,10 @@ def _iso_duration(value: Value) -> str:
 
 
 def _read(parameter: Parameter, raw: object, prefixes: Mapping[str, str], called: str) -> Value:
-    """Convert a text, or an object from Python or TOML, to the parameter's type. Raises CepError if that is
-    impossible."""
+    """Convert `raw` to the parameter's type. Raises CepError if that is impossible.
+
+    `raw`: a text, or an object from Python or TOML. `called`: the parameter's name in messages.
+    """
     try:
         value = _converted(parameter.type, raw, prefixes)
     except CepError as error:

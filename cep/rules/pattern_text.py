@@ -1,4 +1,5 @@
-"""Printer of patterns. It combines the texts of operands, and writes parentheses where they are needed."""
+"""Printer of patterns. It builds the text of a pattern from the texts of its operands, and writes parentheses where
+they are needed."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ POSTFIXED, JOINED, REPEATED = range(3)
 class Text:
     """The text of a pattern.
 
-    `holds`: the precedence of its outermost operator. `listed`: True if it ends with a list, which a following comma
-    would continue.
+    `holds`: the precedence of its outermost operator. `listed`: True if the text ends with a list, so that a comma
+    after it would add to this list.
     """
 
     text: str
@@ -56,7 +57,7 @@ def event(name: str, arguments: Sequence[Expression], names: Sequence[str] | Non
 def changing(name: str, arguments: Sequence[Expression], valued: bool) -> Text:
     """Return the text of an atom that matches a change of a fluent.
 
-    `arguments`: the fluent's arguments, its value if it is `valued`, and the kind of change.
+    `arguments`: the fluent's arguments, then its value if `valued` is True, then the kind of change.
     """
     *own, what = arguments
     word = WORDS.get(what.value, "") if isinstance(what, Constant) and isinstance(what.value, int) else ""
@@ -70,7 +71,7 @@ def held(name: str, arguments: Sequence[Expression], value: Expression | None) -
 
 
 def _applied(name: str, arguments: tuple[Expression, ...]) -> str:
-    """Return `name(a, b)`. Auxiliary relations of LARS have the notation of LARS: `name(a) at b`."""
+    """Return `name(a, b)`. For an auxiliary relation of LARS, return the notation of LARS: `name(a) at b`."""
     if name in (FIRST_TICK, TICK_NOW) and arguments:
         return f"the {name} is {print_argument(arguments[0])}"
     atom = name.removesuffix(UNCONSTRAINED)
@@ -140,7 +141,8 @@ def aggregate(
     form: Over | None,
     by: Sequence[str],
 ) -> Text:
-    """Return `pattern AGGREGATE results OVER LAST events|duration BY by`. `form`: another form of window, or None."""
+    """Return `pattern AGGREGATE results OVER LAST events|duration BY by`. `form`: the window, if it has one of the
+    other forms (EACH, SESSION, EVERY)."""
     groups = f" BY {', '.join(by)}" if by else ""
     listed = ", ".join(map(print_result, results))
     return Text(f"{pattern.text} AGGREGATE {listed} OVER {over(events, duration, form)}{groups}", POSTFIXED, bool(by))

@@ -42,12 +42,12 @@ _INFIX = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, DI
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """The notation of expressions in a language.
+    """The notation of expressions in our language or in a dialect.
 
-    - `marks`: the operators that the language spells differently from ours.
+    - `marks`: for each operator that the dialect spells differently from our language, its spelling there.
     - `reserved`: words in capitals that need quotes if they are strings.
-    - `around`: for some operators, two regular expressions. They match the operands on the left and on the right
-      that need no parentheses.
+    - `around`: for some operators, two regular expressions. They match those left and right operands that need no
+      parentheses.
     """
 
     marks: Mapping[str, str]
@@ -58,7 +58,8 @@ class Notation:
         return self.marks.get(function, function)
 
     def beside(self, mark: str, left: str, right: str) -> tuple[str, str]:
-        """Return the texts of an operator's operands, in parentheses if they need them. `mark`: the operator."""
+        """Return the texts of an operator's two operands. Put an operand in parentheses if it needs them. `mark`: the
+        operator."""
         if mark not in self.around:
             return left, right
         before, after = self.around[mark]

@@ -1,7 +1,7 @@
 """Terms, conditions and static rules.
 
-The parser creates them, and all later stages use them. Spans do not count for equality, because a term may occur in
-several places.
+The parser creates them, and all later passes use them. Two terms that differ only in their spans are equal, because a
+term may occur in several places of a program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cep.events import Iri
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable such as `Wind`. `_` stands for a different variable at each occurrence."""
+    """A variable such as `Wind`. Each occurrence of `_` means a different variable."""
 
     name: str
     span: Span = field(default=NOWHERE, compare=False)
@@ -40,7 +40,8 @@ class Constant:
 
 
 class NamedNumber(int):
-    """A number of microseconds or events for which the program writes a parameter. It keeps the parameter's name.
+    """A number of microseconds or events for which the program writes the name of a parameter. This class is an int
+    that also contains this name.
 
     It occurs in syntax trees and lowered rules. Plans contain plain numbers.
     """
@@ -124,8 +125,8 @@ class Graph:
 class Predicate:
     """`linked(X, Y)`, `not linked(X, Y)`, or a built-in test: `contains(X, "snow")`, `matches(X, "^K")`.
 
-    A graph pattern is also a predicate. Its arguments are the rule's variables in the pattern, and `name` is the
-    pattern's text.
+    A graph pattern is also a predicate. Its arguments are those variables of the pattern that belong to the rule, and
+    `name` is the pattern's text.
     """
 
     name: str
@@ -139,8 +140,8 @@ class Predicate:
 class Disjunction:
     """`(X > 3 or linked(X, Y), Y < 2)`: at least one of the alternatives holds. Each alternative is a conjunction.
 
-    `local`: variables that occur only in this disjunction, and not in all alternatives. They are not visible outside
-    the disjunction. All other variables are bound by every alternative, or outside the disjunction.
+    `local`: variables that occur nowhere else in the rule, and not in all alternatives. The rest of the rule cannot use
+    them. All other variables get their value from every alternative, or from the rest of the rule.
     """
 
     alternatives: tuple[tuple[Condition, ...], ...]
@@ -155,8 +156,8 @@ Condition = Comparison | Predicate | Disjunction
 class PolicyChoice:
     """A consumption policy: `unrestricted`, `recent` or `chronological`.
 
-    `tie`: the choice between occurrences that tie: `longest`, `shortest`, or `by` a variable. None means longest for
-    recent, and shortest for chronological.
+    `tie`: the rule for the choice between occurrences that tie: `longest`, `shortest`, or `by` a variable. None means
+    longest for recent, and shortest for chronological.
     """
 
     name: str
@@ -174,7 +175,7 @@ that the fingerprints of older programs stay the same."""
 class AggregateResult:
     """A result of an aggregate, `A = avg(W)`.
 
-    - `function`: a name in `cep.rules.expressions.aggregates`.
+    - `function`: the name of a function in `cep.rules.expressions.aggregates`.
     - `argument`: an expression over the pattern's variables, or None for `count()`.
     - `distinct`: True for `count(distinct X)`.
     - `parameter`: the second argument. It is a number from 0 to 100 for percentile, and microseconds for ewma.
@@ -210,7 +211,7 @@ def expression_variables(expression: Expression) -> list[str]:
 
 
 def arguments_of(results: Iterable[AggregateResult]) -> list[Expression]:
-    """Return the arguments of aggregates. `count()` has none."""
+    """Return the arguments of aggregates. For `count()`, which has no argument, the result has no entry."""
     return [result.argument for result in results if result.argument is not None]
 
 
@@ -236,7 +237,7 @@ def condition_variables(condition: Condition) -> list[str]:
 
 
 def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Predicate]:
-    """Yield all comparisons and predicates. Those inside alternatives are included."""
+    """Yield all comparisons and predicates, including those in the alternatives of disjunctions."""
     for condition in conditions:
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -246,7 +247,11 @@ def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Pre
 
 
 def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
-    """Set the local variables of a condition's disjunctions. `uses`: how often the whole rule uses each variable."""
+    """Find out which variables are local to a disjunction, and record them in it and in the disjunctions inside it.
+    Return other conditions unchanged.
+
+    `uses`: how often the whole rule uses each variable.
+    """
     if not isinstance(condition, Disjunction):
         return condition
     names = [
@@ -265,7 +270,8 @@ def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
 
 
 def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple[Comparison | Predicate, ...]]:
-    """Yield conjunctions that contain no alternatives. At least one of them holds if and only if `conditions` hold."""
+    """Yield conjunctions that contain no disjunctions. `conditions` are true if and only if at least one of these
+    conjunctions is true."""
     for place, condition in enumerate(conditions):
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -275,7 +281,7 @@ def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple
 
 
 def without_alternatives(rule: StaticRule) -> list[StaticRule]:
-    """Expand a rule that has alternatives into rules without alternatives that together mean the same."""
+    """Expand a rule that has disjunctions into rules without disjunctions. Together they derive the same."""
     return [replace(rule, conditions=conditions) for conditions in disjunctive_normal_form(rule.conditions)]
 
 
@@ -322,9 +328,10 @@ def rename_condition(condition: Condition, names: Mapping[str, str]) -> Conditio
 
 
 def as_expression(condition: Condition) -> Call | None:
-    """Convert a condition to a boolean expression. Return None if it contains a graph pattern.
+    """Convert a condition to a boolean expression. Return None if the condition contains a graph pattern.
 
-    A comparison becomes a call of its operator. Alternatives become `or`, conjunctions `and`, and negated tests `not`.
+    A comparison becomes a call of its operator. A disjunction becomes `or`, a conjunction `and`, and a negated test
+    `not`.
     """
     match condition:
         case Comparison(operator, left, right, span):
@@ -339,8 +346,8 @@ def as_expression(condition: Condition) -> Call | None:
 
 
 def conjunction(conditions: tuple[Condition, ...], span: Span) -> Call | None:
-    """Convert conditions to one boolean expression that means all of them. Return None if they contain a graph
-    pattern."""
+    """Convert conditions to one boolean expression that is true if all of them are true. Return None if they contain a
+    graph pattern."""
     calls = [as_expression(condition) for condition in conditions]
     known = tuple(call for call in calls if call is not None)
     if len(known) != len(calls):

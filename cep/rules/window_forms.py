@@ -1,4 +1,4 @@
-"""The forms of windows other than `LAST n EVENTS` and `LAST d`: EACH, SESSION and EVERY."""
+"""The forms of windows other than `LAST n EVENTS` and `LAST d`. They are EACH, SESSION and EVERY."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class Over:
 
     @property
     def origin(self) -> int:
-        """The time from which windows are counted, in microseconds of UTC or of the zone's clock."""
+        """The time from which windows are counted, in microseconds. It refers to UTC, or to local time if the form has
+        a zone."""
         return MONDAY if self.weeks else 0
 
     def text(self) -> str:
-        """Return the text of the form, which a program writes after OVER or after `LAST d`."""
+        """Return the text of this form of window, as a program writes it after OVER or after `LAST d`."""
         length = write_duration(self.length)
         if self.weeks:
             length = f"{self.length // WEEK} {'week' if self.length == WEEK else 'weeks'}"

@@ -24,12 +24,12 @@ from cep.rules.terms import (
 )
 
 ASKED = {"near": ("near(Lat, Long, Radius, Feature, Metres)", 5)}
-"""Predicates that the background knowledge defines: for each one an example, and the number of its arguments."""
+"""Predicates that the background knowledge defines. For each predicate, an example and the number of its arguments."""
 EVERY = "bind it in each alternative, or outside of the parentheses: `{0} = ...`"
 
 
 class Arrangeable(Protocol):
-    """The properties of a static predicate that determine the order of conditions."""
+    """A static predicate, with the properties that determine the order of conditions."""
 
     @property
     def name(self) -> str: ...
@@ -49,8 +49,8 @@ def arrange(
 ) -> tuple[Condition, ...]:
     """Sort conditions so that every variable is bound before a condition needs it.
 
-    `bound`: the variables that are bound at the start. The next condition is always the first ready condition that has
-    the lowest rank (`_rank`).
+    `bound`: the variables that are bound at the start. At each step, the next condition is the first one that has the
+    lowest rank among the conditions that are ready (`_rank`).
 
     Raises CepError for unknown predicates and wrong numbers of arguments. If there is no order, it raises CepError with
     the code `unsafe`.
@@ -99,8 +99,8 @@ def is_test(predicate: Predicate, relations: Mapping[str, Arrangeable]) -> bool:
 
 
 def binding(condition: Condition, known: Collection[str]) -> list[str]:
-    """Return the variables that a condition binds. The condition must be ready. `known`: the variables that are already
-    bound."""
+    """Return the variables to which a condition gives a value. The condition must be ready. `known`: the variables that
+    already have a value."""
     if isinstance(condition, Comparison):
         if condition.operator == "=":
             for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
@@ -149,7 +149,7 @@ def _missing_inputs(expression: Expression, known: Collection[str]) -> Iterator[
 
 
 def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, Arrangeable]) -> int | None:
-    """Return the rank of a condition, or None if the condition is not ready.
+    """Return the rank of a condition. Conditions of a lower rank run first. Return None if the condition is not ready.
 
     - 0: a comparison, or a condition that binds no variable
     - 1: a condition that has a bound argument or variable
@@ -175,7 +175,8 @@ def _rank(condition: Condition, known: Collection[str], relations: Mapping[str, 
 def _bound_by(
     condition: Disjunction, known: Collection[str], relations: Mapping[str, Arrangeable]
 ) -> Iterator[set[str] | None]:
-    """Yield for each alternative the variables that are bound after it, or None if it has no binding order."""
+    """Yield, for each alternative of a disjunction, the variables that are bound after it. Yield None for an
+    alternative that has no binding order."""
     for alternative in condition.alternatives:
         try:
             order = arrange(alternative, known, relations)
@@ -197,7 +198,7 @@ def _bound_places(predicate: Predicate, known: Collection[str]) -> frozenset[int
 
 
 def _waits(predicate: Predicate, known: Collection[str], relations: Mapping[str, Arrangeable]) -> Iterator[Variable]:
-    """Yield the variables that a predicate needs but cannot bind itself."""
+    """Yield the variables that must have a value before a predicate is evaluated, but have none yet."""
     all_needed = is_test(predicate, relations)
     for argument in predicate.arguments:
         if isinstance(argument, Variable) and not all_needed:
@@ -251,8 +252,10 @@ def _calls(condition: Condition) -> Iterator[Call]:
 def _stuck(
     left: list[Condition], known: set[str], relations: Mapping[str, Arrangeable], source: Source | None
 ) -> CepError:
-    """Return the error for variables that no condition can bind. If the variables need each other, report the first
-    one."""
+    """Return the error for the variables that none of the remaining conditions can bind.
+
+    If each of the missing variables could be bound by another remaining condition, the error names the first of them.
+    """
     able = {name for condition in left for name in _could_bind(condition, known, relations)}
     errors: dict[str, CepError] = {}
     every: list[CepError] = []

@@ -19,7 +19,7 @@ from cep.rules.expressions.evaluate import Columns, Evaluation, missing
 class BoundRows:
     """The rows that remain after some steps.
 
-    - `index`: the original row number of each row. None if no row has been dropped.
+    - `index`: for each remaining row, its number among the original rows. None if no row has been dropped.
     - `mask`: a filter that has not been applied yet, or None.
     - `ends`: for each original row, the end of its occurrence.
     """
@@ -39,7 +39,8 @@ class BoundRows:
         self.mask = mask if self.mask is None else self.mask & mask
 
     def settle(self, live: Container[str]) -> None:
-        """Apply the mask. If it drops rows, also drop the columns of variables that are not in `live`."""
+        """Drop the rows that the mask excludes. If rows are dropped, also drop the columns of variables that are not in
+        `live`."""
         if self.mask is None:
             return
         kept = np.flatnonzero(self.mask)
@@ -58,8 +59,7 @@ Step = Callable[[BoundRows], None]
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The variables that are still needed. These are the variables of the conditions from index `since` on, and those
-    in `kept`.
+    """The set of variables that are still needed: those of the conditions from index `since` on, and those in `kept`.
 
     `last`: for each variable, the index of the last condition that uses it.
     """
@@ -76,20 +76,21 @@ class Answering(Protocol):
     """Conditions that can be evaluated on rows."""
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
-        """Return the row number of each answer, and a column for each variable that the conditions bind."""
+        """Find the values of the variables that the conditions bind. Return the row number of each answer, and a column
+        for each of these variables."""
 
     def holds(self, columns: Columns, rows: int) -> Mask:
-        """Return a mask of the rows that have at least one answer."""
+        """Return a mask of the rows for which the conditions are true."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a predicate that has a value.
+    """An argument of a predicate that has a value before the predicate is evaluated.
 
-    - `written`: the value of the expression in the program. None if it is not needed, because it is missing in
-      the same rows as `fitted`.
-    - `fitted`: the value in the type of the relation's column. It is missing if the relation cannot contain the
-      value.
+    - `written`: a function that computes the value of the argument's expression. None if it is not needed,
+      because this value is missing in the same rows as that of `fitted`.
+    - `fitted`: a function that computes the value in the type of the relation's column. The value is missing in
+      rows in which this column cannot contain it.
     """
 
     written: Evaluation | None
@@ -101,8 +102,8 @@ class Argument:
 
 
 def _bound(arguments: list[Argument], batch: BoundRows) -> tuple[list[Column], Mask | None]:
-    """Return a column per argument, and a mask of the rows whose values the relation can contain. The mask None means
-    all rows."""
+    """Evaluate the arguments of a predicate. Return a column per argument, and a mask of the rows whose values can
+    occur in the relation. The mask is None if this is true of all rows."""
     columns: list[Column] = []
     fits: Mask | None = None
     for argument in arguments:
@@ -159,7 +160,8 @@ def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed
 
 
 def _seen(batch: BoundRows) -> dict[str, Column]:
-    """Return the columns of a batch. If the ends of its occurrences are known, add them as the column `end()`."""
+    """Return the columns of a batch. If the ends of its occurrences are known, the result also contains them as the
+    column `end()`."""
     return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
 
 
@@ -188,7 +190,8 @@ def union(
     needed: Live,
     live: Live,
 ) -> Step:
-    """Return a step that joins the rows with the answers of all alternatives, in order and without duplicates."""
+    """Return a step that replaces each row by one row per answer of any alternative, with the values that the
+    alternative binds. The answers are in order and without duplicates."""
 
     def run(batch: BoundRows) -> None:
         batch.settle(needed)

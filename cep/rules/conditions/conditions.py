@@ -1,4 +1,4 @@
-"""Conjunctions of conditions. They are put in binding order, then evaluated on whole columns."""
+"""Conjunctions of conditions. This module puts the conditions in binding order and evaluates them on whole columns."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Conditions:
 
     - `order`: the conditions in binding order.
     - `binds`: the variables that the conjunction binds, in order, with their types.
-    - `single`: True if a row never has more than one answer.
-    - `optional`: the variables of `binds` that may be missing.
+    - `single`: True if there is never more than one answer for a row.
+    - `optional`: the variables of `binds` whose value may be missing.
     """
 
     order: tuple[Condition, ...]
@@ -55,8 +55,8 @@ class Conditions:
         return any(name in names_of(condition) for condition in self.order)
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
-        """Return the row number of each answer in ascending order, and a column for each variable that the conditions
-        bind.
+        """Find the values of the variables that the conditions bind. Return the row number of each answer in ascending
+        order, and a column for each of these variables.
 
         The answers for one row differ from each other. Their order depends only on the conditions and on the order of
         rows in relations.
@@ -67,7 +67,7 @@ class Conditions:
         return index, {name: batch.columns[name] for name in self.binds}
 
     def holds(self, columns: Columns, rows: int) -> Mask:
-        """Return a mask of the rows that have at least one answer."""
+        """Return a mask of the rows for which the conditions are true."""
         if not self._cache:
             self._cache.append(self._steps if self.single else self._tests())
         batch = _run(self._cache[0], columns, rows)
@@ -96,8 +96,8 @@ def compile_conditions(
 ) -> Conditions:
     """Compile a conjunction. Raises CepError with all mistakes.
 
-    `types`: the types of the variables that are already bound, and of `start()`, `end()` and `duration()` where these
-    are known. `optional`: the variables that may be missing. None means all.
+    `types`: the types of the variables that are already bound, and of `start()`, `end()` and `duration()` if the
+    conditions can use them. `optional`: the variables whose value may be missing. None means all.
     """
     order = arrange(conditions, types, relations, source)
     builder = _Builder(order, types, relations, pool, source, optional)
@@ -134,7 +134,7 @@ class _Builder:
         self.steps: list[Step] = []
 
     def build(self, keep: bool) -> tuple[Step, ...]:
-        """Return the steps.
+        """Return the steps that evaluate the conditions.
 
         `keep`: True if the caller needs the values of all bound variables. Otherwise a value is kept only while later
         conditions use it.
@@ -315,7 +315,7 @@ class _Builder:
 
 
 def _table_of_numbers(predicate: Predicate) -> str:
-    """Return the end of a hint about a table that may contain numbers as texts, such as `0042`."""
+    """Return the last part of a hint about a table that may contain numbers as texts, such as `0042`."""
     if predicate.graph is not None or "(" in predicate.name:
         return ""
     return f"; `fact {predicate.name}(id: int, ..).` says which columns of a table are numbers"

@@ -1,4 +1,4 @@
-"""The interface of relations. A query finds the rows that have certain values in some columns."""
+"""The interface of relations. A query on a relation finds the rows that have certain values in some columns."""
 
 from __future__ import annotations
 
@@ -17,29 +17,35 @@ Mask = NDArray[np.bool_]
 
 
 class Probe(Protocol):
-    """A query on a relation. It receives values for the bound positions, and returns values of the wanted positions."""
+    """A query on a relation.
+
+    Some columns of the relation are bound: the caller passes values for them. The query returns the values of the
+    wanted columns.
+    """
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types of the wanted positions."""
+        """The types of the wanted columns."""
 
     @property
     def single(self) -> bool:
-        """True if a row never has more than one answer."""
+        """True if there is never more than one answer for a row of values."""
 
     @property
     def timed(self) -> bool:
-        """True if the query finds for each row the answers that are valid at the row's own time, `ends`."""
+        """True if the relation changes with time. For each row, the query then finds the answers that are valid at the
+        row's time in `ends`."""
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        """Return the row number of each answer in ascending order, and a column for each wanted position.
+        """Answer the query for each row of `bound`. Return the row number of each answer in ascending order, and a
+        column of answers for each wanted column of the relation.
 
-        `bound`: for each bound position in ascending order, a column of `rows` values, none of which is missing. The
-        answers for one row differ from each other. Their order depends only on the relation.
+        `bound`: for each bound column of the relation, in ascending order, the `rows` values to look up. None of them
+        is missing. The answers for one row differ from each other. Their order depends only on the relation.
         """
 
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
-        """Return a mask of the rows that have an answer."""
+        """Return a mask of the rows of `bound` for which the query has at least one answer."""
 
 
 class Relation(Arrangeable, Protocol):
@@ -47,14 +53,14 @@ class Relation(Arrangeable, Protocol):
 
     @property
     def types(self) -> tuple[str | None, ...]:
-        """The type of each position. None means that the position has the type of the argument in the call."""
+        """The type of each column. None means that the column has the type of the argument in the call."""
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
-        """Return a query. `bound`: the types of the bound positions. `wanted`: the positions to return, in ascending
-        order.
+        """Return a query. `bound`: the numbers of the bound columns, with the types of their values. `wanted`: the
+        numbers of the columns to return, in ascending order.
 
-        If `types` has a type for a bound position, the values at that position must have this type. Otherwise they may
-        have any type.
+        If the property `types` has a type for a bound column, its values must have this type. Otherwise they may have
+        any type.
         """
 
 
@@ -62,8 +68,8 @@ class Relation(Arrangeable, Protocol):
 class RelationInfo:
     """Statistics about a relation in an engine.
 
-    `by_difference`: True if the engine applies a change of the relation's source as a difference. Otherwise it queries
-    the source again.
+    `by_difference`: True if the engine updates the relation by the rows that a change of its source adds and removes.
+    False if it queries the whole source again.
     """
 
     rows: int

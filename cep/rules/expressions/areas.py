@@ -1,4 +1,4 @@
-"""Areas in WKT, and a test for points in an area. Longitudes wrap around. Edges are straight lines in degrees."""
+"""Areas in WKT, and a test if a point lies in an area. Longitudes wrap around. Edges are straight lines in degrees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FARTHEST = 720.0
 
 
 class WrongArea(ValueError):
-    """The reason why a text is not an area. `hint`: an example of a valid text."""
+    """The error for a text that is not an area. `hint`: an example of a valid text."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -113,8 +113,8 @@ def _invalid(shape: Shape) -> WrongArea | None:
 
 
 def _unwound(shape: Shape) -> Shape:
-    """Return a shape in which no edge spans more than 180 degrees. Longer edges are replaced by edges in the opposite
-    direction."""
+    """Replace each edge that spans more than 180 degrees of longitude by the edge in the opposite direction. Return the
+    resulting shape."""
     if isinstance(shape, shapely.Point):
         return shape
     if isinstance(shape, shapely.LineString):
@@ -176,7 +176,7 @@ def _goes_round(points: Floats) -> bool:
 def _continued(points: Floats) -> tuple[Floats, bool]:
     """Continue longitudes beyond 180 degrees, so that no edge crosses the antimeridian.
 
-    Return the points, and True if the last point then differs from the first.
+    Return the new points, and True if this changed the last point, so that a closed ring is no longer closed.
     """
     turns = np.cumsum(np.where(_crossing(points), -np.sign(np.diff(points[:, 0])), 0.0))
     moved = points.copy()
@@ -188,8 +188,8 @@ def _continued(points: Floats) -> tuple[Floats, bool]:
 
 
 def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Operand) -> NDArray[np.bool_]:
-    """Return a mask of the points that lie in their area or on its edge. `which`: for each point, the index of its area
-    in `shapes`.
+    """Return a mask of the points that lie in their area or on its edge. `which`: for each point, the index in `shapes`
+    of the area to test.
 
     A pole lies in every area that reaches the pole's latitude, at any longitude.
     """
@@ -209,7 +209,8 @@ def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Oper
 
 
 class Known:
-    """A cache of shapes by the codes of their texts. It is cleared if the pool forgets values or gets other areas."""
+    """A cache of shapes. The key of a shape is the code of its text in the pool. The cache is cleared if the pool
+    forgets values or gets other areas."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -222,8 +223,8 @@ class Known:
         self.bounds: Floats = np.full((1, 4), np.nan)
 
     def places(self, codes: Ints) -> Ints:
-        """Return for each code the index of its shape in `shapes` and `bounds`. The index is 0 if the text is not an
-        area."""
+        """Return, for each code, the index of its shape in the arrays `shapes` and `bounds`. The index is 0 if the
+        code's text is not an area."""
         if self._of != (self._pool.generation, self._pool.areas):
             self._reset()
         if len(self._place) != self._pool.capacity:
@@ -254,9 +255,9 @@ class Known:
 
 def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
     """Return a function of columns that computes `inside(Lat, Long, Area)`. The result is missing if the point or the
-    area is.
+    area is missing.
 
-    `type`: the type of the areas. Raises CepError if the knowledge contains an invalid geometry.
+    `type`: the type of the areas. Raises CepError if the background knowledge contains an invalid geometry.
     """
     known = Known(pool)
     if type != "string" and pool.areas is not None:

@@ -78,7 +78,7 @@ OF_LOCAL: dict[str, Callable[[Ints], Ints]] = {
     "week": _week,
     "local_time": lambda local: local % DAY,
 }
-"""Functions of local times, by name."""
+"""Functions that take local times and return a part of them, by name."""
 
 
 def _begin_of_week(local: Ints) -> Ints:
@@ -100,12 +100,12 @@ BEGIN: dict[str, Callable[[Ints], Ints]] = {
     "quarter": lambda local: _begin_of_months(local, 3),
     "year": lambda local: _begin_of_months(local, 12),
 }
-"""For each calendar unit, a function that returns the local time at which the current unit began."""
+"""For each calendar unit, a function that takes local times and returns the local times at which their unit began."""
 _OF_A_DAY = ("second", "minute", "hour")
 
 
 def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
-    """Return the instants at which the current calendar unit began. `place`: the time zone, or None for UTC.
+    """For each time, return the instant at which its calendar unit began. `place`: the time zone, or None for UTC.
 
     An hour that clocks show twice begins twice. A day without midnight begins right after the time that clocks skip.
     """
@@ -122,8 +122,8 @@ def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
 def implementation(function: str, pool: Pool) -> Callable[..., Operand]:
     """Return a function of columns that computes a calendar function.
 
-    The function takes a column of times and, optionally, a column of time zones. `date_trunc` takes its unit first. The
-    result for an unknown zone is missing.
+    The function takes a column of times and, optionally, a column of time zones. For `date_trunc`, the first argument
+    is the unit. The result for an unknown zone is missing.
     """
     if function == "date_trunc":
 

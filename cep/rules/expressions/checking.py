@@ -146,7 +146,7 @@ class _Checker:
                 return fold(self.function(expression, typed))
 
     def test(self, expression: Expression) -> Typed:
-        """Check an expression that is used as a condition."""
+        """Check an expression that is used as a condition, and return it with types."""
         if isinstance(expression, Call) and expression.function not in (*COMPARISONS, "or", "and", "not", *FUNCTIONS):
             raise self.error(
                 f"`{expression.function}` is not a test that can be used here", expression.span,
@@ -160,13 +160,14 @@ class _Checker:
         return typed
 
     def choice(self, call: Call) -> TypedCall:
-        """Check `if(condition, a, b)`."""
+        """Check a call `if(condition, a, b)`, and return it with types."""
         condition, *values = call.arguments
         common, arguments = self.alike(call, tuple(values))
         return TypedCall("if", (self.test(condition), *arguments), common)
 
     def alike(self, call: Call, values: tuple[Expression, ...]) -> tuple[str, tuple[Typed, ...]]:
-        """Convert values to their common type. Return the type and the converted values."""
+        """Check expressions that must have a common type, such as the results of `if`. Return this type and the
+        converted expressions."""
         typed = [self.expression(value) for value in values]
         common = typed[0].type
         for value, operand in zip(values, typed):
@@ -362,7 +363,7 @@ class _Checker:
         return TypedCall(operator, (sides[0], sides[1]), "bool")
 
     def within_reach(self, expression: Expression, typed: Typed, type: str) -> None:
-        """Refuse a constant number that is too large for a time or duration. The conversion would turn it into a
+        """Refuse a constant number that is too large to be converted to a time or duration. The result would be a
         missing value."""
         if type not in TICKS or not isinstance(typed, TypedConstant) or typed.type not in ("int", "float"):
             return
@@ -378,7 +379,8 @@ class _Checker:
 
 
 def fold(typed: Typed) -> Typed:
-    """Evaluate a call whose arguments are all constants. Return the call unchanged if its result is missing."""
+    """Evaluate a call whose arguments are all constants, and return the result as a constant. If the result is missing,
+    return the call unchanged."""
     if not isinstance(typed, TypedCall) or not all(isinstance(argument, TypedConstant) for argument in typed.arguments):
         return typed
     value = constant_value(typed)

@@ -24,8 +24,8 @@ def shown(expression: Expression) -> str:
 
 
 def comparison_hint(comparison: Comparison, left: str, right: str) -> str | None:
-    """Return a hint for a comparison whose sides cannot be compared, or None. `left`, `right`: the types of the
-    sides."""
+    """Return a hint for a comparison whose sides cannot be compared. Return None if no hint fits. `left`, `right`: the
+    types of the sides."""
     for side, other in ((comparison.left, right), (comparison.right, left)):
         if isinstance(side, Constant) and other == "duration" and is_clock(str(side.value)):
             return f'a time of day is `time("{side.value}")`'

@@ -18,13 +18,13 @@ ArgumentMistake = tuple[int, str, str | None, str]
 ZONED = frozenset(
     ("hour", "minute", "second", "day", "weekday", "month", "year", "day_of_year", "week", "date_trunc", "local_time")
 )
-"""The functions of times whose last argument may be a time zone."""
+"""The functions that take a time and may have a time zone as their last argument."""
 WRITTEN = {
     "date_trunc": {0: '`date_trunc("hour", T)`'},
     "extract": {1: '`extract(S, "pump-([0-9]+)", 1)`', 2: '`extract(S, "pump-([0-9]+)", 1)`'},
     "format": {0: '`format("{} at {:.1f}", S, T)`'},
 }
-"""For each function, the positions of arguments that must be constants, each with an example."""
+"""For each function, the positions of the arguments that must be constants, each with an example."""
 _REGEX = 'a regular expression like `"^K[A-Z]+"`; look-around and back references are not supported'
 _SAMPLES = {"int": 1, "float": 1.0}
 

@@ -1,4 +1,4 @@
-"""Compilation of typed expressions to functions of columns. Each operation needs few numpy calls."""
+"""Compilation of typed expressions to functions of columns. Each operation is compiled to few numpy calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def compile_expression(typed: Typed, pool: Pool, optional: Set[str] | None = Non
     """Compile an expression to a function. The function takes the columns of the variables and the number of rows.
 
     `optional`: the variables that may be missing. None means all. All other variables must have a value in each row.
-    The result has the representation of the expression's type. It may be one of the input columns.
+    The function returns a column in the representation of the expression's type. It may be one of the input columns.
     """
     return _sized(_Compiler(pool, optional).column(typed), typed)
 
@@ -56,8 +56,8 @@ def compile_test(
 ) -> Callable[[Columns, int], NDArray[np.bool_]]:
     """Compile an expression of type bool to a function that returns a mask.
 
-    `negated`: True if the mask must be True where the expression is false. If a value is missing, the mask is False in
-    both cases.
+    `negated`: if True, the mask is True where the expression is false. Where a value is missing, the mask is always
+    False.
     """
     assert typed.type == "bool", "a test is true or false"
     return _sized(_Compiler(pool, optional).test(typed, negated), typed)
@@ -189,7 +189,8 @@ class _Compiler:
         return _applied(implementation, nodes)
 
     def chosen(self, typed: TypedCall) -> Callable[[Columns], Operand]:
-        """Compile `if` or `coalesce`. For each row they choose one of several columns of the same type."""
+        """Compile a call of `if` or `coalesce`. For each row, these functions choose one of several columns of the same
+        type."""
         values, type = typed.arguments, typed.type
         if typed.function == "if":
             holds = self.test(values[0], False)
@@ -297,7 +298,7 @@ OF_MIXED: dict[str, Callable[[Mixed], Operand]] = {
     "seconds": variant.to_ticks,
     **{name: variant.by_kind(name) for name in ("floor", "ceil", "round", "sign")},
 }
-"""Functions that take values of unknown type, but whose result type is known."""
+"""Functions that take values of unknown type, but return values of a known type."""
 
 
 def _varies(typed: Typed) -> bool:

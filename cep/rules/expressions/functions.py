@@ -1,5 +1,5 @@
-"""The built-in functions of expressions: their signatures, and implementations of the numeric ones for whole
-columns."""
+"""The built-in functions of expressions: the signatures of all functions, and the implementations of the numeric ones
+for whole columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Function:
 
     - `takes`: the kind of each parameter. A `?` means optional, and a `*` means that it can be repeated.
     - `gives`: the result type. `same` means the type of the first argument.
-    - `says`: what the function returns, for users.
+    - `says`: a description for users of what the function returns.
 
     The kinds are float (any number, as a float), number (int or float), size (number or duration), ordered (number,
     time or duration, all of one type), int, string, time, area (WKT or an IRI), unit (an IRI of QUDT), test (a
@@ -141,7 +141,7 @@ def mod_int(a: Operand, b: Operand) -> Operand:
 
 
 def power_int(a: Operand, b: Operand) -> Operand:
-    """Return `a ** b`. `b`: a single exponent that is not negative."""
+    """Return `a ** b`. All values of `a` have the same exponent `b`, which is not negative."""
     exponent = int(b)
     result: Operand = _int(np.ones_like(a), absent(a))
     while exponent:
@@ -166,8 +166,8 @@ def sign_int(a: Operand) -> Operand:
 
 
 def round_int_to(a: Operand, digits: Operand) -> Operand:
-    """Round ints to a negative number of decimal digits, half to even. If `digits` is not negative, ints stay
-    unchanged."""
+    """Round ints as Python's `round` does, half to even: -2 digits round to hundreds. If `digits` is not negative, ints
+    stay unchanged."""
     unit = np.where(np.less(digits, 0) & np.greater(digits, -19), 10 ** np.clip(np.negative(digits), 0, 18), 1)
     half, rest = unit // 2, np.remainder(a, unit)
     down = np.subtract(a, rest)
@@ -204,14 +204,14 @@ def to_float(column: Operand) -> Operand:
 
 
 def exact_float(column: Operand) -> Operand:
-    """Convert ints to equal floats. The result is missing if no float equals the int."""
+    """Convert ints to floats. The result is missing if no float is equal to the int."""
     floats = to_float(column)
     fits = np.abs(floats) < 2.0**63
     return np.where(fits & np.equal(np.where(fits, floats, 0.0).astype(np.int64), column), floats, np.nan)
 
 
 def to_int(column: Operand) -> Operand:
-    """Convert floats that have whole values to ints. The result is missing if it does not fit into 64 bits."""
+    """Convert floats that have whole values to ints. The result is missing if the value does not fit into 64 bits."""
     fits = np.abs(column) < 2.0**63
     return _int(np.where(fits, column, 0.0).astype(np.int64), ~fits)
 
@@ -222,9 +222,10 @@ def whole_float(column: Operand) -> Operand:
 
 
 def rounded_exactly(approximate: Operand, exact: Callable[..., int], *operands: Operand) -> Operand:
-    """Round to integers, half to even. `exact` calculates the results that errors of floats could change.
+    """Round to integers, half to even. Use `exact` for rows in which the rounding error of a float could change the
+    result.
 
-    `approximate`: the floats to round. `operands`: the columns whose values `exact` takes, row by row.
+    `approximate`: the floats to round. `operands`: the columns whose values are the arguments of `exact`, row by row.
     """
     result = to_int(np.rint(approximate))
     size = np.abs(approximate)
@@ -239,7 +240,8 @@ def rounded_exactly(approximate: Operand, exact: Callable[..., int], *operands: 
 
 
 def ticks_of_seconds(column: Operand) -> Operand:
-    """Convert seconds to microseconds, rounded half to even. A float stands for its shortest decimal representation."""
+    """Convert seconds to microseconds, rounded half to even. The value of a float is its shortest decimal
+    representation."""
     if column.dtype == np.int64:
         return multiply_int(column, np.int64(1_000_000))
     return rounded_exactly(column * 1e6, lambda number: round(Fraction(repr(number)) * 1_000_000), column)

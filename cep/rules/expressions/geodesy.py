@@ -1,6 +1,7 @@
 """Distances on the WGS84 ellipsoid.
 
-Comparisons use the length of the chord through the earth where it decides the result. Otherwise they use pyproj.
+To compare a distance with a limit, this module first computes the length of the chord through the earth. It only uses
+pyproj if the chord does not decide the result.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ TIGHTEST_RADIUS = EQUATORIAL_RADIUS * (1 - ECCENTRICITY2)
 
 FARTHEST_BOUNDED = 17_500_000.0
 SLACK, RELATIVE_SLACK = 1e-3, 1e-9
-"""The absolute tolerance in metres, and the relative tolerance. Both far exceed the rounding errors of a chord, and
-still decide most pairs of points."""
+"""The absolute tolerance in metres, and the relative tolerance, of a comparison by chord. Both are much larger than the
+rounding errors of a chord, but so small that the chord decides most comparisons."""
 
 
 @cache
@@ -52,7 +53,8 @@ def distance(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Op
 def compare(operator: str, points: Sequence[Operand], limit: Operand) -> Operand:
     """Compare `distance(*points)` with `limit` by `<`, `<=`, `>` or `>=`. The result is False if a distance is NaN.
 
-    The exact distance is calculated only for the few pairs in a thousand that the chord does not decide.
+    The exact distance is calculated only for a few pairs in a thousand, for which the chord does not decide the
+    comparison.
     """
     lat1, long1, lat2, long2 = points
     square = chord_squared(lat1, long1, lat2, long2)
@@ -70,16 +72,16 @@ _ORDERS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_
 
 
 def certainly_beyond(limit: Operand) -> Operand:
-    """Return a chord length. Points whose chord is longer are certainly farther apart than `limit`, as a chord is the
-    shortest line."""
+    """Return a chord length. Points whose chord is longer are certainly farther apart than `limit`, because the chord
+    is the shortest line between them."""
     return np.maximum(limit, 0.0) * (1 + RELATIVE_SLACK) + SLACK
 
 
 def certainly_within(limit: Operand) -> Operand:
     """Return a chord length. Points whose chord is shorter are certainly less than `limit` apart.
 
-    A curve of length s whose curvature is at most 1/r has a chord of at least 2 r sin(s / 2 r), for s up to half the
-    circle (Schur's theorem). Geodesics longer than that half, 19,903 km, are at most 101 km longer, so their chord
+    By Schur's theorem, a curve of length s whose curvature is at most 1/r has a chord of at least 2 r sin(s / 2 r), for
+    s up to half the circle. This half is 19,903 km. Geodesics that are longer are so by at most 101 km, so their chord
     exceeds 12,500 km.
     """
     bounded = np.clip(limit, 0.0, FARTHEST_BOUNDED)
@@ -87,7 +89,7 @@ def certainly_within(limit: Operand) -> Operand:
 
 
 def chord_squared(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) -> Operand:
-    """Return the squared chord length in square metres, or NaN where points have no distance."""
+    """Return the squared chord length between points in square metres. It is NaN where `distance` is NaN."""
     apart = np.subtract(long1, long2)
     if not np.less(np.abs(apart), 1000.0).all():
         apart = np.remainder(long1, 360.0) - np.remainder(long2, 360.0)
@@ -106,8 +108,8 @@ def _meridian(lat: Operand) -> tuple[Operand, Operand]:
 
 
 def cartesian(lat: Operand, long: Operand) -> Operand:
-    """Return points on the ellipsoid in metres from the earth's centre, with shape (n, 3). They are NaN beyond 90
-    degrees."""
+    """Return points on the ellipsoid in metres from the earth's centre, with shape (n, 3). A point is NaN if its
+    latitude is beyond 90 degrees."""
     axis, height = _meridian(lat)
     angle = np.radians(np.remainder(long, 360.0))
     return np.stack([axis * np.cos(angle), axis * np.sin(angle), height], axis=-1)

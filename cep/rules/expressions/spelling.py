@@ -13,11 +13,12 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+)", re.ASCII)
 CLOCK = re.compile(
     r"[ \t]+([0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)", re.ASCII
 )
-"""A pattern that matches blanks and a time of day after a date. The group contains the time of day."""
+"""A pattern that matches the blanks and the time of day after a date. Its group contains the time of day."""
 
 
 def respelling(value: Value, wanted: str) -> str | None:
-    """Return a hint that shows how to write a constant in the type `wanted`, or None if the intention is unclear."""
+    """Return a hint that shows how to write a constant in the type `wanted`. Return None if it is unclear what the
+    author meant."""
     meant = _respelt(value, wanted)
     return meant and f"write `{meant}`" + (", without quotes" if isinstance(value, str) else "")
 

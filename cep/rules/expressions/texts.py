@@ -1,4 +1,5 @@
-"""The built-in functions of texts and of values of unknown type. They run once per distinct value of a column."""
+"""The built-in functions of texts and of values of unknown type. They are called once per distinct value of a
+column."""
 
 from __future__ import annotations
 
@@ -42,12 +43,14 @@ def distinct_rows(columns: list[Ints], codes: bool) -> tuple[list[Ints], Ints]:
 
 
 class Memo:
-    """A cache of a function's results by code. It is cleared when the pool forgets values."""
+    """A cache of a function's results. The key of a result is the code of the argument in the pool. The cache is
+    cleared when the pool forgets values."""
 
     __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
 
     def __init__(self, compute: Callable[[Ints], Operand], pool: Pool) -> None:
-        """Create an empty cache. `compute`: a function of distinct codes, none of which is missing."""
+        """Create an empty cache. `compute`: the function. It is called with distinct codes, none of which is
+        missing."""
         self._compute = compute
         self._pool = pool
         self._generation = -1
@@ -79,11 +82,12 @@ _UNKNOWN = MISSING + 1  # a result that equals this word is computed again each 
 
 
 def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
-    """Turn a function of single values into a function of columns. `types`, `gives`: the types of its arguments and
-    result.
+    """Turn a function of single values into a function of columns.
 
-    The result is missing if an argument is missing, or the function returns None. An argument that is not a column is a
-    constant of the expression.
+    `types`, `gives`: the types of the function's arguments, and of its result.
+
+    The result is missing if an argument is missing, or if the function returns None. An argument that is not a column
+    is a constant of the expression.
     """
     memos: list[Memo] = []
 
@@ -131,8 +135,8 @@ def _column(values: list[Any], gives: str, pool: Pool) -> Operand:
 
 
 def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
-    """Return a function of columns that computes `matches`. It uses Rust's regular expressions, which take linear
-    time."""
+    """Return a function of columns that computes the built-in function `matches`. It uses Rust's regular expressions,
+    which take linear time."""
     memos: dict[int, Memo] = {}
 
     def match(texts: Operand, pattern: str) -> Operand:
@@ -157,7 +161,8 @@ def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
 
 
 def extracting(pool: Pool) -> Callable[..., Operand]:
-    """Return a function of columns that computes `extract`, the match of a group.
+    """Return a function of columns that computes the built-in function `extract`: the text that a group of a regular
+    expression matches.
 
     Without a group number it extracts the first group, or the whole match if the expression has no group. The
     expression and the number are constants.
@@ -200,7 +205,8 @@ def substring(text: str, first: int, length: int | None = None) -> str:
 
 
 def split(text: str, separator: str, place: int) -> str | None:
-    """Split a text and return one part. `place`: the number of the part, from 1, or from -1 backwards."""
+    """Split a text and return one part. `place`: the number of the part. 1 is the first part, and -1 is the last
+    part."""
     parts = text.split(separator) if separator else []
     index = place - 1 if place > 0 else place + len(parts)
     return parts[index] if place and 0 <= index < len(parts) else None
@@ -271,7 +277,7 @@ def text_implementation(function: str, types: tuple[str, ...], gives: str, pool:
     """Return a function of columns for a built-in function that takes or returns texts, or takes values of unknown
     type.
 
-    `types`, `gives`: the types of its arguments and result.
+    `types`, `gives`: the types of the built-in function's arguments, and of its result.
     """
     kind = types[0]
     if function == "matches":
@@ -294,12 +300,13 @@ TEXTS_OF: dict[str, Callable[[int], str | None]] = {
     "duration": string_of_duration,
     "bool": string_of_bool,
 }
-"""Functions that convert times, durations and bools to texts, by type. Columns of these types contain plain numbers."""
+"""For each of the types time, duration and bool, a function that converts a value to a text. It takes the number that a
+column contains for the value."""
 
 
 def _formatted(types: tuple[str, ...]) -> Callable[..., str | None]:
-    """Return a function that computes `format`. The template formats numbers, and all other values become texts
-    first."""
+    """Return a function that computes the built-in function `format`. It passes numbers to the template unchanged, and
+    converts all other values to texts."""
     texts: list[Callable[[Any], str | None] | None] = [
         None if type in ("int", "float") else TEXTS_OF.get(type, string_of) for type in types[1:]
     ]

@@ -11,15 +11,14 @@ NUMBERS = ("int", "float", "any")
 TICKS = ("time", "duration")
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""For each comparison operator, the operator to use if its sides are exchanged."""
+"""For each comparison operator, the operator that means the same after its sides are exchanged."""
 
 Literal = int | float | str | bool | Iri
 
 
 @dataclass(frozen=True, slots=True)
 class TypedVariable:
-    """A variable, whose values are a column. `start()`, `end()` and `duration()` are variables that have these
-    names."""
+    """A variable. Its values are a column. `start()`, `end()` and `duration()` are also variables, with these names."""
 
     name: str
     type: str
@@ -35,7 +34,7 @@ class TypedConstant:
 
 @dataclass(frozen=True, slots=True)
 class TypedCall:
-    """A call of a function whose arguments have exactly the types that it takes.
+    """A call of a function. Its arguments have exactly the types that the function takes.
 
     Comparisons and `or and not` are functions that return bool. There are also functions for conversions, which the
     language does not have:
@@ -56,14 +55,15 @@ Typed = TypedVariable | TypedConstant | TypedCall
 
 
 def a(type: str) -> str:
-    """Return a type with its article, for messages."""
+    """Return the name of a type with its article, such as `an int`, for messages."""
     if type == "any":
         return "a value of unknown type"
     return f"an {type}" if type[0] in "aeiou" else f"a {type}"
 
 
 def common_type(left: str, right: str) -> str | None:
-    """Return the type to which two types are converted for a comparison, or None if they cannot be compared."""
+    """Return the type to which values of two types are converted before they are compared. Return None if they cannot
+    be compared."""
     if left == right:
         return left
     types = {left, right}
@@ -99,7 +99,8 @@ def coerced(typed: Typed, type: str) -> Typed | None:
 
 
 def to_float(typed: Typed) -> Typed:
-    """Convert a number to float. A constant integer that no float equals is converted only when the program runs."""
+    """Convert a number to float. A constant integer that is not equal to any float is converted only when the program
+    runs."""
     if typed.type == "float":
         return typed
     if isinstance(typed, TypedConstant) and not isinstance(typed.value, str | bool):
@@ -122,7 +123,8 @@ def to_any(typed: Typed) -> Typed:
 
 
 def typed_seconds(typed: Typed, type: str) -> Typed:
-    """Convert seconds to a time or duration. A constant is converted exactly and rounded half to even."""
+    """Convert seconds to a time or duration. For a constant, the seconds are multiplied without rounding error, and the
+    product is rounded half to even to whole microseconds."""
     if isinstance(typed, TypedConstant) and not isinstance(typed.value, str | bool):
         ticks = round(Fraction(repr(typed.value)) * 1_000_000)
         if abs(ticks) < 2**63:
@@ -133,7 +135,7 @@ def typed_seconds(typed: Typed, type: str) -> Typed:
 def fitted(typed: Typed, type: str) -> Typed | None:
     """Convert an expression to the type of a column with which it is joined. Return None if that is impossible.
 
-    The result is missing where no value of the column's type equals the value.
+    Where no value of the column's type equals the expression's value, the result is missing.
     """
     if typed.type == "any" and type in ("string", "iri", "bool", "int"):
         return TypedCall(f"as_{type}", (typed,), type)

@@ -26,8 +26,8 @@ UNIT_IRIS = f"units are those of QUDT, `unit:MI` with `PREFIX unit: <{QUDT}>`"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of measurement. In the SI unit of its `kind`, a value is (value + offset) * multiplier, times pi if
-    `of_pi`."""
+    """A unit of measurement. The value in the SI unit of the same `kind` is (value + offset) * multiplier, times pi if
+    `of_pi` is True."""
 
     kind: str
     multiplier: Fraction
@@ -124,7 +124,7 @@ UNITS: dict[str, Unit] = {
     "DEG_F": Unit("Temperature", Fraction(5, 9), Fraction("459.67")),
     "DEG_R": Unit("Temperature", Fraction(5, 9)),
 }
-"""Units, by their names in QUDT's namespace. The multipliers are exact, as the units are defined."""
+"""Units, by their names in QUDT's namespace. The multipliers are exact, as in the definitions of the units."""
 
 Factors = tuple[float, float, float, float]
 
@@ -140,9 +140,10 @@ def shown(iri: str) -> str:
 
 
 def mistakes(source: str | None, target: str | None) -> Iterator[tuple[int, str, str]]:
-    """Yield the mistakes in a conversion between two units: the index of the argument, the message and the hint.
+    """Yield the mistakes in a conversion between two units, each as the index of the argument, the message and the
+    hint.
 
-    `source`, `target`: the IRIs of the units. None if a unit is not constant.
+    `source`, `target`: the IRIs of the units. None means that a unit is not constant.
     """
     for place, iri in ((1, source), (2, target)):
         if iri is not None and unit_of(iri) is None:
@@ -162,7 +163,7 @@ def spaced(kind: str) -> str:
 
 
 def nearest_unit(iri: str) -> str | None:
-    """Return the name of the unit that the author probably meant, or None."""
+    """Return the name of the unit that the author probably meant. Return None if no unit is similar."""
     written = iri.replace("#", "/").rsplit("/", 1)[-1]
     meant = alike(_USUAL.get(written.casefold(), written), UNITS)
     return meant and f"unit:{meant}"
@@ -181,10 +182,11 @@ _USUAL = {
 
 @cache
 def factors(source: str, target: str) -> Factors | None:
-    """Return the factors p, q, r, t of a conversion (x * p + q) / r * t. Return None if units cannot be converted.
+    """Return the factors p, q, r, t of a conversion (x * p + q) / r * t. Return None if one unit cannot be converted to
+    the other.
 
-    `source`, `target`: the IRIs of the two units. p, q and r are whole and r is positive, so a result that is a whole
-    number is exact. t is 1 or a power of pi.
+    `source`, `target`: the IRIs of the two units. p, q and r are whole numbers and r is positive. So a result that is a
+    whole number is exact. t is 1 or a power of pi.
     """
     a, b = unit_of(source), unit_of(target)
     if a is None or b is None or a.kind != b.kind:

@@ -53,7 +53,8 @@ def rank(column: Column, type: str, pool: Pool) -> pl.Series:
 
 
 def sorting(columns: Sequence[Column], types: Sequence[str], rows: int, pool: Pool) -> Ints:
-    """Return row numbers that sort the rows by their values, by the first column, then the second, and so on."""
+    """Return the row numbers in the order of the rows' values. Rows are compared by the first column, then by the
+    second, and so on."""
     if not columns:
         return np.arange(rows, dtype=np.int64)
     frame = pl.DataFrame([rank(c, t, pool).alias(f"{i}") for i, (c, t) in enumerate(zip(columns, types))])
@@ -62,7 +63,8 @@ def sorting(columns: Sequence[Column], types: Sequence[str], rows: int, pool: Po
 
 
 def sort_key(types: Sequence[str], pool: Pool) -> Callable[[Ints], tuple[Any, ...]]:
-    """Return a function that turns a row of 64-bit words into a sort key. The keys sort in the order of `sorting`."""
+    """Return a function that turns a row of 64-bit words into a sort key. The order of the keys is the order of
+    `sorting`."""
 
     def key(row: Ints) -> tuple[Any, ...]:
         return tuple(_coded(row[i : i + 1], pool) if t in CODED else _plain(row[i], t) for i, t in enumerate(types))

@@ -25,9 +25,9 @@ from cep.rules.expressions.functions import (
 class Mixed(NamedTuple):
     """A column of type `any`, split by the types of its values.
 
-    - `integer`: the values that are ints. Other values are MISSING.
-    - `number`: the values that are numbers, as floats. Other values are NaN.
-    - `code`: the codes of all values, or None if all values are numbers that arithmetic has calculated.
+    - `integer`: the values that are ints. In all other rows, MISSING.
+    - `number`: the values that are numbers, as floats. In all other rows, NaN.
+    - `code`: the codes of all values in the pool. None if all values are numbers that arithmetic has calculated.
     """
 
     integer: Operand
@@ -60,7 +60,7 @@ def _number(column: Operand) -> Mixed:
 
 
 def boxed(mixed: Mixed, pool: Pool) -> Ints:
-    """Return the codes of the values."""
+    """Return the codes of the values in the pool."""
     if mixed.code is not None:
         return mixed.code  # type: ignore[no-any-return]
     whole = np.atleast_1d(mixed.integer)
@@ -74,8 +74,8 @@ def boxed(mixed: Mixed, pool: Pool) -> Ints:
 def arithmetic(function: str) -> Callable[..., Mixed]:
     """Return a function of columns that computes one of `+ - * // mod neg abs min max`.
 
-    The result of ints is an int, and the result of other numbers a float. It is missing if a value is not a number.
-    `min` and `max` return one of their arguments.
+    The result for ints is an int, and the result for other numbers is a float. It is missing if a value is not a
+    number. `min` and `max` return one of their arguments unchanged.
     """
     if function in ("min", "max"):
         return extreme("<=" if function == "min" else ">=")
@@ -120,8 +120,8 @@ def rounded(column: Mixed, digits: Operand) -> Mixed:
 
 
 def by_kind(function: str) -> Callable[[Mixed], Operand]:
-    """Return a function of columns that computes one of `floor ceil round sign`. Results are ints for both ints and
-    floats."""
+    """Return a function of columns that computes one of `floor ceil round sign`. Its results are ints, for ints as well
+    as for floats."""
     of_int, of_float = INT_COLUMNS[function], FLOAT_COLUMNS[function]
     return lambda column: np.where(absent(column.integer), of_float(column.number), of_int(column.integer))
 
@@ -158,7 +158,8 @@ def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
 
 
 def in_order(operator: str, a: Mixed, b: Mixed) -> Operand:
-    """Return a mask of the rows in which both values are numbers and the comparison `operator` holds. It is exact."""
+    """Return a mask of the rows in which both values are numbers and the comparison `operator` holds. The comparison of
+    an int with a float is exact."""
     left, other = ~absent(a.integer), ~absent(b.integer)
     holds: Operand = np.where(
         left & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number)

@@ -1,1 +1,1 @@
-"""Static rules. They are computed into tables, or evaluated at each call."""
+"""Static rules. Their results are stored in tables, or the rules are evaluated at each call."""

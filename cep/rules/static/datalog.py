@@ -1,6 +1,6 @@
 """Evaluation of static rules, stratum by stratum.
 
-Most predicates become tables, by semi-naive evaluation. The rules of all other predicates run at each call.
+Most predicates become tables, by semi-naive evaluation. The rules of all other predicates are evaluated at each call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cep.rules.terms import Expression, Predicate, StaticRule, Variable, normal_
 MAX_ROUNDS = 100_000
 MAX_ROWS = 50_000_000
 MOST_FORMS = 256
-"""The maximum number of rules to which a rule that has alternatives is expanded."""
+"""The maximum number of rules into which one rule with alternatives is expanded."""
 DEEPEST = 50
 """The maximum depth of predicates that call each other."""
 
@@ -40,8 +40,10 @@ DEEPEST = 50
 class Statics:
     """All static predicates of a program.
 
-    `types`: for each predicate, the type of each position. None means any type. The owner of this object must tell the
-    pool which codes the tables contain, so that the pool does not forget them.
+    `types`: for each predicate, the type of each position. None means any type.
+
+    The owner of this object must tell the pool which codes the tables contain, so that the pool does not forget these
+    codes.
     """
 
     relations: Mapping[str, Relation]
@@ -200,10 +202,11 @@ class Closing:
             Fixpoint(self, stored, rules, recursive).run()
 
     def stands_alone(self, rule: StaticRule, recursive: bool) -> bool:
-        """Return True if the body of a rule binds all variables of the head.
+        """Return True if the body of a rule binds all variables of the head. Then the rule's results can be stored in a
+        table.
 
-        Raises CepError if the body cannot run even when the head's variables are bound, or if a recursive rule does not
-        bind them.
+        Raises CepError if the body cannot be evaluated even if the head's variables have values. Also raises CepError
+        if the rule is recursive and its body does not bind all variables of the head.
         """
         head = [variable for argument in rule.arguments for variable in _all_variables(argument)]
         try:
@@ -241,8 +244,8 @@ class Closing:
     # --- types and rows of facts
 
     def typed_tables(self, names: Sequence[str], rules: Sequence[StaticRule]) -> dict[str, MaterializedRelation]:
-        """Return an empty table for each predicate. A fixpoint infers the types of the columns from facts, tables and
-        rules."""
+        """Create an empty table for each predicate. The types of its columns are inferred by a fixpoint over facts,
+        tables and rules."""
         types: dict[str, list[str | None]] = {name: [None] * self.arity[name] for name in names}
         for name in names:
             if name in self.declared:
@@ -266,7 +269,7 @@ class Closing:
                 row[:] = [type or "any" for type in row]
 
     def grow_types(self, types: Mapping[str, list[str | None]], rules: Sequence[StaticRule]) -> list[CepError]:
-        """Widen the types until they include all values that the rules derive. Return the errors that remain in the
+        """Widen the types of `types` until they include all values that the rules derive. Return the type errors of the
         rules."""
         errors: dict[int, list[CepError]] = {}
         tables = {name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()}

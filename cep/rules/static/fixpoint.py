@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 
 
 _NewRows = dict[str, tuple[int, int]]
-"""For each predicate, the range of its table's new rows, as start and stop."""
+"""For each predicate, the range of the new rows in its table: the number of the first row, and the number after the
+last."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """A rule, prepared for evaluation on the new rows of one recursive predicate in its body.
 
-    - `delta`: this predicate. If it is None, the rule is evaluated only once.
-    - `names`: the variable of each column of the new rows.
+    - `delta`: this predicate. If `delta` is None, the rule is evaluated only once.
+    - `names`: for each column of the new rows, the variable that gets its values.
     - `types`: the types of these variables.
     - `conditions`: the other conditions of the body.
     """
@@ -44,7 +45,8 @@ class _Entry:
 
 
 def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Iterator[_Entry]:
-    """Yield one entry for each recursive predicate in the rule's body. If the body has none, yield a single entry."""
+    """Yield one entry for each recursive predicate in the rule's body. If the body contains no recursive predicate,
+    yield a single entry, which is evaluated only once."""
     once = True
     for i, condition in enumerate(rule.conditions):
         if isinstance(condition, Predicate) and not condition.negated and condition.name in tables:
@@ -59,7 +61,7 @@ def entries(rule: StaticRule, tables: Mapping[str, MaterializedRelation]) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """A compiled entry."""
+    """An entry whose conditions and head are compiled."""
 
     name: str
     entry: _Entry
@@ -109,7 +111,7 @@ class Fixpoint:
         done = dict.fromkeys(self.tables, 0)
 
         def since(grown: Iterable[str]) -> _NewRows:
-            """Return the rows that no round has used yet. `grown`: the tables to look at."""
+            """Return the rows of the tables `grown` that no round has used yet, and mark them as used."""
             spans = {name: (done[name], self.tables[name].count) for name in grown}
             new = {name: (start, stop) for name, (start, stop) in spans.items() if stop > start}
             done.update((name, stop) for name, (_, stop) in new.items())
@@ -151,7 +153,7 @@ class Fixpoint:
 
 
 def _makes_values(rule: StaticRule) -> bool:
-    """Return True if a rule contains a function. Only such a rule can derive new values for ever."""
+    """Return True if a rule calls a function. Only such a rule can derive new values without end."""
     sides = list(rule.arguments)
     for condition in each_condition(rule.conditions):
         sides += condition.arguments if isinstance(condition, Predicate) else (condition.left, condition.right)

@@ -1,6 +1,6 @@
 """Conversion of times and durations in tables of facts.
 
-The format is a pattern, a number of units, or local time in a time zone.
+The declaration of the facts specifies the format: a pattern, a count of time units, or local time in a time zone.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
 
 
 def number_texts(numbers: pl.Series) -> pl.Series:
-    """Convert numbers to texts. A float that is whole gets no decimal point, since pandas stores ints with gaps as
-    floats."""
+    """Convert numbers to texts. A whole float gets no decimal point, because pandas converts a column of ints that has
+    gaps to floats."""
     if numbers.dtype.is_integer():
         return numbers.cast(pl.String)
     floats = numbers.cast(pl.Float64).fill_nan(None)
@@ -65,8 +65,8 @@ def number_texts(numbers: pl.Series) -> pl.Series:
 
 
 def _read(texts: pl.Series, format: TimeFormat) -> pl.Series:
-    """Parse each distinct text once, into microseconds. An invalid text becomes null. Numbers may lack leading
-    zeros."""
+    """Parse texts as times in microseconds, each distinct text once. An invalid text becomes null. Numbers may lack
+    leading zeros."""
     known: dict[str, int | None] = {}
     for text in texts.drop_nulls().unique():
         try:

@@ -1,8 +1,9 @@
 """Incremental maintenance of static rules. After the input tables change, only affected rows are derived again.
 
-A rule that is not recursive runs on the changed rows of each table that it uses. For removed rows, it reads the
-previous rows of the other tables. For added rows, it reads their current rows. Each result may have appeared or
-disappeared, so the engine checks whether it can be derived now (delete and rederive, Gupta, Mumick, Subrahmanian 1993).
+A rule that is not recursive is evaluated on the changed rows of each table that it uses. For removed rows, it reads the
+previous rows of the other tables. For added rows, it reads their current rows. The results are rows that may have
+appeared or disappeared. The engine checks for each of them if it can be derived now (delete and rederive, Gupta,
+Mumick, Subrahmanian 1993).
 
 Some predicates are computed anew when one of their inputs changes: recursive predicates, predicates that have both
 facts and rules, and predicates that call others.
@@ -85,7 +86,7 @@ class Maintained:
         return tuple(column[order] for column in columns), table.count
 
     def change(self, edits: Mapping[str, Edit]) -> dict[str, Edit]:
-        """Edit the input tables. Return the edits of derived predicates that result.
+        """Edit the input tables. Return the resulting edits of the derived predicates.
 
         Raises CepError if the rules do not terminate. The object must not be used after this error.
         """
@@ -100,7 +101,7 @@ class Maintained:
         return differences
 
     def _needs(self, group: Stratum) -> list[MaterializedRelation]:
-        """Return the tables that the rules of a group use, directly or through predicates that they call."""
+        """Return the tables that the rules of a group read, directly or through predicates that the rules call."""
         needed: dict[str, MaterializedRelation] = {}
         seen, queue = set(group.names), list(group.names)
         for name in queue:
@@ -126,7 +127,7 @@ class Maintained:
             single.change(self.pool)
 
     def _anew(self, group: Stratum) -> None:
-        """Compute a group of predicates anew, and edit its tables where the result differs."""
+        """Compute the predicates of a group anew. Edit their tables where the new rows differ from the stored ones."""
         names = set(group.names)
         others = {name: relation for name, relation in self.relations.items() if name not in names}
         closed = close(
@@ -142,7 +143,8 @@ class Maintained:
                 table.edit(*edit_between(table, closed_relation.all()), self.pool)
 
     def _entered(self, name: str) -> _Single | None:
-        """Return the rules of a predicate, prepared for incremental evaluation. Return None if that is impossible."""
+        """Return the rules of a predicate, prepared for incremental evaluation. Return None if the predicate must be
+        computed anew instead."""
         facts = any(rule.name == name and not rule.conditions for rule in self.rules)
         called = any(
             not isinstance(self.relations.get(predicate.name), MaterializedRelation | TableWithConstants)
@@ -185,10 +187,12 @@ def _table(relation: Relation | None) -> MaterializedRelation | None:
 class _EditEntry:
     """A rule, prepared for evaluation on the changed rows of one table that it uses.
 
-    - `negated`: True if the rule negates the table.
-    - `names`: the variable of each column of the table.
-    - `former`, `former_head`: the other conditions and the head, for rows that are removed.
-    - `now`, `head`: the other conditions and the head, for rows that are added.
+    - `negated`: True if the table occurs under `not` in the rule.
+    - `names`: for each column of the table, the variable that gets its values.
+    - `former`, `former_head`: the other conditions and the head, for rows that are removed. They read the previous
+      rows of tables.
+    - `now`, `head`: the other conditions and the head, for rows that are added. They read the current rows of
+      tables.
     """
 
     table: MaterializedRelation
@@ -201,12 +205,12 @@ class _EditEntry:
 
 
 class _Wider(Exception):
-    """The error for a rule that would derive values which do not have the types of its table."""
+    """The error for a rule that would derive values of a type which the predicate's table cannot store."""
 
 
 class _Single:
-    """The rules of one predicate, prepared for incremental evaluation. Raises CepError or `_Wider` if that is
-    impossible."""
+    """The rules of one predicate, prepared for incremental evaluation. The constructor raises CepError or `_Wider` if
+    this is impossible."""
 
     def __init__(self, of: Maintained, name: str) -> None:
         self.table = of.derived[name]

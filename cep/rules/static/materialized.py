@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from cep.rules.static.row_edits import Edits
 
 ALWAYS, NEVER = -(2**63), 2**63 - 1
-"""The beginning of validity for rows that have always been valid, and the end for rows that stay valid for ever."""
+"""Bounds of a row's validity. ALWAYS: the beginning for a row that has always been valid. NEVER: the end for a row that
+stays valid for ever."""
 CountedColumns = tuple[Sequence[Column], int]
 """Columns, and the number of their rows."""
 TableRows = tuple["KeySet", Ints | None, "Edits | None"]
-"""The contents of a table: its rows, the ends of their validity, and its edits."""
+"""The contents of a table: its rows, the ends of their validity if the table is timed, and its edits if it has been
+edited."""
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
@@ -40,7 +42,8 @@ def words(columns: Sequence[Column], rows: int) -> Ints:
 
 
 def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
-    """Return the rows that have no missing value, and their number. A predicate does not hold for a missing value."""
+    """Return the rows that have no missing value, and the number of these rows. A predicate is not true of a missing
+    value."""
     is_present = np.ones(rows, dtype=np.bool_)
     for column in columns:
         is_present &= (column == column) if column.dtype == np.float64 else (column != MISSING)
@@ -50,13 +53,14 @@ def present(columns: Sequence[Column], rows: int) -> tuple[list[Column], int]:
 
 
 class MaterializedRelation:
-    """A table of distinct rows in insertion order. If rows are added while a query runs, the query's answers stay the
-    same.
+    """A table of distinct rows in insertion order. Rows that are added while a query is evaluated do not change the
+    query's answers.
 
     In a `timed` table each row has a period of validity. A query then finds the rows that are valid at the end of an
     occurrence.
 
-    An edited table can also lose rows. Its answers are in the order of values (`cep.rules.static.row_edits`).
+    A table that has been edited can also lose rows. A query on it returns answers in the order of values
+    (`cep.rules.static.row_edits`).
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
@@ -82,7 +86,7 @@ class MaterializedRelation:
         return True
 
     def add(self, columns: Sequence[Column], rows: int) -> int:
-        """Add rows. Return the number of rows that the table did not contain."""
+        """Add rows. Return how many of them the table did not contain before."""
         assert self._edits is None, "rows come to a table that is edited by `edit`"
         before = self.count
         self._rows.insert(words(columns, rows))
@@ -112,7 +116,7 @@ class MaterializedRelation:
             index.reset(self._rows, until)
 
     def rows(self) -> TableRows:
-        """Return the contents of the table, which `take_on` can restore."""
+        """Return the contents of the table. The method `take_on` can restore them."""
         return self._rows, self._until, self._edits
 
     def take_on(self, rows: TableRows) -> None:
@@ -126,9 +130,10 @@ class MaterializedRelation:
         return tuple(self.column(i) for i in range(self.arity)), self.count
 
     def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool) -> None:
-        """Remove rows and add others. The cost depends on the number of rows in the edit.
+        """Remove rows and add other rows. The cost depends on the number of rows in the edit.
 
-        The removed rows must be present. A row that was added several times stays until it has been removed as often.
+        The removed rows must be present. A row that was added several times is only removed when it has been removed as
+        often.
         """
         self._edited(pool).apply(words(*gone), words(*new))
 
@@ -143,8 +148,8 @@ class MaterializedRelation:
         return self._edits
 
     def settle(self) -> None:
-        """Forget the previous rows, which a `PreviousTable` shows. If many rows have been removed, reclaim their
-        space."""
+        """Forget the rows as they were before the last edits, which a `PreviousTable` shows. If many rows have been
+        removed, reclaim their space."""
         if self._edits is not None and self._edits.settle():
             pool, times, rows = self._edits.pool, self._edits.times(), self._edits.present()
             self.replace(*self._taken(rows))
@@ -163,7 +168,8 @@ class MaterializedRelation:
         return self._taken(gone), self._taken(new)
 
     def repeated(self) -> CountedColumns:
-        """Return the additional copies of rows that were added several times."""
+        """Return the additional copies of rows that were added several times. A row that was added three times is in
+        the result twice."""
         if self._edits is None:
             return self._taken(self._rows.rows[:0])
         return self._taken(np.repeat(self._edits.present(), self._edits.times() - 1, axis=0))
@@ -184,7 +190,7 @@ class MaterializedRelation:
         return self._until is not None
 
     def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
-        """Return the values of a column, from row `start` to before row `stop`."""
+        """Return the values of the column `position` in the rows from `start` up to, but not including, `stop`."""
         rows: Ints = self._rows.rows if self._edits is None else self._edits.present()
         return self._column(rows[start:stop, position], position)
 
@@ -236,7 +242,8 @@ class TableProbe:
 
 
 class _Index:
-    """An index that finds the wanted columns of distinct rows by their bound columns. Each query updates it first."""
+    """An index that finds the values of the wanted columns of distinct rows by the values of the bound columns. Each
+    query first adds the rows that are new in the table to the index."""
 
     def __init__(
         self,
@@ -286,8 +293,11 @@ class _Index:
     def answers(
         self, bound: Sequence[Column], rows: int, ends: Ints | None = None, former: bool = False
     ) -> tuple[Ints, Ints]:
-        """Return the row number of each answer, and a matrix of words that contains the wanted columns of the
-        answers."""
+        """Answer a query for each row of the bound columns. Return the row number of each answer, and a matrix of
+        64-bit words with one row per answer. It contains the values of the wanted columns.
+
+        `former`: True to answer from the rows before the last edits.
+        """
         self.keep_up()
         if self.edits is not None:
             return self._edited(bound, rows, self.edits, former)
@@ -316,7 +326,8 @@ class _Index:
         return matched
 
     def _edited(self, bound: Sequence[Column], rows: int, edits: Edits, former: bool) -> tuple[Ints, Ints]:
-        """Return the answers in the order of values. `former`: True for the answers before the last edits."""
+        """Answer a query on an edited table, with the answers for each row in the order of values. `former`: True to
+        answer from the rows before the last edits."""
         if self.bound:
             index, matches = self.chains.expand(self.groups.find(words(bound, rows)))
             valid = np.flatnonzero(edits.there(matches, former))
@@ -329,7 +340,8 @@ class _Index:
         return self._parts(index, matches)
 
     def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
-        """Return the answers that are valid at the time `ends` of their row."""
+        """Answer a query on a timed table. The answers for a row are those that are valid at the row's time in
+        `ends`."""
         assert ends is not None, "a table of answers with times is asked with times"
         every = self.table.rows
         if self.bound:
@@ -341,7 +353,8 @@ class _Index:
         return self._parts(index[kept], matches[kept])
 
     def _parts(self, index: Ints, matches: Ints) -> tuple[Ints, Ints]:
-        """Return the wanted columns of the rows `matches`. Each query row gets an answer only once."""
+        """Return the wanted columns of the table rows `matches`. For each query row in `index`, return equal answers
+        only once."""
         from cep.core.hashtable import KeySet
 
         parts = self.table.rows[matches][:, list(self.wanted)]
@@ -353,7 +366,7 @@ class _Index:
 
 @cache
 def _ticks() -> dict[str, pl.DataType]:
-    """Return the polars types for times and durations in microseconds."""
+    """Return the polars types that represent our times and durations in microseconds."""
     return {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}
 
 

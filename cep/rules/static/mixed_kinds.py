@@ -1,5 +1,5 @@
-"""Warnings about variables of a graph pattern whose values have several types. A text and a number cannot be
-compared."""
+"""Warnings about variables of a graph pattern whose values have several types. A rule cannot compare a text with a
+number."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def mingled(
 ) -> list[Warning]:
     """Warn of each variable that has numbers or booleans as well as values of another type.
 
-    The warning counts the values of each type. As an example, it shows a value of the rarest type and the answer that
-    contains it.
+    The warning counts the values of each type. It also shows an example: a value of the rarest type, and the answer of
+    the graph pattern that contains this value.
     """
     warnings = []
     for i, (type, column) in enumerate(zip(types, columns)):
@@ -43,8 +43,8 @@ def mingled(
 
 
 def _beside(graph: Graph, place: int, row: int, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool) -> str:
-    """Return a text that identifies an answer: the first other variable whose value is an IRI or a text. It may be
-    empty."""
+    """Return a text that identifies an answer of a graph pattern. It shows the first other variable whose value is an
+    IRI or a text. If there is none, the text is empty."""
     for name, type, column in zip(graph.variables, types, columns):
         if name != graph.variables[place] and type in ("iri", "string"):
             return f", where `?{name}` is {_shown(column[row : row + 1], pool)}"

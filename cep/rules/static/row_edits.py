@@ -1,7 +1,8 @@
-"""Edits of a table whose rows are kept in the order of their values. The cost depends on the size of the edit.
+"""Edits of a table whose rows are kept in the order of their values. The cost of an edit depends on the number of its
+rows.
 
-A removed row stays in the table's hash index, and queries skip it. Each row has a label. Labels sort like the values: a
-new row gets a label between the labels of its neighbours.
+A removed row stays in the table's hash index, and queries skip it. Each row has a numeric label. The labels have the
+same order as the rows' values: a new row gets a label between the labels of its neighbours.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _GONE = 1024  # removed rows that may remain, in addition to one per present row
 class Edits:
     """The edits of a table. At first, all rows of `table` are present.
 
-    `labels`: the label of each row. `flipped`: the numbers of the rows that were added or removed since the last
-    `settle`.
+    `labels`: the label of each row. `flipped`: the numbers of the rows that were added or removed since the last call
+    of `settle`.
     """
 
     def __init__(self, table: KeySet, types: Sequence[str], pool: Pool) -> None:
@@ -73,7 +74,7 @@ class Edits:
         self.flipped ^= set(touched[was != now].tolist())
 
     def _place(self, rows: list[int]) -> None:
-        """Insert new rows into the order, and give them labels. `rows`: their numbers."""
+        """Insert new rows into the order of values, and give them labels. `rows`: the numbers of these rows."""
         key, every = sort_key(self.types, self.pool), self.table.rows
         self.labels = np.concatenate([self.labels, np.zeros(len(rows), dtype=np.int64)])
         for row in rows:
@@ -91,8 +92,10 @@ class Edits:
                 self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
 
     def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:
-        """Return a mask of the rows that are present. `former`: True for the rows that were present at the last
-        `settle`."""
+        """Return a mask that is True for those of `rows` that are present.
+
+        `former`: True to test for the rows that were present at the last call of `settle`.
+        """
         is_present: NDArray[np.bool_] = self._times[rows] > 0
         if former and self.flipped:
             is_present ^= np.isin(rows, list(self.flipped))
@@ -101,7 +104,7 @@ class Edits:
     def ordered(self, former: bool = False) -> Ints:
         """Return the numbers of the present rows, in the order of their values.
 
-        `former`: True for the rows that were present at the last `settle`.
+        `former`: True to return the rows that were present at the last call of `settle`.
         """
         present_rows: Ints = self._order[self.there(self._order, former)]
         return present_rows
@@ -121,16 +124,17 @@ class Edits:
         return self.table.rows[rows[~now]], self.table.rows[rows[now]]
 
     def settle(self) -> bool:
-        """Forget which rows have changed. Return True if most rows have been removed, so that the table should be
+        """Forget which rows have changed. Return True if so many rows have been removed that the table should be
         rebuilt."""
         self.flipped = set()
         many = self.table.count > 2 * self.count + _GONE
         return many
 
     def times(self) -> Ints:
-        """Return how many copies of each present row there are, in the order of values."""
+        """Return the number of copies of each present row, in the order of the rows' values."""
         return self._times[self.ordered()]
 
     def begin(self, times: Ints) -> None:
-        """Set how many copies of each row there are. All rows must be present. `times` is in the order of values."""
+        """Set the number of copies of each row. All rows must be present. `times`: these numbers, in the order of the
+        rows' values."""
         self._times[self._order] = times

@@ -1,5 +1,5 @@
-"""Static predicates that are not tables, for instance `hot(T) :- T > 30.` Their rules run on the arguments of each
-call."""
+"""Static predicates that are not tables, for instance `hot(T) :- T > 30.` Their rules are evaluated for the arguments
+of each call."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from cep.rules.terms import Comparison, Condition, Expression, Predicate, Static
 
 @dataclass(frozen=True, slots=True)
 class GivenArguments:
-    """The arguments of a call that have values.
+    """Those arguments of a call that have values.
 
-    `names`: a variable for each position that has a value. `conditions`: additional conditions on these variables.
+    `names`: for each such argument, a variable that has the value. `conditions`: conditions on these variables that
+    must hold in addition to the rule's body.
     """
 
     names: dict[int, str]
@@ -34,9 +35,10 @@ class GivenArguments:
 
 
 def enter(arguments: Sequence[Expression], bound_places: Sequence[int]) -> GivenArguments:
-    """Bind the arguments of a rule's head to the values in a call. `bound_places`: the positions that have values.
+    """Bind the arguments of a rule's head to the values in a call. `bound_places`: the positions of the arguments that
+    have values in the call.
 
-    An argument that is a variable takes the value. Any other argument must equal the value.
+    If an argument of the head is a variable, it gets the value. Any other argument must equal the value.
     """
     names: dict[int, str] = {}
     seen: set[str] = set()
@@ -54,7 +56,7 @@ def enter(arguments: Sequence[Expression], bound_places: Sequence[int]) -> Given
 
 
 class RulePredicate:
-    """The rules of one predicate that is not recursive. Each call determines the types of its arguments."""
+    """The rules of one predicate that is not recursive. The types of its arguments can differ from call to call."""
 
     def __init__(
         self,
@@ -158,7 +160,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """The compiled rules for calls of a predicate whose arguments have certain types."""
+    """The rules of a predicate, compiled for calls whose arguments have certain types."""
 
     rules: list[_Rule]
     types: tuple[str, ...]

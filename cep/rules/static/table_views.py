@@ -13,7 +13,7 @@ from cep.rules.static.materialized import MaterializedRelation, TableProbe
 
 
 class PreviousTable:
-    """A table as it was when `settle` was last called."""
+    """A view of a table as it was when `settle` was last called."""
 
     def __init__(self, table: MaterializedRelation) -> None:
         self.table = table
@@ -27,13 +27,15 @@ class PreviousTable:
 
 
 class TableWithConstants:
-    """A table that has additional columns, each of which contains a single value. These columns are not stored.
+    """A view of a table with additional columns, each of which contains the same value in all rows. These columns are
+    not stored.
 
-    A query may bind such a column only to the column's value.
+    A query can bind such a column only to this value.
     """
 
     def __init__(self, table: MaterializedRelation | PreviousTable, fixed: Sequence[str | None]) -> None:
-        """Create a view. `fixed`: for each position, the type of the constant, or None if the column is stored."""
+        """Create a view. `fixed`: for each column of the view, the type of its constant, or None if the column is
+        stored in the table."""
         self.table = table
         self.fixed = fixed
         self.name = table.name

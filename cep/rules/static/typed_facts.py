@@ -1,7 +1,7 @@
 """Declared facts, `fact opening(shop: string, from: time, until: time).`, and the check of facts and tables.
 
-An attribute of type `time` contains either points in time, or times of day as durations since midnight. The facts and
-the table decide which.
+An attribute of type `time` contains either points in time, or times of day as durations since midnight. The values in
+the facts and the table decide which of the two it contains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cep.rules.terms import Constant, Expression, StaticRule
 class FactAttribute:
     """An attribute, `from: time? FORMAT "%d.%m.%Y"`.
 
-    `format`: the format of its times in a table. It does not count for equality.
+    `format`: the format of the attribute's times in a table. It is ignored when two attributes are compared.
     """
 
     name: str
@@ -44,7 +44,7 @@ class FactAttribute:
 class FactDeclaration:
     """A declaration, `fact name(attributes) FORMAT csv(...).`
 
-    `records`: the format of the table. It does not count for equality.
+    `records`: the format of the table. It is ignored when two declarations are compared.
     """
 
     name: str
@@ -90,7 +90,8 @@ class DeclaredFacts:
         self.errors.append(CepError(message, self.source, span, hint, "type"))
 
     def mismatch(self, place: int, type: str, argument: Expression) -> CepError:
-        """Return the error for an argument that does not have the declared type. `type`: the type of the argument."""
+        """Return the error for an argument that does not have the declared type. `place`: the argument's position.
+        `type`: the type that it has."""
         attribute = self.declaration.attributes[place]
         name = f"`{attribute.name}` of `{self.declaration.name}`"
         message = f"{name} is declared {a(attribute.type)}, but here it is {a(type)}"
@@ -102,8 +103,8 @@ class DeclaredFacts:
         return CepError(message, self.source, argument.span, hint, "type")
 
     def made(self, rule: StaticRule, typed: Sequence[Typed]) -> None:
-        """Check the types of the values that a rule derives. Raises CepError for a type that the declaration does not
-        permit."""
+        """Check the types of the values that a rule derives for the predicate. Raises CepError for a type that the
+        declaration does not permit."""
         for place, (argument, typed_argument) in enumerate(zip(rule.arguments, typed)):
             if coerced(typed_argument, self.types[place]) is None:
                 raise self.mismatch(place, typed_argument.type, argument)
@@ -145,8 +146,8 @@ class DeclaredFacts:
     # --- tables ---
 
     def _named(self, table: pl.DataFrame) -> pl.DataFrame | None:
-        """Select the columns that have the names of the attributes, or else all columns in order. Return None after a
-        mistake."""
+        """Select the columns that have the names of the attributes. If the table has other names, take its columns in
+        order. Return None after a mistake."""
         names = [attribute.name for attribute in self.declaration.attributes]
         if (columns := by_name(names, table.columns)) is not None:
             return table.select(columns)
@@ -206,7 +207,8 @@ class DeclaredFacts:
 
 
 def by_name(names: Sequence[str], columns: Sequence[str]) -> list[str] | None:
-    """Return the columns that have certain names, ignoring case. Return None if a name is absent or ambiguous."""
+    """Return the columns whose names are equal to `names`, ignoring case. Return None if a name has no column, or
+    several."""
     if set(names) <= set(columns):
         return list(names)
     matches = [[column for column in columns if _same(name, column)] for name in names]
@@ -285,7 +287,7 @@ def _dtypes() -> Mapping[str, pl.DataType]:
 
 
 def _read(texts: pl.Series, reader: Callable[[str], int]) -> pl.Series:
-    """Parse each distinct text once, by `reader`. An invalid text becomes null."""
+    """Parse texts by `reader`, each distinct text once. An invalid text becomes null."""
     known = dict(_each(texts.drop_nulls().unique(), reader))
     return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
 
