@@ -1,1 +1,1 @@
-"""Background knowledge: RDF that is read, reasoned over and queried as relations."""
+"""Background knowledge: RDF triples that are loaded, extended by reasoning, and queried as relations."""

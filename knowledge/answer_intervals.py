@@ -1,8 +1,8 @@
 """Answers to patterns while the knowledge changes, each with the interval for which the answer holds.
 
-Many changes are processed together, instead of one after the other. This module collects two sets of triples once: all
-triples that exist at some time, and the triples that exist all the time. If reasoning infers nothing from the changing
-triples, an answer holds exactly while all its triples exist.
+Many changes are processed together, instead of one after the other. For this, the module builds two sets of triples:
+all triples that exist at some time, and the triples that exist all the time. If reasoning infers nothing from the
+changing triples, an answer holds exactly while all its triples exist.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Stretch:
     def triples(self, fixed: Sequence[int | None]) -> ValidTimeRows:
         """Return the triples that have the ids `fixed`, with their valid times.
 
-        `fixed`: the ids of subject, predicate and object; None stands for any id. The result has one column per None.
+        `fixed`: the ids of subject, predicate and object. None accepts any id. The result has one column for each
+        position that is None.
         """
         wanted = [i for i, id in enumerate(fixed) if id is None]
         if NONE in fixed:
@@ -94,7 +95,7 @@ class Stretch:
     def table(self, whole: PatternTable, rest: PatternTable, resolve: Resolve, most: int) -> ValidTimeRows:
         """Return the answers to a basic graph pattern, with one column per variable.
 
-        `whole`, `rest`: the pattern's tables in the knowledge `self.whole` and `self.rest`. Raise TooLarge if the
+        `whole`, `rest`: the pattern's tables in the knowledge `self.whole` and `self.rest`. Raises TooLarge if the
         result would have more than `most` cells.
         """
         columns: dict[str, Ints] = {}
@@ -153,8 +154,8 @@ class Stretch:
 
     @property
     def _groups(self) -> tuple[TripleSet, Ints, Ints]:
-        """The distinct changing triples, and for each one the index of its first row in `seen` and the number of its
-        rows."""
+        """The distinct changing triples. For each triple, also the index of its first row in `seen`, and the number of
+        its rows."""
         s, p, o = self.seen.columns
         first = np.ones(len(s), dtype=np.bool_)
         first[1:] = (s[1:] != s[:-1]) | (p[1:] != p[:-1]) | (o[1:] != o[:-1])
@@ -165,8 +166,8 @@ class Stretch:
 def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
     """Combine changes into a Stretch. Return None if they must be applied one by one.
 
-    `changes`: the changes with their times, in order of time. They must be applied one by one in three cases: if
-    anything is inferred from a changing triple, if a changing triple defines a place, or if all triples together are
+    `changes`: the changes with their times, in order of time. They must be applied one by one in three cases: a rule
+    infers something from a changing triple, a changing triple gives a thing a place, or all triples together are
     inconsistent.
     """
     spans, lines = _spans(before, changes)
@@ -196,7 +197,7 @@ def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch 
 def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[ValidTimeRows, frozenset[str]]:
     """Return the triples that the changes add or remove in any graph, with the times at which they are asserted.
 
-    The second result contains the same triples as lines of N-Quads, without the names of graphs.
+    Also return the same triples as lines of N-Quads, without the names of graphs.
     """
     read = [(time, Change.read(blob)) for time, blob in changes]
     sides = [sorted(side) for _, edit in read for side in (edit.removed, edit.added)]
@@ -237,7 +238,8 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
 
 
 def _among(columns: Sequence[Ints], rows: int, others: ValidTimeRows) -> NDArray[np.bool_]:
-    """Return a mask of the rows of `columns` that `others` contains too. `rows`: the number of rows in `columns`."""
+    """Return a mask of the rows of `columns` that are also rows of `others`. `rows`: the number of rows in
+    `columns`."""
     known = KeySet(max(1, len(columns)))
     known.insert(words(others.columns, others.rows))
     is_member: NDArray[np.bool_] = known.find(words(columns, rows)) >= 0

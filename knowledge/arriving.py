@@ -1,9 +1,9 @@
-"""Changes of knowledge that arrive as N-Quads, line by line in order of time.
+"""Changes of the knowledge that arrive as N-Quads, line by line in order of time.
 
-The statements about one named graph arrive together: first its times, then its triples. A graph is complete when a
-statement about another graph arrives, or when the stream is silent. A graph that has a time but no triples announces
-that no earlier change will arrive. The time at which a graph ends may arrive after its triples. Graphs that have ended
-are dropped from memory.
+The statements about one named graph arrive together: first the graph's times, then its triples. A graph is complete
+when a statement about another graph arrives, or when the stream is silent. A graph that has a time but no triples
+announces that no earlier change will arrive. The time at which a graph ends may arrive after its triples. Graphs that
+have ended are dropped from memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of
 
 BEGINNING = -(2**62)
 Awaited = Callable[[Iterator[bytes]], bytes | None]
-"""A function that returns the next piece of a byte stream, or None at its end. It may be interruptible."""
+"""A function that returns the next piece of a byte stream. It returns None at the end of the stream. It may be
+interruptible."""
 
 
 def quad_line(quad: ox.Quad | ox.Triple) -> str:
@@ -77,7 +78,7 @@ class Arriving:
         return updates
 
     def _close(self) -> list[Update]:
-        """Finish the graph whose statements are arriving, and return its changes."""
+        """Finish the graph whose statements have arrived last, and return its changes."""
         name, self._open = self._open, None
         graph = None if name is None else self._graphs.known.get(name)
         if name is None or graph is None:
@@ -112,9 +113,9 @@ class Arriving:
         return updates
 
     def _gone(self, time: int, updates: list[Update]) -> None:
-        """Record that triples were removed from all graphs at `time`.
+        """Record that `updates` removed triples from all graphs at `time`.
 
-        A graph that began earlier and contains such a triple does not remove it again when the graph ends.
+        A graph that began earlier and contains such a triple will not remove it a second time when the graph ends.
         """
         for triple in (removed for update in updates for removed in update.remove):
             assert isinstance(triple, ox.Triple), "a removal is of triples"

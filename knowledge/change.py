@@ -1,4 +1,4 @@
-"""Changes of knowledge as bytes: sorted lines of N-Quads, where `D ` precedes a removed quad and `A ` an added quad."""
+"""Changes of the knowledge as bytes: sorted lines of N-Quads. `D ` precedes a removed quad, and `A ` an added quad."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ _TRIPLE = re.compile(r'\S+ \S+ (?:<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:\^\^<[^>]*>|
 class Change:
     """A change as lines of N-Quads. The quads in `removed` are removed first, then the quads in `added` are added.
 
-    A removed triple without the name of a graph is removed from every graph. A blank node that has a label stands for
-    the node in the knowledge that has the same label. Other blank nodes get new labels, which depend only on the
-    change.
+    A removed triple without the name of a graph is removed from every graph. A blank node is the node of the knowledge
+    that has the same label. Blank nodes without a label get new labels, which depend only on the change.
     """
 
     removed: frozenset[str]
@@ -36,10 +35,10 @@ class Change:
 
     @classmethod
     def of(cls, add: Any, remove: Any) -> Change:
-        """Build a change. Raise CepError if a source is invalid.
+        """Build a change. Raises CepError if a source is invalid.
 
         A source is text (Turtle, TriG, N-Triples, N-Quads), a Path, an rdflib graph, or triples or quads of rdflib or
-        pyoxigraph; None means no triples.
+        pyoxigraph. A source that is None contains no triples.
         """
         return cls(_lines(remove, "what is removed"), _lines(add, "what is added"))
 
@@ -85,7 +84,7 @@ def _columns(quads: list[ox.Quad], terms: Terms) -> load.Quads:
 
 
 def merge(changes: Sequence[bytes]) -> bytes:
-    """Combine changes into one that has the same effect as applying them in order."""
+    """Combine changes into one change that has the same effect as all of them in order."""
     removed: set[str] = set()
     added: dict[str, set[str]] = {}  # by the line that removes them from every graph
     for blob in changes:
@@ -129,7 +128,7 @@ def _written(quads: list[ox.Quad], name: str) -> str:
 
 
 def labelled(quads: list[ox.Quad]) -> list[ox.Quad]:
-    """Replace the random labels that the parser gave to blank nodes by labels that depend only on the quads."""
+    """Replace the random labels that the parser gave to blank nodes. The new labels depend only on the quads."""
     nodes = [t for q in quads for t in (q.subject, q.object, q.graph_name) if isinstance(t, ox.BlankNode)]
     random = dict.fromkeys(node for node in nodes if load.GENERATED.fullmatch(node.value))
     if not random:

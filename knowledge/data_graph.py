@@ -1,6 +1,6 @@
-"""The part of the knowledge to which SHACL shapes can refer, as an rdflib graph.
+"""The part of the knowledge that SHACL shapes can refer to, as an rdflib graph.
 
-This part may have a few thousand triples when the knowledge has millions.
+Even if the knowledge has millions of triples, this part may have only a few thousand.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rdflib.term import Node
 
 _ANYTHING = (SH.sparql, SH.closed, SH.target, SH.rule, SH.select, SH.ask, SH.js)
-"""Terms of SHACL that let a shape refer to any triple."""
+"""Terms of SHACL by which a shape can refer to any triple."""
 
 
 def data_graph(terms: Terms, triples: TripleSet, shapes: Graph) -> Graph:
-    """Return the triples to which the shapes can refer, or all triples if a shape may refer to any.
+    """Return the triples to which the shapes can refer. If this may be any triple, return all triples.
 
     The result contains the triples on paths that start at the targets of shapes, the types of all nodes on these paths,
     and all rdfs:subClassOf triples.
@@ -75,7 +75,8 @@ def _of(triples: TripleSet, predicate: int, place: int, nodes: Ints) -> TripleCo
 
 
 def rdflib_graph(terms: Terms, parts: list[TripleColumns]) -> Graph:
-    """Return triples as an rdflib graph. The usual prefixes are bound, so queries in shapes need not declare them."""
+    """Return triples as an rdflib graph. The prefixes rdf, rdfs and so on are bound, so queries in shapes need not
+    declare them."""
     graph = Graph()
     for prefix, iri in PREFIXES.items():
         graph.bind(prefix, iri, replace=True)

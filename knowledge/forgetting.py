@@ -1,6 +1,7 @@
-"""Garbage collection of the term dictionary: terms that arrived in changes and are no longer used are dropped.
+"""Garbage collection of the term dictionary. It drops terms that arrived in changes and are no longer used.
 
-Loaded terms keep their ids. The other terms keep their order, so sorted columns of ids stay sorted.
+Terms that were loaded from files keep their ids. The other terms keep their order, so sorted columns of ids stay
+sorted.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from cep.knowledge.graph import Knowledge
 
 FEW = 1 << 12
-"""The number of terms below which garbage collection of the dictionary does not pay."""
+"""The number of terms below which garbage collection of the dictionary is not worth its time."""
 
 
 def forget(knowledge: Knowledge) -> None:
-    """Replace the dictionary of the knowledge by one that contains only loaded terms and terms in use.
+    """Replace the dictionary of the knowledge by one that contains only the loaded terms and the terms in use.
 
-    No other Knowledge may share the dictionary.
+    No other Knowledge object may share the dictionary.
     """
     seen, closed, asserted, closure = knowledge.seen, knowledge.closed, knowledge.asserted, knowledge.closure
     used = np.zeros(len(knowledge.terms), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""The places in the knowledge: a search for things near a point, and the areas of things."""
+"""The places in the knowledge: a search for things near a point, and the areas that things cover."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ NUMBERS = (
     (WGS84 + "lat", WGS84 + "long", "wgs84:lat", "wgs84:long"),
     *((schema + "latitude", schema + "longitude", "schema:latitude", "schema:longitude") for schema in SCHEMA),
 )
-"""Pairs of properties for latitude and longitude. After each pair follow the names of both for error messages."""
+"""The supported pairs of properties for latitude and longitude. Each entry also contains the names of both properties
+for error messages."""
 PROPERTIES = (*(name for pair in NUMBERS for name in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
 """All properties that give a place to a thing."""
 
@@ -50,8 +51,10 @@ class Geometries:
 
     @cached_property
     def features(self) -> Features:
-        """The IRIs of all things that are at points, and their points. If a geometry is at a point, so is the thing
-        that has it."""
+        """The IRIs of all things that are at points, and these points.
+
+        If a geometry is at a point, the result contains the thing that has the geometry instead of the geometry.
+        """
         points, links = self._points, self._links
         shapes = self._shapes.filter(pl.col("kind").is_in(_OF_POINTS))
         ends, row = shapely.get_coordinates(shapes["shape"].to_list(), return_index=True)
@@ -82,7 +85,8 @@ class Geometries:
         self._read_shapes()
 
     def areas(self, iris: Sequence[str]) -> list[Any]:
-        """Return one shape for each IRI, which combines all shapes of the thing; None if the thing has no shape."""
+        """Return one shape for each IRI. It combines all shapes of the thing that has this IRI. It is None if the thing
+        has no shape."""
         things, rows = self._areas
         ids = self._terms.tokens(pl.Series([f"<{iri}>" for iri in iris], dtype=pl.String), add=False)
         starts, stops = np.searchsorted(things, ids, "left").tolist(), np.searchsorted(things, ids, "right").tolist()
@@ -97,10 +101,10 @@ class Geometries:
 
     @cached_property
     def _areas(self) -> tuple[Ints, Ints]:
-        """The ids of things that have a shape, in ascending order, and for each one the row of its shape.
+        """The ids of things that have a shape, in ascending order. For each one, also the row of its shape.
 
-        Rows are numbered through `_shapes`, and then through `_points`. A thing that has several shapes appears several
-        times.
+        The rows of `_shapes` are numbered first, then the rows of `_points`. A thing that has several shapes appears
+        several times.
         """
         own = pl.concat([self._shapes.select("thing"), self._points.select("thing")]).with_row_index("row")
         linked = self._links.join(own, left_on="place", right_on="thing")
@@ -109,7 +113,7 @@ class Geometries:
 
     @cached_property
     def _links(self) -> pl.DataFrame:
-        """The things whose place is defined by another thing.
+        """The things that get their place from another thing.
 
         Columns: thing, place (the id of the other thing), geometry (True if the other thing is only a geometry).
         """
@@ -204,7 +208,7 @@ def _together(shapes: list[Any]) -> Any:
 class Features:
     """Things that are at points. The IRIs are sorted as texts, and the points are grouped by IRI.
 
-    `of`: for each point, the index of its thing in `iris`, in ascending order.
+    `of`: for each point, the index in `iris` of the thing at this point. These indices are in ascending order.
     """
 
     iris: pl.Series
@@ -218,15 +222,15 @@ class Features:
 
     @cached_property
     def starts(self) -> Ints:
-        """The index of the first point of each IRI; the last item is the number of points."""
+        """For each IRI, the index of its first point. The last item is the number of all points."""
         return np.searchsorted(self.of, np.arange(len(self.iris) + 1))
 
 
 class Near:
-    """The relation `near(Lat, Long, Radius, Feature, Metres)` between a point and the things within Radius metres of
-    it.
+    """The relation `near(Lat, Long, Radius, Feature, Metres)` between a point and each thing (Feature) within Radius
+    metres of it.
 
-    Metres is the distance to the feature's nearest point. The results for one point are sorted by the features' IRIs.
+    Metres is the distance to the thing's nearest point. The results for one point are sorted by the IRIs of the things.
     """
 
     name = "near"
@@ -249,7 +253,8 @@ class Near:
 
 
 class _GeometryCodes:
-    """The codes that the pool assigns to features' IRIs. They are created on demand: most features never need one."""
+    """The pool's codes for the IRIs of features. An IRI gets a code only when it is needed, because most of them are
+    never needed."""
 
     def __init__(self, iris: pl.Series, pool: Pool) -> None:
         self._iris = iris
@@ -266,7 +271,8 @@ class _GeometryCodes:
         return codes
 
     def features(self, codes: Ints) -> Ints:
-        """Return the index of the feature for each code of an IRI, or -1 if no feature has this IRI."""
+        """Return, for each code of an IRI, the index of the feature that has this IRI. Return -1 if there is no such
+        feature."""
         if not len(self._iris):
             return np.full(len(codes), -1)
         distinct, which = np.unique(codes, return_inverse=True)
@@ -302,10 +308,10 @@ class _NearProbe:
         return index, [self._codes.of(which) if i == 3 else metres for i in self._wanted]
 
     def _near(self, bound_values: Mapping[int, Column], index: Ints, points: Ints) -> tuple[Ints, Ints, Floats]:
-        """Keep the pairs of a call and a point that are within the call's radius.
+        """Keep the pairs of a call and a point for which the point is within the call's radius.
 
-        `index`: the row of the call. `points`: the index of the point. Return three columns: the row of the call, the
-        feature and the distance in metres.
+        `index`: for each pair, the row of the call. `points`: for each pair, the index of the point. Return three
+        columns: the row of the call, the feature at the point, and the distance in metres.
         """
         features = self._features
         pairs = (bound_values[0][index], bound_values[1][index], features.lat[points], features.long[points])
@@ -361,7 +367,10 @@ class _NearProbe:
 
 
 def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, Ints, Floats]:
-    """Keep the nearest point of each feature, for each call. The input is sorted by call and feature."""
+    """For each call, keep only the nearest point of each feature. The input is sorted by call and feature.
+
+    `index`: the call. `which`: the feature.
+    """
     same = (index[1:] == index[:-1]) & (which[1:] == which[:-1])
     if not same.any():
         return index, which, metres
@@ -372,7 +381,8 @@ def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, In
 
 
 def _distinct(index: Ints, metres: Floats) -> tuple[Ints, Floats]:
-    """Return the distinct distances of each call, in ascending order."""
+    """Return the distinct distances of each call, in ascending order. `index`: the call to which each distance
+    belongs."""
     order = np.lexsort((metres, index))
     index, metres = index[order], metres[order]
     first = np.ones(len(index), dtype=np.bool_)

@@ -53,21 +53,22 @@ _OPEN = frozenset(("limit", "offset", "sample", "group_concat"))  # SPARQL lets 
 
 
 class Knowledge(KnowledgeSource):
-    """Triples in a default graph and named graphs, closed under a kind of reasoning.
+    """Triples in a default graph and named graphs, and the triples that reasoning infers from them.
 
-    Patterns see the union of all graphs and everything inferred from it. GRAPH sees only the asserted triples of the
-    named graphs. In patterns, literals of equal value, such as numbers and times, are the same term
-    (knowledge/rdf/canonical.py).
+    Patterns are matched against the union of all graphs and everything that is inferred from it. Only GRAPH is matched
+    against the asserted triples of the named graphs. In patterns, literals of equal value, such as numbers and times,
+    are the same term (knowledge/rdf/canonical.py).
     """
 
     def __init__(self, terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str | type[Any] = "none") -> None:
-        """Build knowledge from triples. `graphs`: the triples by the id of their graph, NONE for the default graph.
+        """Build knowledge from triples. `graphs`: the triples of each graph, by the id of the graph. The id NONE stands
+        for the default graph.
 
         `reasoning`: none, rdfs, owlrl, or your own rule set. The latter is a class for the library owlrl, or the name
         of the class as `module:Class` (knowledge/reasoning/owlrl_rules.py).
 
-        A large closure is cached on disk (knowledge/reasoning/cache.py). Raise CepError if the triples are inconsistent
-        under the reasoning.
+        A large closure is cached on disk (knowledge/reasoning/cache.py). Raises CepError if the triples are
+        inconsistent under the reasoning.
         """
         self.terms = terms
         self.graphs = dict(graphs)
@@ -92,9 +93,10 @@ class Knowledge(KnowledgeSource):
     def load(cls, names: str | Path | Iterable[str | Path], reasoning: str | type[Any] = "none") -> Knowledge:
         """Load knowledge from files.
 
-        `names`: RDF files, GeoNames dumps, registers of places, folders, and patterns (`*.ttl`). A folder or a pattern
-        stands for the files in it. RDF files are recognised by their suffix: .ttl .nt .nq .trig .rdf .owl .xml .jsonld,
-        which .gz may follow. If any file is invalid, load nothing and raise CepError with line and column.
+        `names`: RDF files, GeoNames dumps, registers of places, folders, and patterns (`*.ttl`). For a folder or a
+        pattern, all its files are loaded. RDF files are recognised by their suffix: .ttl .nt .nq .trig .rdf .owl .xml
+        .jsonld, which .gz may follow. If any file is invalid, nothing is loaded, and CepError is raised with the line
+        and column.
         """
         terms = Terms()
         return cls(terms, by_graph(load.load(names, terms)), reasoning)
@@ -104,7 +106,7 @@ class Knowledge(KnowledgeSource):
         """Build knowledge from an rdflib Graph or Dataset, or from an iterable of triples or quads of rdflib or
         pyoxigraph.
 
-        Raise CepError if they are invalid.
+        Raises CepError if the source is invalid.
         """
         terms = Terms()
         quads = load.Quads.joined(list(load.triple_columns(interop.foreign_quads(source), terms, None)))
@@ -128,10 +130,11 @@ class Knowledge(KnowledgeSource):
     # --- what rules ask ---
 
     def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
-        """Return the answers to a graph pattern: one column for each of `graph.variables`, sorted by value
-        (answers.py).
+        """Return the answers to a graph pattern: one column for each of `graph.variables`. The rows are sorted by their
+        values.
 
-        Raise CepError, with the position in the braces, if the pattern is not supported or has too many answers.
+        Raises CepError if the pattern is not supported or has too many answers. The error contains the position of the
+        mistake in the pattern.
         """
         key = _key(graph)
         if key not in self.tables:
@@ -152,9 +155,9 @@ class Knowledge(KnowledgeSource):
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
-        """Return the answers to a pattern that contains more than triples, as a table that later changes update.
+        """For a pattern that does not only consist of triples, return the answers as a table that later changes update.
 
-        Return None if changes cannot update such a table for this pattern, or if the table would be too large.
+        Return None if such a table cannot be updated for this pattern, or if it would be too large.
         """
         key = _key(graph)
         if key not in self._refreshed and graph.variables and (of := locality(graph.text, dict(graph.prefixes))):
@@ -173,17 +176,18 @@ class Knowledge(KnowledgeSource):
     def by_difference(self, graph: Graph) -> bool:
         """Return True if changes can update the table of this pattern, so that the pattern need not be evaluated again.
 
-        This requires that the pattern consists of triples (`cep.knowledge.query.pattern_tables`). Otherwise, each of
-        its answers must depend on few triples (`cep.knowledge.query.locality`).
+        For this, the pattern must consist of triples (`cep.knowledge.query.pattern_tables`), or each of its answers
+        must depend on few triples (`cep.knowledge.query.locality`).
         """
         prefixes = dict(graph.prefixes)
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))
 
     def difference(self, pattern: Graph | algebra.Triples, pool: Pool) -> tuple[Answers, Answers] | None:
-        """Return the answers that the last change removed and the answers that it added, or None if they are unknown.
+        """Return the answers that the last change removed, and the answers that it added. Return None if they are
+        unknown.
 
-        If they are unknown, the caller must evaluate the pattern again. An answer that has several derivations may be
-        in both results, or appear several times.
+        In this case, the caller must evaluate the pattern again. An answer that has several derivations may be in both
+        results, or several times in one of them.
         """
         last, key = self._last, _key(pattern) if isinstance(pattern, Graph) else pattern.fixed
         if last is None or not self._single.get(key):
@@ -202,8 +206,8 @@ class Knowledge(KnowledgeSource):
         return unmatched_patterns.why_no_answers(pattern, self, source, schemas)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
-        """Return the triples that have the terms `fixed` (None: any). The columns are the positions where `fixed` is
-        None."""
+        """Return the triples that have the terms `fixed`. A term that is None accepts any term. The result has one
+        column for each position that is None."""
         ids = [None if term is None else self.terms.id_of(str(term)) for term in fixed]
         wanted = [i for i, id in enumerate(ids) if id is None]
         columns = self.closed.match(*ids) if NONE not in ids else TripleSet.empty().columns
@@ -216,7 +220,7 @@ class Knowledge(KnowledgeSource):
         return {"near": geometry.Near(self.places, pool)}
 
     def areas(self) -> Areas:
-        """Return a function that returns the shapes of the things with some IRIs."""
+        """Return a function that returns the shapes of things. Its argument is a list of the things' IRIs."""
         return self.places.areas
 
     @property
@@ -247,7 +251,8 @@ class Knowledge(KnowledgeSource):
     def found(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
     ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-        """Return Oxigraph's result for a SPARQL query. Raise CepError if it is invalid, or queries another endpoint."""
+        """Return Oxigraph's result for a SPARQL query. Raises CepError if the query is invalid, or if it asks another
+        endpoint."""
         words = {token.text.lower() for token in tokens(sparql) if token.kind == "word"}
         try:
             validation.check_query(sparql, prefixes or {}, name)
@@ -258,12 +263,15 @@ class Knowledge(KnowledgeSource):
             raise CepError(f"the query cannot be answered: {error}", code="graph") from None
 
     def rdflib(self, inferred: bool = True) -> rdflib.Graph:
-        """Return all triples, or only the asserted ones, as an rdflib graph."""
+        """Return the triples as an rdflib graph. `inferred`: False to return only the asserted triples."""
         return interop.graph_of(self.terms, self.closed if inferred else self.asserted)
 
     def store(self, ordered: bool = False) -> ox.Store:
-        """Return an Oxigraph store that contains all triples. It is filled at first use. `ordered`: see
-        knowledge/query/store.py."""
+        """Return an Oxigraph store that contains all triples. The store is filled when it is first needed.
+
+        `ordered`: True for a store in which the results of queries do not depend on the order of loading
+        (knowledge/query/store.py).
+        """
         if ordered not in self._stores:
             self._stores[ordered] = store.filled(self.terms, self._seen, self.graphs, ordered)
         return self._stores[ordered]
@@ -274,8 +282,8 @@ class Knowledge(KnowledgeSource):
         """Return a copy of the knowledge that changes independently. The copies share their data until one of them
         changes.
 
-        `with_answers`: copy the answers to patterns too, because the same patterns will be evaluated again. `apart`:
-        give the copy its own dictionary, from which `forget` drops unused terms.
+        `with_answers`: True to also copy the cached answers to patterns, because the same patterns will be evaluated
+        again. `apart`: True to give the copy its own dictionary, from which `forget` drops unused terms.
         """
         forked = object.__new__(Knowledge)
         forked.__dict__.update(self.__dict__)
@@ -298,9 +306,10 @@ class Knowledge(KnowledgeSource):
         return forked
 
     def forget(self, always: bool = False) -> None:
-        """Drop unused terms that arrived in changes, but only if the number of terms has doubled since the last time.
+        """Drop unused terms that arrived in changes. Do nothing unless the number of terms has doubled since the last
+        time.
 
-        `always`: drop them even if it has not.
+        `always`: True to drop them even if it has not doubled.
         """
         if self.loaded is not None and (always or len(self.terms) > self._many):
             forget(self)
@@ -315,10 +324,10 @@ class Knowledge(KnowledgeSource):
         closure: Closure | None,
         tables: Mapping[_Asked, PatternTable | None],
     ) -> None:
-        """Replace the dictionary, and everything that contains ids of the old dictionary.
+        """Replace the dictionary of terms, and everything that contains ids of the old dictionary.
 
-        `triples`: the asserted triples, all triples including inferred ones, and the triples as patterns see them
-        (`seen`).
+        `triples`: the asserted triples, all triples including inferred ones, and the triples in the form that patterns
+        use (`seen`).
         """
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
         self.asserted, self.closed, self._asked = triples
@@ -331,10 +340,10 @@ class Knowledge(KnowledgeSource):
         return {**self.__dict__, **made_again, "_last": None, "_lent": False}
 
     def change(self, add: Any = None, remove: Any = None) -> bytes:
-        """Build a change, which removes the triples of `remove` and then adds the triples of `add`.
+        """Build a change that first removes the triples of `remove` and then adds the triples of `add`.
 
         Each source is text (Turtle, TriG, N-Triples or N-Quads), the Path of a file, an rdflib graph, or triples or
-        quads of rdflib or pyoxigraph. Raise CepError if one is invalid.
+        quads of rdflib or pyoxigraph. Raises CepError if a source is invalid.
 
         A removed triple without the name of a graph is removed from all graphs. A blank node is the node in the
         knowledge that has the same label.
@@ -342,11 +351,11 @@ class Knowledge(KnowledgeSource):
         return Change.of(add, remove).written()
 
     def merge(self, changes: Sequence[bytes]) -> bytes:
-        """Combine changes into one that has the same effect as applying them in order."""
+        """Combine changes into one change that has the same effect as all of them in order."""
         return merge(changes)
 
     def net(self, changes: Sequence[bytes]) -> bytes:
-        """Combine changes into one as `merge` does. Leave out removals of quads that this knowledge does not
+        """Combine changes into one change as `merge` does, but leave out removals of quads that this knowledge does not
         contain."""
         merged = Change.read(merge(changes))
         return Change(
@@ -360,8 +369,8 @@ class Knowledge(KnowledgeSource):
         """Apply changes. Return the knowledge after the last change, and the answers to the patterns with their valid
         times.
 
-        `changes`: each change with the time from which it holds, in ascending order. Return None if they must be
-        applied one by one (answer_intervals.py).
+        `changes`: each change with the time from which it is valid, in ascending order. Return None if the changes must
+        be applied one by one (answer_intervals.py).
         """
         keys = {name: _key(pattern) for name, pattern in patterns.items() if isinstance(pattern, Graph)}
         if any(self.tables.get(key) is None for key in keys.values()) or not (timeline := stretch(self, changes)):
@@ -415,7 +424,7 @@ class Knowledge(KnowledgeSource):
         store.follow(kept, self.terms, [(NONE, gone, new), *differing(self.graphs, graphs)])
 
     def placed(self, *changed: TripleSet) -> bool:
-        """Return True if any of these triples gives a thing a place."""
+        """Return True if any of these triples gives a place to a thing."""
         if not any(map(len, changed)):
             return False
         ids = self.terms.ids(_PLACED)
@@ -425,7 +434,8 @@ class Knowledge(KnowledgeSource):
 
     @property
     def seen(self) -> TripleSet:
-        """The triples as patterns and stores see them: among literals of equal value, one replaces all others."""
+        """The triples in the form that patterns and stores use: all literals of equal value are replaced by one of
+        them."""
         return self._seen
 
     @property
@@ -435,7 +445,7 @@ class Knowledge(KnowledgeSource):
         return self._asked
 
     def constant_id(self, constant: ConstantTerm) -> int:
-        """Return the id that stands for a constant of a pattern in the triples `seen`."""
+        """Return the id by which the triples `seen` represent a constant of a pattern."""
         return self.canonical.find(constant.text, constant.datatype, constant.language)
 
 

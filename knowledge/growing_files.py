@@ -1,8 +1,8 @@
-"""Changes of knowledge in files that arrive one by one, and in N-Quads files that grow. New files and new lines are
-read from time to time.
+"""Changes of the knowledge in files that arrive one by one, and in N-Quads files that grow. The engine looks for new
+files and new lines from time to time.
 
-A named graph takes effect as soon as its time has been read. Triples that were read before wait for the time. Triples
-that are read later become a further change at the same time. The end of a graph may be read later too.
+A named graph takes effect as soon as its time has been read. If its triples are read earlier, they wait for this time.
+If triples are read later, they become a further change at the same time. The end of a graph may also be read later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of, read_
 
 @dataclass(slots=True)
 class ReadUpdates:
-    """Updates that were read from files: `changes` in order of time, and the updates that were `refused`."""
+    """Updates that were read from files. `changes`: the valid updates in order of time. `refused`: the updates that
+    were refused."""
 
     changes: list[Update] = field(default_factory=list)
     refused: list[RefusedUpdate] = field(default_factory=list)
@@ -43,7 +44,7 @@ class GrowingFile:
         self._line = 0
 
     def read(self, lines: bytes, last: bool = False) -> ReadUpdates:
-        """Read the next lines of the file. Return the updates that they complete.
+        """Read the next lines of the file. Return the updates that are complete after these lines.
 
         `last`: True if the file will not grow any more. Then graphs that have no time yet are refused.
         """
@@ -81,7 +82,7 @@ def whole(file: str) -> ReadUpdates:
 
 
 def there(names: Iterable[str]) -> list[str]:
-    """Return the existing files that the names and patterns stand for."""
+    """Return the existing files that have one of the names or match one of the patterns in `names`."""
     paths: list[str] = []
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""Ontologies that the knowledge imports (owl:imports) but that were not loaded. They are never downloaded."""
+"""A check for imported ontologies (owl:imports) that were not loaded. They are never downloaded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def missing_imports(knowledge: Knowledge) -> list[str]:
 
 
 def import_warnings(knowledge: Knowledge) -> list[Warning]:
-    """Return a warning that names the missing imports, if there are any."""
+    """Return a list with one warning that names the missing imports. The list is empty if no import is missing."""
     missing = missing_imports(knowledge)
     if not missing:
         return []

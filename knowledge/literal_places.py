@@ -1,4 +1,5 @@
-"""Search for the file and line of a literal that does not fit its datatype, so that the user can correct it."""
+"""Search for the file and line of a literal that does not fit its datatype, so that the user can correct the
+literal."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^|@)')
 
 
 def with_place(error: CepError, names: str | Path | Iterable[str | Path]) -> CepError:
-    """Return the error with the files and lines that contain the invalid literal. Return any other error unchanged."""
+    """If an error is about an invalid literal, add the files and lines that contain this literal. Return any other
+    error unchanged."""
     literal = _LITERAL.search(error.message) if "(rule dt-not-type)" in error.message else None
     if literal is None:
         return error

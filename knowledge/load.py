@@ -50,8 +50,8 @@ GENERATED = re.compile("[0-9a-f]{20,32}")  # labels that the parser generates
 
 @dataclass(frozen=True, slots=True)
 class Quads:
-    """Columns of ids of subjects, predicates, objects and graphs. The graph is NONE for the default graph. Quads may
-    repeat."""
+    """Quads as four columns of ids: subjects, predicates, objects and graphs. The id NONE stands for the default graph.
+    A quad may occur several times."""
 
     s: Ints
     p: Ints
@@ -78,8 +78,8 @@ class Quads:
 class BlankNodeLabels:
     """Labels for the blank nodes of several files. The same label in two files means two different nodes.
 
-    A label is kept unless an earlier file has used it. Nodes without a label are named `b1`, `b2`, ... in order of
-    appearance.
+    A node keeps its label unless an earlier file has used the same label. Nodes without a label are named `b1`, `b2`,
+    ... in order of appearance.
     """
 
     def __init__(self, prefix: str = "b") -> None:
@@ -92,8 +92,8 @@ class BlankNodeLabels:
         self._file = {}
 
     def renamed(self, labels: Iterable[str]) -> dict[str, str]:
-        """Assign new labels to blank nodes of the present file. Return the new label for each label that this file has
-        used."""
+        """Assign labels to blank nodes of the current file. Return the new label for each label that this file has used
+        so far."""
         for label in labels:
             if label not in self._file:
                 self._file[label] = self._new() if label in self._taken or GENERATED.fullmatch(label) else label
@@ -113,10 +113,10 @@ def is_service(name: str | Path) -> bool:
 
 
 def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
-    """Return the files and registers of places that the names stand for, in the given order.
+    """Return the sources for the given names, in the given order.
 
-    A name is a file, a register of places, a folder, or a pattern. Files in a folder, and files that match a pattern,
-    are sorted by name. Raise CepError if a file does not exist or has an unknown type.
+    A name is a file, a register of places, a folder, or a pattern. The files in a folder, and the files that match a
+    pattern, are sorted by name. Raises CepError if a file does not exist or has an unknown type.
     """
     paths: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:
@@ -149,12 +149,12 @@ def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
 
 
 def at(source: Path | str) -> Path | str:
-    """Return the source unchanged if it is an address in a remote file system; otherwise return it as a Path."""
+    """Convert a source to a Path, unless it is an address in a remote file system."""
     return source if isinstance(source, str) and is_url(source) else Path(source)
 
 
 def _stored(name: str) -> list[Path | str]:
-    """Return the RDF files at an address in a remote file system. Raise CepError if there are none."""
+    """Return the RDF files at an address in a remote file system. Raises CepError if there are no RDF files."""
     try:
         entry = None if is_pattern(name) else stored.found(name)
         if entry is not None and not entry.folder:
@@ -170,7 +170,8 @@ def _stored(name: str) -> list[Path | str]:
 
 
 def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
-    """Load all sources. If some cannot be read, raise one CepError that contains the first mistake of each of them."""
+    """Load all sources. If some of them cannot be read, raise one CepError that contains the first mistake of each of
+    these sources."""
     parts: list[Quads] = []
     errors: list[CepError] = []
     labels = BlankNodeLabels()
@@ -202,10 +203,11 @@ def read_quads(path: Path) -> list[ox.Quad]:
 
 
 def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, str]]:
-    """Return the terms in `wanted` that are subjects in an RDF file, and the prefixes that the file declares.
+    """Return those terms of `wanted` that are the subject of a triple in an RDF file, and the prefixes that the file
+    declares.
 
-    Terms are written as in N-Triples. Blank nodes are never found, because the knowledge gives them other labels. Raise
-    CepError if the file cannot be read.
+    Terms are written as in N-Triples. Blank nodes are never found, because the knowledge gives them other labels.
+    Raises CepError if the file cannot be read.
     """
     with _parsing(path) as (parser, _):
         iris = {str(quad.subject) for quad in parser}
@@ -214,7 +216,7 @@ def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict
 
 @contextmanager
 def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat]]:
-    """Open a file, and yield its parser and its format. Turn all errors into CepErrors."""
+    """Open a file, and yield its parser and its format. Convert errors of the file and of the parser to CepError."""
     format = rdf_format(path)
     if format is None:
         raise CepError(f"{path} does not have the suffix of a known format", hint=_known(), code="knowledge")
@@ -256,11 +258,12 @@ class TripleTerm(ValueError):
 def triple_columns(
     quads: Iterable[ox.Quad] | Iterable[ox.Triple], terms: Terms, labels: BlankNodeLabels | None, graphs: bool = True
 ) -> Iterator[Quads]:
-    """Yield triples or quads as columns of ids, in batches. Raise TripleTerm if a triple is a term of another triple.
+    """Yield triples or quads as columns of ids, in batches. Raises TripleTerm if a triple is a term of another triple.
 
-    Oxigraph writes the quads as canonical N-Quads, which can be split into columns without parsing each term.
+    Oxigraph first writes the quads as canonical N-Quads, because this text can be split into columns without parsing
+    each term.
 
-    - `labels`: new labels for blank nodes; None keeps the old labels.
+    - `labels`: new labels for blank nodes. None keeps the old labels.
     - `graphs`: False if the input has no named graphs, so that all triples belong to the default graph.
     """
     iterator: Iterator[Any] = iter(quads)
@@ -317,13 +320,14 @@ def rdf_format(path: Path | str) -> ox.RdfFormat | None:
 
 
 def _alike(path: Path) -> str | None:
-    """Return a hint that names the most similar file in the same folder, or None."""
+    """Return a hint that names the most similar file in the same folder. Return None if no file is similar."""
     near = beside(path)
     return None if near is None else f"did you mean {near}?"
 
 
 def _unknown(path: Path) -> str | None:
-    """Return a hint that lists the valid kinds of files, or None if this is the name of a readable file."""
+    """Return a hint that lists the valid kinds of files. Return None if this is already the name of a valid kind of
+    file."""
     return None if rdf_format(path) is not None else _known()
 
 

@@ -1,4 +1,5 @@
-"""Operations on triples grouped by the id of their graph. The id NONE stands for the default graph."""
+"""Operations on the triples of several graphs. The triples are grouped by the id of their graph. The id NONE stands for
+the default graph."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def differing(
 def changed(
     graphs: Mapping[int, TripleSet], less: Mapping[int, TripleSet], more: Mapping[int, TripleSet]
 ) -> dict[int, TripleSet]:
-    """Return the graphs after removing the triples of `less` and then adding those of `more`.
+    """Return the graphs after the triples of `less` are removed and then the triples of `more` are added.
 
     A triple in the default graph of `less` is removed from all graphs.
     """
@@ -56,10 +57,9 @@ def changed(
 
 
 def graph_contains(line: str, terms: Terms, graphs: Mapping[int, TripleSet], every: TripleSet) -> bool:
-    """Return True if the graphs contain a quad, which is a line of N-Quads. If it names no graph, it may be in any
-    graph.
+    """Return True if the graphs contain a quad. If the quad names no graph, it may be in any graph.
 
-    `every`: the union of all graphs.
+    `line`: the quad as a line of N-Quads. `every`: the union of all graphs.
     """
     (quad,) = ox.parse(line, ox.RdfFormat.N_QUADS)
     ids = [terms.id_of(term) for term in quad.triple]

@@ -1,4 +1,5 @@
-"""Observations in RDF as values. An observation is a node of a certain class; its values are at the ends of paths."""
+"""Observations in RDF, and their values. An observation is a node of a certain class, and its values are at the ends of
+property paths."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class ObservedTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """A kind of node and the property paths to read from it.
+    """A description of nodes to read, and the property paths to read from each of them.
 
     A node matches if its class is `type`, or if it has the first property of `key`.
     """
@@ -43,9 +44,9 @@ class NodeShape:
 class Observation:
     """A node that matches a NodeShape.
 
-    - `shape`: the index of the shape.
+    - `shape`: the index of this NodeShape.
     - `line`: the number of the line where the node begins, from 1.
-    - `values`: for each path of the shape, the values at its end.
+    - `values`: for each path of the NodeShape, the values at the end of the path.
     """
 
     shape: int
@@ -62,11 +63,11 @@ class InvalidLine:
 
 
 def observations(text: bytes, format: str, shapes: Sequence[NodeShape]) -> Iterator[Observation | InvalidLine]:
-    """Yield the observations of one document, in the order in which they begin. A node yields one for each shape it
-    matches.
+    """Yield the observations of one document, in the order in which they begin. If a node matches several shapes, it
+    yields one observation for each.
 
-    An invalid line of N-Quads is skipped. In other formats, the document is skipped from the mistake on. Blank nodes
-    are local to the document.
+    An invalid line of N-Quads is skipped. In other formats, the rest of the document after a mistake is skipped. Blank
+    nodes are local to the document.
     """
     mistakes: list[Observation | InvalidLine] = []
     quads = list(_quads(text, format, mistakes))
@@ -139,7 +140,8 @@ def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Observ
 
 
 def _lines(text: bytes) -> dict[str, int]:
-    """Return for each subject the number of the line in which it first appears."""
+    """Return, for each first word of a line, the number of the first line that begins with it. In N-Quads, this word is
+    the subject."""
     line_numbers: dict[str, int] = {}
     for number, line in enumerate(text.split(b"\n"), 1):
         words = line.split(None, 1)
@@ -149,7 +151,7 @@ def _lines(text: bytes) -> dict[str, int]:
 
 
 def lines_of_json(text: bytes) -> bool:
-    """Return True if each line of a JSON-LD file is a document. Only the first line is checked."""
+    """Return True if each line of a JSON-LD file is a document of its own. Only the first line is checked."""
     first = text.lstrip().split(b"\n", 1)[0]
     try:
         json.loads(first)

@@ -1,5 +1,5 @@
-"""Places from GeoNames dumps and from registers in installed packages: as tables, as triples, and their
-attributions."""
+"""Places from GeoNames dumps and from registers in installed packages: as tables and as triples, with the attributions
+that must be displayed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PACKAGES: dict[str, Callable[[], Gazetteer]] = {
     "airportsdata": airports.airportsdata,
     "avwx": airports.avwx,
 }
-"""Registers in installed packages, by name. They need no network."""
+"""The registers of places in installed packages, by name. They need no network."""
 
 _in_use: WeakValueDictionary[str, Gazetteer] = WeakValueDictionary()
-"""The registers that are in use, by name, so that they need not be read again."""
+"""The registers that are in use, by name. They are shared, so that no register is read twice."""
 
 
 def is_register(name: str | Path) -> bool:
@@ -57,16 +57,16 @@ def gazetteer(name: str | Path) -> Gazetteer:
 
 
 def read_places(name: str | Path, terms: Terms) -> TripleColumns:
-    """Return the places of a register or dump as triples. Add their terms to the dictionary only if all could be
-    read."""
+    """Return the places of a register or dump as triples. The terms of these triples are added to the dictionary only
+    if the whole source can be read."""
     return gazetteer(name).triples(terms)
 
 
 def attributions(knowledge: Knowledge) -> list[str]:
-    """Return, in sorted order, the attributions to display wherever places of this knowledge appear.
+    """Return the attributions to display wherever places of this knowledge appear, in sorted order.
 
-    These are the `dcterms:rights` of every `void:Dataset` in the knowledge, including datasets that other files
-    describe.
+    They are the `dcterms:rights` of every `void:Dataset` in the knowledge. This includes datasets that are described in
+    loaded RDF files.
     """
     terms, triples = knowledge.terms, knowledge.closed
     kind, dataset, rights = (terms.id_of(iri) for iri in (RDF_TYPE, DATASET, DCTERMS + "rights"))

@@ -1,4 +1,5 @@
-"""The triples from which an answer to a graph pattern follows, and how these triples were inferred."""
+"""Search for the triples from which an answer to a graph pattern follows, and for the rules by which these triples were
+inferred."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 MOST = 50
 """The maximum number of triples listed for one answer."""
 MOST_SOLUTIONS = 2_000
-"""The maximum number of solutions to compare with an answer. Also the maximum number of triples to compare with a
-literal."""
+"""The maximum number of solutions of a pattern that are compared with an answer. Also the maximum number of triples
+whose objects are compared with a literal."""
 
 TermOrValue = Term | Value
-"""A term, or a value that stands for a term."""
+"""A term of RDF, or a value of the engine that represents a term."""
 
 
 class Provenance:
@@ -43,7 +44,7 @@ class Provenance:
         """Return the triples from which an answer to `pattern` follows.
 
         - `pattern`: a graph pattern or `triple(S, P, O)`.
-        - `values`: the answer's values, of which some may be missing. The keys are the names of variables; for
+        - `values`: the answer's values, some of which may be missing. The keys are the names of variables. For
           `triple`, they are the positions `0`, `1` and `2`.
         - `then`: the knowledge at the time of the answer, if it has changed since.
 
@@ -93,8 +94,11 @@ class Provenance:
         return list(facts.values())
 
     def _triple(self, pattern: Sequence[TermOrValue]) -> tuple[int, int, int] | None:
-        """Return the first triple that has these terms (None: any). A literal also matches other written forms of its
-        value."""
+        """Return the first triple that has the terms `pattern`. A term that is None accepts any term. A literal also
+        accepts other literals of the same value.
+
+        Return None if there is no such triple.
+        """
         terms, thing = self.knowledge.terms, pattern[2]
         ids = [None if (node := _node(term)) is None else terms.id_of(node) for term in pattern]
         if NONE in ids or any(pattern[i] is not None and ids[i] is None for i in (0, 1)):
@@ -132,7 +136,8 @@ class Provenance:
 
 
 def _patterns(graph: Graph) -> Iterator[TriplePattern]:
-    """Yield the triple patterns of a graph pattern and its groups, except those that solutions must not match."""
+    """Yield all triple patterns of a graph pattern, including those of nested groups. Leave out groups that solutions
+    must not match."""
     prefixes = dict(graph.prefixes)
     whole = basic(graph.text, prefixes)
     if whole is not None:
@@ -145,9 +150,9 @@ def _patterns(graph: Graph) -> Iterator[TriplePattern]:
 
 
 def _filters(values: Mapping[str, Value], numbers: bool) -> str:
-    """Return SPARQL filters that restrict the solutions to these values.
+    """Return SPARQL filters that select the solutions which have these values.
 
-    `numbers`: if True, filter by numbers too. This may exclude the right solution, because times and durations are
+    `numbers`: True to also filter by numbers. This may exclude the wanted solution, because times and durations are
     numbers in the engine, but not in SPARQL.
     """
     filters = []
@@ -172,7 +177,7 @@ def _term(constant: ConstantTerm) -> Term:
 
 
 def _node(term: TermOrValue) -> ox.NamedNode | ox.BlankNode | None:
-    """Return the IRI or blank node for a term or value; None for anything else."""
+    """Return the IRI or blank node for a term or value. Return None if it is neither."""
     if isinstance(term, Iri):
         return ox.BlankNode(term[2:]) if term.startswith("_:") else ox.NamedNode(term)
     return term if isinstance(term, ox.NamedNode | ox.BlankNode) else None

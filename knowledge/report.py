@@ -1,4 +1,4 @@
-"""Reports on knowledge: counts of triples, and proofs."""
+"""Reports on the knowledge: statistics, and proofs of triples."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class TermCount:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics of knowledge: the number of asserted triples, inferred triples and terms.
+    """Statistics of the knowledge: the number of asserted triples, inferred triples and terms.
 
     `classes`: the number of instances of each class. `properties`: the number of triples of each property. Both are
-    sorted by number, the highest first.
+    sorted by this number, the highest first.
     """
 
     asserted: int
@@ -50,7 +50,7 @@ class Stats:
 
 
 def prefixes(sources: Iterable[str]) -> dict[str, str]:
-    """Return the prefixes that Turtle and TriG files declare at their beginning. `sources`: names as in
+    """Return the prefixes that Turtle and TriG files declare at their beginning. `sources`: names of files, as for
     `Knowledge.load`."""
     prefixes_by_name: dict[str, str] = {}
     for source in files(source for source in sources if not is_service(source)):
@@ -62,7 +62,8 @@ def prefixes(sources: Iterable[str]) -> dict[str, str]:
 
 
 def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
-    """Return statistics of knowledge. `prefixes`: the prefixes for names of classes and properties."""
+    """Return statistics of the knowledge. `prefixes`: the prefixes by which the names of classes and properties are
+    shortened."""
     names = PrefixedNames(knowledge.terms, prefixes)
     closed, asserted = knowledge.closed, knowledge.asserted
     kind = knowledge.terms.id_of(RDF_TYPE)
@@ -93,7 +94,8 @@ def _counts(names: PrefixedNames, closed: Ints, asserted: Ints) -> list[TermCoun
 def proof_lines(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) -> list[str]:
     """Return the lines of a triple's proof: one triple per line, with premises indented.
 
-    `triple`: a triple in Turtle notation. Raise CepError if it is not a triple, or is neither asserted nor inferred.
+    `triple`: a triple in Turtle notation. Raises CepError if `triple` is not a triple, or if it is neither asserted nor
+    inferred.
     """
     names = PrefixedNames(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)
     parsed = _triple(triple, names.prefixes)

@@ -42,7 +42,7 @@ def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format:
 
 
 def _rank(term: ResultTerm) -> tuple[bool, float, str]:
-    """Return a sort key: numbers by value first, then all other terms as text."""
+    """Return a sort key for a term. Numbers are sorted by value and come first. All other terms are sorted as text."""
     try:
         number = float(term.value) if isinstance(term, ox.Literal) and _text(term.datatype) in NUMBERS else math.inf
     except ValueError:

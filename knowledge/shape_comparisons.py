@@ -1,8 +1,8 @@
-"""Changes to the comparisons of pyshacl: values that cannot be compared do not conform to a shape.
+"""Changes to the comparisons of pyshacl. With them, values that cannot be compared do not conform to a shape.
 
-SHACL compares as SPARQL does. For example, a number and a date cannot be compared, nor can a time that has a zone and
-one that has none. Such values do not conform (https://www.w3.org/TR/shacl/#core-components-range). However, pyshacl
-orders such literals by their datatype, and fails at blank nodes.
+SHACL compares as SPARQL does. For example, a number and a date cannot be compared. Neither can a time that has a zone
+and a time that has none. Such values do not conform (https://www.w3.org/TR/shacl/#core-components-range). However,
+pyshacl orders such literals by their datatype, and fails at blank nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DURATIONS = (XSD.duration, XSD.dayTimeDuration, XSD.yearMonthDuration)
 
 
 def without_order(node: Node, other: Node) -> str | None:
-    """Return the reason why two values cannot be compared, or None if they can."""
+    """Return the reason why two values cannot be compared. Return None if they can be compared."""
     (name, ordered), (other_name, _) = _kind(node), _kind(other)
     if name != other_name:
         return f"{name} and {other_name} cannot be compared"
@@ -34,7 +34,7 @@ def without_order(node: Node, other: Node) -> str | None:
 
 
 def _kind(node: Node) -> tuple[str, bool]:
-    """Return a name for the kind of a value, and True if values of this kind have an order."""
+    """Return a name for the kind of a value, and a flag that is True if values of this kind have an order."""
     if not isinstance(node, Literal):
         return ("a blank node", False) if isinstance(node, BNode) else ("an IRI", False)
     if node.language:
@@ -53,7 +53,7 @@ def _kind(node: Node) -> tuple[str, bool]:
 
 
 def _compared(literal: Literal, other: Literal) -> int:
-    """Compare literals as pyshacl does. Raise TypeError if they cannot be compared; pyshacl then reports a
+    """Compare literals as pyshacl does. Raises TypeError if they cannot be compared. pyshacl then reports a
     violation."""
     if (reason := without_order(literal, other)) is not None:
         raise TypeError(reason)
@@ -61,8 +61,8 @@ def _compared(literal: Literal, other: Literal) -> int:
 
 
 def _pairs(original: Callable[..., tuple[bool, list[Any]]]) -> Callable[..., tuple[bool, list[Any]]]:
-    """Wrap a method of pyshacl that compares all values with all others. Pairs that cannot be compared become
-    violations."""
+    """Wrap a method of pyshacl that compares each value with each of some other values. Pairs that cannot be compared
+    become violations."""
 
     def compare(
         self: Any, values: Iterable[Node], others: Iterable[Node], graph: Any, focus: Node

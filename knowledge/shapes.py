@@ -45,7 +45,7 @@ class ValidationResult:
     - `focus`: the node that violates the shape.
     - `path`: the property path from the node to the values; it may be empty.
     - `values`: the values at the end of the path, if any.
-    - `reason`: the requirement that they do not meet.
+    - `reason`: the requirement that these values violate.
     - `warning`: True if the shape is only a warning (sh:Warning or sh:Info).
     - `place`: the file that describes the node, with the line if it is known.
     """
@@ -82,7 +82,7 @@ def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[Validatio
 
 
 def stations(data: Knowledge) -> int:
-    """Count the stations: everything that is a sosa:Platform or hosts something."""
+    """Count the stations: all things that are a sosa:Platform or host something."""
     kind, hosts = data.terms.id_of(URIRef(SOSA + "Platform")), data.terms.id_of(URIRef(SOSA + "hosts"))
     known = [data.closed.match(p=data.terms.id_of(RDF.type), o=kind)[0]] if kind != NONE else []
     known += [data.closed.match(p=hosts)[0]] if hosts != NONE else []
@@ -118,7 +118,7 @@ def undescribed_properties(data: Knowledge) -> list[ValidationResult]:
 
 
 def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> list[ValidationResult]:
-    """Return the results with the file that describes each node. `names`: the loaded files.
+    """Add to each result the file that describes its node. `names`: the loaded files.
 
     Registers of places are not searched.
     """
@@ -134,8 +134,8 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
 
 
 def _line(path: Path | str, focus: str, prefixes: Mapping[str, str]) -> str:
-    """Return a suffix such as `:7`, the number of the first line that begins with a node. It is empty if there is
-    none."""
+    """Return the number of the first line that begins with a node, as a suffix such as `:7`. Return an empty text if
+    there is no such line."""
     iri = focus[1:-1]
     forms = [focus, *(f"{name}:{iri.removeprefix(base)}" for name, base in prefixes.items() if iri.startswith(base))]
     with open_rdf(path) as file:
@@ -193,8 +193,8 @@ def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResul
 def _reason(result: Node, report: Graph, shapes: Graph, data: Graph) -> str:
     """Return the message that explains a violation.
 
-    It is the message of the shape or of the shape's query. If they have none, it names the violated parameter, and says
-    why values cannot be compared.
+    This is the message of the shape or of the shape's query. If they have no message, it names the violated parameter,
+    and says why values cannot be compared.
     """
     shape, component = report.value(result, SH.sourceShape), report.value(result, SH.sourceConstraintComponent)
     query = report.value(result, SH.sourceConstraint)

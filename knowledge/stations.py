@@ -1,8 +1,8 @@
 """Registers of weather stations as triples, and a program that prints a register of stations at American airports.
 
-Usage: `python -m cep.knowledge.stations EWR JFK LGA`. The form of the triples follows the Linked Sensor Data in the
-appendix of the ETALIS paper, in terms of SOSA. A platform has an ID, a point, a name, the sensors that it hosts, the
-properties that the sensors observe, and the places near it.
+Usage: `python -m cep.knowledge.stations EWR JFK LGA`. The triples have the same form as the Linked Sensor Data in the
+appendix of the ETALIS paper, but use the terms of SOSA. A platform has an ID, a point, a name, the sensors that it
+hosts, the properties that the sensors observe, and the places near it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ SENSORS = pl.DataFrame(
     schema=["sensor", "observes", "unit"],
     orient="row",
 )
-"""The five sensors of a station at an American airport, with the observed properties and the units of their
-readings."""
+"""The five sensors of a station at an American airport. For each sensor, the property that it observes and the unit of
+its readings."""
 
 NEAREST = 3
 """The number of places listed near a station."""
@@ -78,10 +78,11 @@ _NEARNESS = (
 class Register:
     """Stations, their sensors, and the places near them.
 
-    - `stations`: columns iri, id (the station's name in readings), name, lat and long; alt, iata and icao if known.
-    - `sensors`: columns iri, station and observes (an IRI or a list of IRIs); name and unit if known.
+    - `stations`: columns iri, id (the station's name in readings), name, lat and long. If known, also alt, iata
+      and icao.
+    - `sensors`: columns iri, station and observes (an IRI or a list of IRIs). If known, also name and unit.
     - `near`: columns iri, station, place and kilometres.
-    - `origins`: the datasets from which the data comes.
+    - `origins`: the datasets from which the data was read.
     """
 
     stations: pl.DataFrame
@@ -108,7 +109,7 @@ class Register:
 
 
 def equipped(stations: pl.DataFrame) -> pl.DataFrame:
-    """Return a table of sensors, which has the five sensors of SENSORS for each station."""
+    """Return a table of sensors that contains the five sensors of SENSORS for each station."""
     pairs = stations.select(station="iri", at="name").join(SENSORS, how="cross", maintain_order="left_right")
     return pairs.select(
         "station",
@@ -158,7 +159,7 @@ def _near(stations: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
 
 
 def turtle(register: Register, title: str) -> str:
-    """Write a register in Turtle. `title`: a title for the comment at the beginning."""
+    """Return a register as text in Turtle. `title`: a title for the comment at the beginning."""
     terms = Terms()
     s, p, o = register.triples(terms)
     order = np.argsort(s, kind="stable")  # keep the order of subjects, each with all its triples

@@ -1,4 +1,5 @@
-"""The quads that another store has to remove and to add when the knowledge changes, including inferred quads."""
+"""The quads that a copy of the knowledge's store has to remove and add when the knowledge changes, including inferred
+quads."""
 
 from __future__ import annotations
 
@@ -13,13 +14,15 @@ from cep.knowledge.rdf.triples import TripleSet
 
 
 class StoreFollower:
-    """A follower of changes of knowledge, which keeps a copy of its store up to date.
+    """A follower of changes of the knowledge. For each change, it returns the quads by which a copy of the knowledge's
+    store can be updated.
 
-    The copy must come from `Knowledge.store`.
+    The copy must have been made from `Knowledge.store`.
     """
 
     def __init__(self, knowledge: Knowledge) -> None:
-        """Start from the present state of the knowledge. The caller must pass later changes to `change`."""
+        """Start from the current state of the knowledge. The caller must pass all later changes to the method
+        `change`."""
         self._loaded = knowledge
         self._known = knowledge.fork(with_answers=False, apart=True)
 
@@ -34,10 +37,11 @@ class StoreFollower:
         return written
 
     def begin_again(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """Start again from the initial state, and apply all changes since then. Return the removed and the added quads.
+        """Start again from the initial state, and apply all changes since then. Return the quads by which the result
+        differs from the current copy: the removed and the added ones.
 
-        This is needed if a change was late and belongs before changes that were already applied. All quads are compared
-        as text, because the two states have different dictionaries.
+        This is needed if a change arrived late, and belongs before changes that were already applied. All quads are
+        compared as text, because the two states have different dictionaries.
         """
         before = self._all()
         self._known = self._loaded.fork(with_answers=False, apart=True)
@@ -55,7 +59,7 @@ class StoreFollower:
         return b"".join(self._lines(some, others))
 
     def _lines(self, some: dict[int, TripleSet], others: dict[int, TripleSet]) -> Iterator[bytes]:
-        """Yield the quads, as N-Quads, that are in the graphs `some` but not in `others`."""
+        """Yield the quads that are in the graphs `some` but not in `others`, as lines of N-Quads."""
         for graph, triples in some.items():
             other = others.get(graph, TripleSet.empty())
             if triples is not other and len(only := triples.minus(other)):

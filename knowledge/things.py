@@ -1,5 +1,5 @@
-"""Conversion of a SensorThings service to triples: its Things, Locations and Datastreams, in terms of SOSA and
-GeoSPARQL."""
+"""Conversion of the entities of a SensorThings service to triples in terms of SOSA and GeoSPARQL. The entities are
+Things, Locations and Datastreams."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def things_to_rdf(base: str, entities: Mapping[str, Sequence[Entity]]) -> str:
 
 
 def _thing(base: str, thing: Entity, sensors: Set[ox.NamedNode]) -> Iterator[Triple]:
-    """Describe a Thing. `sensors`: its sensors.
+    """Describe a Thing. `sensors`: the sensors of this Thing.
 
     A Thing that has a name, a point and sensors is also described as a station (`ontologies/stations.shapes.ttl`).
     """
@@ -82,8 +82,8 @@ def _stream(base: str, stream: Entity) -> Iterator[Triple]:
 
 
 def _multiple(base: str, stream: Entity) -> Iterator[Triple]:
-    """Describe a MultiDatastream. Each element of its results is described as a part, in the same way as a
-    Datastream."""
+    """Describe a MultiDatastream. Each element of its results is described as a part of the MultiDatastream, in the
+    same way as a Datastream."""
     node = _node(base, "MultiDatastreams", stream)
     yield from _named(node, SOSA + "ObservationCollection", stream)
     units, properties = _list(stream.get("unitOfMeasurements")), _list(stream.get("ObservedProperties"))
@@ -129,7 +129,7 @@ def _named(node: ox.NamedNode, kind: str, entity: Entity) -> Iterator[Triple]:
 
 
 def in_graph(triples: str, graph: str) -> frozenset[str]:
-    """Convert N-Triples to lines of N-Quads in the graph, in the same form as in `Change`."""
+    """Convert N-Triples to lines of N-Quads in the graph `graph`. The lines have the form of the lines in `Change`."""
     name = _iri(graph)
     return _lines(
         [ox.Quad(quad.subject, quad.predicate, quad.object, name) for quad in ox.parse(triples, ox.RdfFormat.N_TRIPLES)]
@@ -137,7 +137,7 @@ def in_graph(triples: str, graph: str) -> frozenset[str]:
 
 
 def known_in_graph(known: Knowledge, changes: Sequence[bytes], graph: str) -> frozenset[str]:
-    """Return the quads that `graph` contains after changes of the knowledge, as lines of N-Quads."""
+    """Return the quads that the graph `graph` contains after changes of the knowledge, as lines of N-Quads."""
     id = known.terms.id_of(graph)
     lines = _lines(store_quads(known.terms, known.graphs[id], id)) if id in known.graphs else frozenset()
     change, end = Change.read(merge(changes)), f" {_iri(graph)} ."
@@ -166,8 +166,8 @@ def _wkt(place: Entity) -> str | None:
 
 
 def _numbers(coordinates: Any) -> str:
-    """Write the numbers of GeoJSON coordinates as in well-known text. Raise ValueError or IndexError if they are
-    invalid."""
+    """Return the numbers of GeoJSON coordinates as in well-known text. Raises ValueError or IndexError if the
+    coordinates are invalid."""
     if not isinstance(coordinates, list):
         raise ValueError
     if isinstance(coordinates[0], (int, float)):

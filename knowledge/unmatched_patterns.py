@@ -1,4 +1,5 @@
-"""Explanations why a pattern has no answers: it names a term that the knowledge lacks, or a part of it has no match."""
+"""Explanations why a pattern has no answers: the pattern names a term that the knowledge lacks, or a part of the
+pattern has no match."""
 
 from __future__ import annotations
 
@@ -40,9 +41,9 @@ def why_no_answers(
 ) -> Warning:
     """Return a warning that a pattern has no answers. `schemas`: the event types of the program.
 
-    If the knowledge lacks a term of the pattern, the warning names it, and suggests the most similar term. If the term
-    belongs to an event type, the warning says so. Otherwise it shows the first part that has no answers, or says that
-    each part has some.
+    If the knowledge lacks a term of the pattern, the warning names this term and suggests the most similar one. If the
+    term belongs to an event type, the warning says so. Otherwise the warning shows the first part that has no answers,
+    or says that each part has some.
     """
     if isinstance(pattern, Triples):
         return _of_triples(pattern, knowledge, source, schemas)
@@ -61,9 +62,10 @@ def why_no_answers(
 
 
 def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
-    """Return a warning for each IRI that a SELECT or ASK query needs for an answer, but that the knowledge lacks.
+    """Return a warning for each IRI that must be in the knowledge for a SELECT or ASK query to have an answer, but is
+    not.
 
-    `prefixes`: the prefixes declared in files; the query may declare others. `name`: the query's name in messages.
+    `prefixes`: the prefixes that files declare. The query may declare others. `name`: the query's name in messages.
     """
     head, brace, _ = sparql.partition("{")
     if not brace or re.search(r"\b(construct|describe)\b", head, re.IGNORECASE):
@@ -89,8 +91,8 @@ def _of_triples(pattern: Triples, knowledge: Knowledge, source: Source, schemas:
 
 
 def _names(text: str, prefixes: Mapping[str, str]) -> Iterator[tuple[SparqlToken, str]]:
-    """Yield the IRIs that an answer must contain, in the order of the text. IRIs of functions and datatypes are left
-    out."""
+    """Yield the IRIs that must be in the knowledge for an answer, in the order of the text. IRIs of functions and
+    datatypes are left out."""
     words = tokens(text)
     after = dict(zip(words, [*(token.text for token in words[1:]), ""]))
     before = dict(zip(words[1:], (token.text for token in words)))
@@ -129,8 +131,8 @@ def _unknown(
 
 
 def _of_event(iri: str, schemas: Mapping[str, Schema] | None) -> str | None:
-    """Return a hint if an IRI belongs to an event type or an occurrence, because knowledge contains neither; otherwise
-    None.
+    """Return a hint if an IRI belongs to an event type or an occurrence, because the knowledge contains neither.
+    Otherwise return None.
 
     `schemas`: the event types of the program, or None if the pattern is part of a query.
     """
@@ -159,9 +161,9 @@ def _short(iri: str, prefixes: Mapping[str, str]) -> str:
 
 
 def _nearest(iri: str, knowledge: Knowledge) -> str | None:
-    """Return the IRI in the knowledge that is most similar to `iri`, or None.
+    """Return the IRI in the knowledge that is most similar to `iri`. Return None if no IRI is similar.
 
-    Properties are preferred to other terms, and IRIs in the same namespace to those in others.
+    Properties are preferred to other terms. IRIs in the same namespace are preferred to IRIs in other namespaces.
     """
     begin, local = _split(iri)
     closed, terms = knowledge.closed, knowledge.terms
@@ -186,7 +188,7 @@ def _split(iri: str) -> tuple[str, str]:
 
 
 def _empty(graph: Graph, knowledge: Knowledge) -> Iterator[tuple[int, int]]:
-    """Yield the positions of parts of the pattern that have no answers by themselves."""
+    """Yield the positions of those parts of a pattern that have no answers even without the other parts."""
     prefixes = dict(graph.prefixes)
     patterns = basic(graph.text, prefixes)
     if patterns is not None:

@@ -1,12 +1,13 @@
-"""Timed changes of knowledge. They are written as named graphs: each graph states from when to when its triples hold.
+"""Timed changes of the knowledge. They are written as named graphs. For each graph, statements say from when to when
+its triples hold.
 
 In quads (N-Quads, TriG, JSON-LD), the default graph states the times of each named graph in PROV-O:
 
     <urn:1> prov:generatedAtTime "2013-02-08T18:00:00Z"^^xsd:dateTime .      its triples hold from this time
     <urn:1> prov:invalidatedAtTime "2013-02-09T06:00:00Z"^^xsd:dateTime .    they no longer hold from this time
 
-If two graphs contain the same triple, it holds as long as either graph is valid. A graph that has only the second time
-removes its triples from all graphs.
+If two graphs contain the same triple, the triple holds as long as one of the graphs is valid. A graph that has only the
+second time removes its triples from all graphs.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ _HINT = (
 
 @dataclass(slots=True)
 class Update:
-    """A change at `time` (microseconds). First `remove` is removed, then `add` is added.
+    """A change at `time`, in microseconds. The triples and quads of `remove` are removed first, then those of `add` are
+    added.
 
-    A triple in `remove` is removed from every graph, a quad only from its own graph. `file`, `line`: the position from
-    which the change was read; the line is 0 if unknown.
+    A triple in `remove` is removed from every graph, and a quad only from its own graph. `file`, `line`: the place from
+    which the change was read. The line is 0 if it is unknown.
     """
 
     time: int
@@ -66,7 +68,7 @@ class RefusedUpdate:
 
 @dataclass(slots=True)
 class TimedGraph:
-    """A named graph that is valid from `begins` until `ends` (microseconds; None if unknown).
+    """A named graph that is valid from `begins` until `ends`, in microseconds. A time is None if it is unknown.
 
     `fresh`: the quads that are not yet part of a change. `brought`: the quads that earlier changes added.
     """
@@ -93,16 +95,16 @@ def quads_of(line: bytes) -> Iterator[ox.Quad]:
 
 
 class Graphs:
-    """The named graphs of a file, by name, as far as they were read. They are converted to changes."""
+    """The named graphs of a file, by name, as far as they have been read. This class converts them to changes."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.known: dict[str, TimedGraph] = {}
 
     def take(self, quad: ox.Quad, line: int = 0) -> str:
-        """Read the next quad, which is in a named graph or states a time of one. Return the name of this graph.
+        """Read the next quad. It is in a named graph, or states a time of a named graph. Return the name of this graph.
 
-        Raise CepError if the quad states an invalid time, or a second one.
+        Raises CepError if the quad states an invalid time, or a second time of the same kind.
         """
         if not isinstance(quad.graph_name, ox.DefaultGraph):
             name = str(quad.graph_name)
@@ -128,9 +130,9 @@ class Graphs:
         return name
 
     def settle(self, name: str) -> list[Update]:
-        """Return the changes that follow from the quads of a graph, without changes that an earlier call returned.
+        """Return the changes that result from the quads of a graph, without changes that an earlier call returned.
 
-        Raise CepError if the graph has no time, or ends before it begins.
+        Raises CepError if the graph has no time, or ends before it begins.
         """
         graph = self.known[name]
         begins, ends, fresh = graph.begins, graph.ends, graph.fresh
@@ -205,5 +207,5 @@ def _updates(path: Path | str) -> Iterator[Update]:
 
 
 def _intended_name(word: str) -> str | None:
-    """Return the time property that a misspelt name certainly stands for, or None."""
+    """Return the time property that was certainly meant by a misspelt name. Return None if there is none."""
     return nearest(word.removeprefix(PROV), [name.removeprefix(PROV) for name in (FROM, UNTIL)], SURE)

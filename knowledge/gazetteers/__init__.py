@@ -1,1 +1,1 @@
-"""Gazetteers: dumps and registers of the world's places as tables."""
+"""Gazetteers: the world's places as tables, read from dumps and registers."""

@@ -37,7 +37,7 @@ _KINDS = {
     "balloonport": "AIRF",
     "weather_station": "STNM",
 }
-"""The GeoNames feature code for each kind of aerodrome in OurAirports and avwx-engine."""
+"""For each kind of aerodrome in OurAirports and avwx-engine, its feature code in GeoNames."""
 
 
 def airportsdata() -> Gazetteer:
@@ -83,7 +83,8 @@ def avwx() -> Gazetteer:
 def avwx_stations(file: Path) -> Gazetteer:
     """Read a file of stations in the format of avwx-engine.
 
-    All heliports get the feature code AIRH. Only the names could tell which of them belong to hospitals.
+    All heliports get the feature code AIRH. The file does not say which of them belong to hospitals, except in their
+    names.
     """
     stations = package_records(file, _avwx)
     rows = [(key, *values) for key, values in stations.items()]

@@ -1,4 +1,4 @@
-"""A gazetteer: places as tables, and as triples in the ontology of GeoNames."""
+"""Gazetteers: places as tables, and their conversion to triples in the ontology of GeoNames."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ DATASET = "http://rdfs.org/ns/void#Dataset"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A mapping from a table's column to a predicate. The values become literals that have this `datatype` or
-    `language`, or IRIs if both are empty."""
+    """A mapping from a column of a table to a predicate. The values become literals that have this `datatype` or
+    `language`. If both are empty, the values become IRIs."""
 
     iri: str
     column: str
@@ -47,15 +47,15 @@ class DatasetOrigin:
 class Gazetteer:
     """Places from one dataset, as three tables.
 
-    - `features`: one row per place. The columns are iri, name, lat, long (degrees, WGS84), alt (metres), class (`S`),
-      code (`AIRP`), country (ISO 3166) and population. A register may lack some of them and have others (see
-      PROPERTIES). Unknown values are null.
-    - `links`: relations between places. The columns are iri, relation (such as `parentADM1`), and other, which is the
-      IRI of the other place.
+    - `features`: one row per place. The columns are iri, name, lat, long (degrees, WGS84), alt (metres), class
+      (`S`), code (`AIRP`), country (ISO 3166) and population. The table of a register may lack some of these
+      columns, and have others (see PROPERTIES). Unknown values are null.
+    - `links`: relations between places. The columns are iri, relation (such as `parentADM1`), and other, which is
+      the IRI of the other place.
     - `codes`: descriptions of feature codes. The columns are code (`S.AIRP`), name and comment.
 
-    Alternative names (the column `alternates` of a dump) do not become triples. They have no language, and there are
-    more of them than of everything else.
+    Alternative names (the column `alternates` of a dump) do not become triples. Their language is unknown, and there
+    are more alternative names than all other values together.
     """
 
     origin: DatasetOrigin
@@ -98,7 +98,8 @@ PROPERTIES = (
     Property(OWN + "iata", "iata", XSD + "string"),
     Property(OWN + "local", "local", XSD + "string"),
 )
-"""The property for each column of `features`. The columns `icao`, `iata` and `local` are codes of aerodromes."""
+"""For each column of `features`, the property that it becomes. The columns `icao`, `iata` and `local` are codes of
+aerodromes."""
 
 CODE_PROPERTIES = (
     Property(RDF_TYPE, "type"),
@@ -117,11 +118,11 @@ NO_LINKS = pl.DataFrame(schema={"iri": pl.String, "relation": pl.String, "other"
 
 
 def table_triples(table: pl.DataFrame, properties: Sequence[Property], terms: Terms) -> TripleColumns:
-    """Convert a table to triples: the column `iri` contains the subjects, and `properties` lists the other columns to
-    use.
+    """Convert a table to triples. The column `iri` contains the subjects, and `properties` lists the other columns to
+    convert.
 
-    A value becomes an object unless it is null. If a value is a list, each item becomes an object. A property whose
-    column the table lacks is skipped.
+    Each value that is not null becomes an object. If a value is a list, each item becomes an object. A property is
+    skipped if the table lacks its column.
     """
     subjects = terms.iris(table["iri"])
     parts: list[TripleColumns] = []
@@ -152,7 +153,8 @@ def concat_triples(parts: Sequence[TripleColumns]) -> TripleColumns:
 
 
 def digits(numbers: pl.Series) -> pl.Series:
-    """Write numbers as in xsd:integer and xsd:decimal: without an exponent, and with only as many digits as needed."""
+    """Convert numbers to texts as in xsd:integer and xsd:decimal: without an exponent, and with only as many digits as
+    needed."""
     texts = numbers.cast(pl.String)
     if not numbers.dtype.is_float():
         return texts

@@ -52,7 +52,7 @@ _HIERARCHY = (Field("parent", "int", needed=True), Field("child", "int", needed=
 _CODES = (Field("code", needed=True), Field("name"), Field("comment"))
 
 COMPANIONS = ("admin1CodesASCII", "admin2Codes", "countryInfo", "hierarchy", "featureCodes_en", "readme")
-"""The names of a dump's companion files, without suffix. A file that has one of these names is not a dump.
+"""The names of a dump's companion files, without suffix. A file that has one of these names is not a dump itself.
 
 Most of them are read together with a dump.
 """
@@ -62,7 +62,7 @@ Most of them are read together with a dump.
 class Dump:
     """The places of a dump, one row each (columns: FEATURES), and the tables of its companion files.
 
-    The table of a file that does not exist is empty.
+    If a companion file does not exist, its table is empty.
 
     - `regions`: columns key (`US.NJ` or `US.NJ.013`), name and id.
     - `countries`: columns country, name, population and id.
@@ -98,7 +98,7 @@ def read_dump(path: Path) -> Dump:
 
 
 def is_dump(path: Path) -> bool:
-    """Return True if a file has the name of a dump. It is False for the names of companion files."""
+    """Return True if a file has the name of a dump. Return False for the names of companion files."""
     return path.suffix.lower() in (".txt", ".zip") and path.stem not in COMPANIONS
 
 

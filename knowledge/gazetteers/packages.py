@@ -1,4 +1,4 @@
-"""Data files of installed packages. They are found without importing the package, because an import may be slow."""
+"""Data files of installed packages. They are found without an import of the package, because an import may be slow."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def data(package: str, path: str, install: str = "") -> Path:
 
 
 def package_records(file: Path, wanted: Callable[[dict[str, Any]], Any]) -> Any:
-    """Read a JSON file, and replace each object in it by the result of `wanted` as soon as the object is read.
+    """Read a JSON file, and replace each object in it by the result of the function `wanted` as soon as the object is
+    read.
 
-    To keep an object, `wanted` returns it. Other objects are freed at once, so a file of 80 MB takes little memory.
-    Raise CepError if the file is not JSON, or if an object lacks a required member.
+    To keep an object, `wanted` returns it. All other objects are freed at once, so a file of 80 MB takes little memory.
+    Raises CepError if the file is not JSON, or if an object lacks a required member.
     """
     try:
         return json.loads(file.read_bytes(), object_hook=wanted)

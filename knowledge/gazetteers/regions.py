@@ -1,4 +1,5 @@
-"""Conversion of a GeoNames dump to a gazetteer, in which the parents of places are administrative divisions."""
+"""Conversion of a GeoNames dump to a gazetteer that also contains the administrative divisions to which the places
+belong."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ def feature(ids: pl.Expr) -> pl.Expr:
 
 
 def regions_gazetteer(dump: Dump) -> Gazetteer:
-    """Convert a dump to a gazetteer. Divisions and countries that only the companion files contain become places too.
+    """Convert a dump to a gazetteer. Divisions and countries that only the companion files contain also become places.
 
-    `parentADM1` to `parentADM4` and `parentCountry` are derived from the codes of a place. `parentFeature` comes from
+    `parentADM1` to `parentADM4` and `parentCountry` are derived from the codes of a place. `parentFeature` is read from
     the hierarchy file. If that file does not contain the place, `parentFeature` is the smallest division that contains
     the place. A population of 0 counts as unknown.
     """

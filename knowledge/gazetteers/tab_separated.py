@@ -1,4 +1,4 @@
-"""Tab-separated files as tables. They are read column by column; errors name the line and the reason."""
+"""Tab-separated files as tables. A file is read column by column. Errors name the line and the reason."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Field:
         return tests
 
     def wrong(self, text: str) -> str | None:
-        """Return the reason why `text` is not valid in this column, or None if it is valid."""
+        """Return the reason why `text` is not a valid value of this column. Return None if it is valid."""
         title = self.title or self.name
         if not text:
             return f"has no {title}" if self.needed else None
@@ -68,8 +68,8 @@ class Field:
 def read_rows(content: bytes, path: Path, fields: Sequence[Field], comment: str | None = None) -> pl.DataFrame:
     """Convert each line of a file to a row, except lines that begin with `comment`. An empty field becomes null.
 
-    There is no quoting: a field is the text between two tabs. The last line need not end with a line feed. Raise
-    CepError at the first line that does not have exactly these fields. `path`: the file's name in the message.
+    There is no quoting: a field is the text between two tabs. The last line need not end with a line feed. Raises
+    CepError at the first line whose fields do not match `fields`. `path`: the file's name in the message.
     """
     content = content.removeprefix(codecs.BOM_UTF8)  # some editors add it
     if not content:

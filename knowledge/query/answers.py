@@ -1,4 +1,4 @@
-"""Conversion of term ids to the values that an engine uses: distinct rows, sorted by value."""
+"""Conversion of answers from term ids to the engine's values. The resulting rows are distinct and sorted by value."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from cep.runtime.knowledge_source import Answers, Spanned
 
 @dataclass(slots=True)
 class PreviousAnswers:
-    """The last answers to a pattern. `columns`: the ids, type, values and ranks of each column.
+    """The last answers to a pattern.
 
-    A column is reused if a change of the knowledge leaves its ids unchanged.
+    `columns`: the ids, the type, the values and the ranks of each column. If a change of the knowledge leaves the ids
+    of a column unchanged, the other three are used again.
     """
 
     generation: int = -1
@@ -32,7 +33,7 @@ def answered(
 ) -> Answers:
     """Convert rows of ids to distinct rows of values, sorted by the first column, then by the second, and so on.
 
-    Missing values are first, followed by numbers and times by size, booleans, strings, and IRIs as texts. So the order
+    Missing values come first. Then come numbers and times by size, booleans, strings, and IRIs as texts. So the order
     depends only on the values.
     """
     if not columns:
@@ -54,7 +55,8 @@ def answered(
 
 
 def spanned(terms: Terms, spans: ValidTimeRows, pool: Pool) -> Spanned:
-    """Convert rows of ids with valid times to rows of values with valid times, sorted as `answered` does."""
+    """Convert rows of ids with valid times to rows of values with valid times. The result is sorted as by
+    `answered`."""
     types, values = terms.columns(spans.columns, pool)
     ranks = tuple(rank(column, type, pool).to_numpy() for type, column in zip(types, values))
     united, first = ValidTimeRows(ranks, spans.since, spans.until).united()

@@ -1,5 +1,5 @@
-"""Evaluation of basic graph patterns as joins of columns. The smallest join comes first. Each join uses a sorted
-index."""
+"""Evaluation of basic graph patterns as joins of columns. The smallest join is evaluated first, and each join uses a
+sorted index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cep.knowledge.rdf.terms import NONE
 from cep.knowledge.rdf.triples import TripleSet, expand
 
 VarOrId = str | int
-"""The name of a variable, or the id of a term. The id is NONE for a term that the knowledge lacks."""
+"""The name of a variable, or the id of a term. The id of a term that the knowledge lacks is NONE."""
 EncodedPattern = tuple[VarOrId, VarOrId, VarOrId]
 
 _SAMPLE = 512  # the rows of a sample to estimate the size of a join
@@ -22,7 +22,7 @@ _SMALL = 4096  # the maximum number of rows to sort here
 
 
 class TooLarge(Exception):
-    """An error for a join whose result would have `rows` rows, which is too many."""
+    """The error for a join whose result would be too large. `rows`: the number of rows that it would have."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -114,9 +114,9 @@ def _guess(pattern: EncodedPattern, triples: TripleSet, bindings: Bindings) -> f
 
 
 def _joined(pattern: EncodedPattern, triples: TripleSet, bindings: Bindings, needed: Set[str], most: int) -> Bindings:
-    """Join the bindings with one more pattern, and keep only the columns `needed`.
+    """Join the bindings with one more pattern. The result contains only the columns `needed`.
 
-    If a column is dropped, keep only distinct rows.
+    If this drops a column, only distinct rows are kept.
     """
     if NONE in pattern:
         return Bindings({}, 0)

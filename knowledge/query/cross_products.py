@@ -1,4 +1,5 @@
-"""Detection of accidental cross products: parts of a group share no variable, and their product has too many rows."""
+"""Detection of accidental cross products. A group of a pattern is one if some of its parts share no variable, and the
+product of these parts has too many rows."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from cep.knowledge.query.validation import pattern_error
 from cep.rules.terms import Graph
 
 MOST_PRODUCT = 100_000
-"""The maximum number of rows of a cross product that is assumed to be intended."""
+"""The maximum number of rows of a cross product. A larger product is assumed to be a mistake."""
 
 _TIMES = 10  # a product of less than this many times the sum of its factors counts as intended too
 _JOINED = ("triples", "group", "graph", "values")
@@ -22,9 +23,9 @@ _JOINED = ("triples", "group", "graph", "values")
 
 @dataclass(slots=True)
 class _Factor:
-    """Elements of a group that share variables, directly or through each other.
+    """Elements of a group that share variables, directly or through other elements.
 
-    - `texts`: the texts of the elements whose answers are counted.
+    - `texts`: the texts of the elements. The answers to these texts are counted.
     - `places`: the positions of the elements in the pattern's text.
     - `linked`: True if some elements share variables with parts of the surrounding groups.
     """
@@ -39,7 +40,8 @@ class _Factor:
 class GroupPattern:
     """A group of a graph pattern: the whole pattern, or a group in braces inside it.
 
-    - `links`: parts of the surrounding groups that are joined with each row of this group, so they connect its parts.
+    - `links`: parts of the surrounding groups that are joined with each row of this group. They can connect the
+      group's own parts.
     - `within`: the graph names of the GRAPH clauses that contain the group.
     - `tests`: True if the group only tests each row (EXISTS).
     - `cut`: True if a LIMIT may drop some of the group's answers.
@@ -77,7 +79,8 @@ def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[Gro
 
 
 def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) -> None:
-    """Raise CepError, before anything is joined, if parts of a group share no variable and their product is too large.
+    """Raise CepError if parts of a group share no variable and their product is too large. This is checked before
+    anything is joined.
 
     If a FILTER or BIND relates the parts, the product may have up to `most` rows.
     """
@@ -103,8 +106,11 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
-    """Return the elements and links of a group. Those that share variables are combined. Leave out the element
-    `without`."""
+    """Combine the elements and links of a group that share variables. Return the resulting factors, between which no
+    variable is shared.
+
+    `without`: an element to leave out.
+    """
     factors = [_Factor(set(link.variables), list(link.texts), linked=True) for link in group.links]
     for element in group.elements:
         if element.kind in _JOINED and element.variables and element is not without:
@@ -141,7 +147,7 @@ def _size(texts: Sequence[str], within: Sequence[str], graph: Graph, store: ox.S
 
 
 def query_count(query: str, graph: Graph, store: ox.Store) -> int:
-    """Return the number that a query of the form SELECT (COUNT(...) AS ...) yields."""
+    """Evaluate a query of the form SELECT (COUNT(...) AS ...), and return the count."""
     rows = store.query(query, prefixes=dict(graph.prefixes))
     assert isinstance(rows, ox.QuerySolutions), "a SELECT gives solutions"
     (number,) = next(iter(rows))
@@ -150,8 +156,8 @@ def query_count(query: str, graph: Graph, store: ox.Store) -> int:
 
 
 def pattern_excerpt(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
-    """Return a part of a pattern as a token, and its text for error messages. `start`, `end`: the offsets of the
-    part."""
+    """Return a part of a pattern as a token, and its text for error messages. `start`, `end`: the offsets of this part
+    in the pattern's text."""
     text = " ".join(graph.text[start:end].split())
     return SparqlToken("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
 
@@ -163,9 +169,12 @@ def refuse_product(
     source: Source,
     most: int = MOST_PRODUCT,
 ) -> None:
-    """Raise CepError if a product of parts that have these `sizes` is too large to be intended.
+    """Raise CepError if the product of several parts of a pattern is too large to be intended.
 
-    The error's position is the second of the two largest parts.
+    - `sizes`: the number of answers of each part.
+    - `texts`: each part as a token, and its text.
+
+    The error points to the second of the two largest parts.
     """
     total = 1
     for size in sizes:

@@ -1,4 +1,4 @@
-"""The answers to patterns that the last change of the knowledge removed or added."""
+"""The answers to patterns that the last change of the knowledge removed, and the answers that it added."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class Difference:
 
 
 def of_triples(last: Difference, terms_given: Fixed, terms: Terms, pool: Pool) -> tuple[Answers, Answers]:
-    """Return the removed and the added triples that have the terms `terms_given` (None: any).
+    """Return the triples that the last change removed and those that it added, if they have the terms `terms_given`. A
+    term that is None accepts any term.
 
-    The columns are the positions where `terms_given` is None.
+    The result has one column for each position that is None.
     """
     fixed = [None if term is None else terms.id_of(str(term)) for term in terms_given]
     wanted = [i for i, id in enumerate(fixed) if id is None]
@@ -55,7 +56,8 @@ def _matching(triples: TripleSet, fixed: Sequence[int | None]) -> list[Ints]:
 def changes_of_table(
     before: PatternTable | Refreshed | None, now: PatternTable | Refreshed, terms: Terms, pool: Pool
 ) -> tuple[Answers, Answers] | None:
-    """Return the removed and the added answers to a pattern. Return None if they are unknown.
+    """Return the answers to a pattern that the last change removed, and those that it added. Return None if they are
+    unknown.
 
     `before`, `now`: the pattern's table before and after the change.
     """

@@ -1,8 +1,8 @@
 """Detection of federated queries. Oxigraph's own parser decides if a query has a SERVICE clause.
 
 Only this parser knows where strings, names and IRIs begin and end. For example, keywords need no space around them, and
-the parser reads `x:SERVICE` as `x:` and `SERVICE` where a name is not allowed. So each occurrence of the word is
-replaced by letters that are not a keyword. If the query is still valid, the word was part of a name, a string or an
+the parser reads `x:SERVICE` as `x:` and `SERVICE` where a name is not allowed. So this module replaces each occurrence
+of the word by letters that are not a keyword. If the query is still valid, the word was part of a name, a string or an
 IRI. Otherwise it was the keyword.
 """
 
@@ -22,13 +22,13 @@ _NOTHING = ox.Store()
 
 
 class FederatedQuery(Exception):
-    """An error for a query that would, or might, ask another endpoint."""
+    """The error for a query that asks another endpoint, or might do so."""
 
 
 def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
-    """Raise FederatedQuery if a query has a SERVICE clause. Do not evaluate the query.
+    """Raise FederatedQuery if a query has a SERVICE clause. The query is only parsed, not evaluated.
 
-    Raise SyntaxError for some invalid queries.
+    Raises SyntaxError for some invalid queries.
     """
     escaped = unescaped(text)
     if len(_WORD.findall(escaped)) > len(_WORD.findall(text)):
@@ -58,7 +58,7 @@ def check_federation(text: str, prefixes: Mapping[str, str]) -> None:
 
 
 def unescaped(text: str) -> str:
-    r"""Replace escapes such as `\u0041` and `\U00000041` in a query by the characters that they stand for."""
+    r"""Replace escapes such as `\u0041` and `\U00000041` in a query by the characters that they represent."""
     return _ESCAPE.sub(lambda escape: _letter(escape[1] or escape[2]), text)
 
 

@@ -1,4 +1,5 @@
-"""Conversion of a few term ids to values, one by one. For a few rows this is faster than work on whole columns."""
+"""Conversion of a few term ids to values, one by one. For a few rows, this is faster than operations on whole
+columns."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _FRACTIONS = frozenset((XSD + "decimal", XSD + "double"))
 
 
 def few_columns(terms: Terms, columns: Sequence[Ints], pool: Pool) -> tuple[tuple[str, ...], tuple[Column, ...]] | None:
-    """Return the same result as `Terms.columns`, if there are few rows and each column has values of one simple type.
+    """Return the same result as `Terms.columns` if there are few rows, and each column has values of one simple type.
 
     The simple types are IRIs, strings and numbers. Return None in all other cases.
     """

@@ -13,9 +13,9 @@ from cep.rules.static.materialized import series_of
 
 
 def solutions_frame(results: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
-    """Return the solutions as a table with one column per variable, sorted by value.
+    """Return the solutions as a table with one column per variable. The rows are sorted by value.
 
-    `ordered`: keep the order of the solutions instead.
+    `ordered`: True to keep the order of the solutions instead.
     """
     names, pool = [variable.value for variable in results.variables], Pool()
     if not names:
@@ -30,6 +30,6 @@ def solutions_frame(results: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
 
 
 def has_order_by(sparql: str) -> bool:
-    """Return True if a query has an ORDER BY after its last brace."""
+    """Return True if a query has an ORDER BY for its whole result. It is after the last brace of the query."""
     words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text == "}"]
     return "}" in words and "order" in words[len(words) - words[::-1].index("}") :]

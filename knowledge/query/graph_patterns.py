@@ -1,4 +1,5 @@
-"""Evaluation of graph patterns. Triples are joined column by column; Oxigraph evaluates everything else.
+"""Evaluation of graph patterns. Patterns that consist of triples only are joined column by column. Oxigraph evaluates
+all other patterns.
 
 The size of results is limited.
 """
@@ -27,16 +28,16 @@ MOST_CELLS = 20_000_000
 """The maximum number of cells in the table of a pattern: rows times variables."""
 
 MOST_READ = 50_000_000
-"""The maximum number of rows, including duplicates, that a store may produce for one pattern."""
+"""The maximum number of rows that a store may produce for one pattern. Duplicates count."""
 
 _LOOKED_AT = 2_000_000  # the maximum values of a join that only counts answers
 _ENDLESS = 2_000_000_000  # a store would take an hour for this many answers
 
 
 def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> PatternTable | None:
-    """Return the answers to a pattern that consists of triples only; return None for other patterns.
+    """Return the answers to a pattern that consists of triples only. Return None for all other patterns.
 
-    Raise CepError if the pattern is invalid or its result too large.
+    Raises CepError if the pattern is invalid or has too many answers.
     """
     check_pattern(graph, source)
     patterns = basic(graph.text, dict(graph.prefixes))
@@ -52,9 +53,9 @@ def triple_patterns_table(graph: Graph, triples: TripleSet, resolve: Resolve, so
 def table_answers(
     pattern: PatternTable, graph: Graph, terms: Terms, pool: Pool, source: Source, before: PreviousAnswers | None = None
 ) -> Answers:
-    """Convert the table of a pattern to the engine's form. Raise CepError if there are too many answers.
+    """Convert the table of a pattern to the engine's values. Raises CepError if there are too many answers.
 
-    `before`: the last answers to this pattern, whose unchanged columns are reused.
+    `before`: the last answers to this pattern. Columns that have not changed since then are used again.
     """
     several = [component for component in pattern.components if component.wanted]
     if len(several) > 1:
@@ -70,7 +71,8 @@ def table_answers(
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
     """Return the answers to any pattern. `store`: a store that contains all triples.
 
-    Call `triple_patterns_table` first, because it checks the pattern. Raise CepError if there are too many answers.
+    The caller must first call `triple_patterns_table`, because it checks the pattern. Raises CepError if there are too
+    many answers.
     """
     if not graph.variables:
         refuse_products(graph, store, source, MOST_CELLS)
@@ -99,8 +101,8 @@ def select_query(text: str, names: Sequence[str]) -> str:
 
 
 def _refuse_explosion(graph: Graph, triples: TripleSet, resolve: Resolve, source: Source) -> None:
-    """Raise CepError if a group of triples has more answers than a store can produce, even if a FILTER keeps only a
-    few."""
+    """Raise CepError if a group of triples has more answers than a store may produce. This also applies if a FILTER
+    would keep only a few of these answers."""
     for group in group_patterns(graph.text):
         parts = group.elements
         if group.links or group.within or any(p.kind not in ("triples", "filter", "optional", "minus") for p in parts):

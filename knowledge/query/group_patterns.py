@@ -12,10 +12,12 @@ _BLOCKS = ("optional", "minus", "graph", "service", "values", "filter", "bind")
 
 @dataclass(frozen=True, slots=True)
 class GroupElement:
-    """A part of a group. `start`, `end`: its position in the text of the group.
+    """An element of a group.
 
-    - `kind`: triples (of one subject), group (in braces, with its UNIONs), optional, minus, graph, values, filter,
-      bind, or select (a subquery, which is the whole group).
+    - `start`, `end`: its position in the text of the group.
+    - `kind`: the kind of the element. These are triples (of one subject), group (in braces, with its UNIONs),
+      optional, minus, graph, values, filter, bind, and select (a subquery, which is then the only element of the
+      group).
     - `variables`: the variables and labelled blank nodes in it. For a subquery, only the variables that it selects.
     """
 
@@ -45,7 +47,7 @@ def _part(kind: str, piece: Sequence[SparqlToken]) -> GroupElement:
 
 
 def _visible(piece: Sequence[SparqlToken]) -> Iterator[str]:
-    """Yield the variables in some tokens, except variables that only exist inside a subquery."""
+    """Yield the variables in some tokens. For a subquery, yield only the variables that it selects."""
     position = 0
     while position < len(piece):
         token = piece[position]
@@ -109,10 +111,10 @@ def _closed(words: Sequence[SparqlToken], position: int, opening: str) -> int:
 class NestedGroup:
     """A group in braces inside an element of another group.
 
-    - `kind`: group, union (one alternative), optional, minus, graph, select, or exists.
-    - `cut`: True if a LIMIT may drop some of its answers.
+    - `kind`: the kind of the group: group, union (one alternative), optional, minus, graph, select, or exists.
+    - `cut`: True if a LIMIT may drop some of the group's answers.
     - `name`: the term before the braces, if the kind is `graph`.
-    - `absent`: True if solutions must not match it (MINUS, NOT EXISTS).
+    - `absent`: True if solutions must not match the group (MINUS, NOT EXISTS).
     """
 
     kind: str

@@ -1,12 +1,12 @@
 """Locality of a graph pattern: each answer depends only on triples that are reachable from the value of one variable.
 
 This variable is called the key. The pattern is split into blocks of triple patterns. Each block is stored with the
-surrounding triple patterns that join it to the key. If every block is joined to the key, the answers for a value of the
-key depend only on the triples that the blocks reach from this value. So after a change, the pattern is evaluated only
-for the values from which a changed triple is reachable.
+triple patterns in the rest of the pattern that join it to the key. If every block is joined to the key, the answers for
+a value of the key depend only on the triples that the blocks reach from this value. So after a change, the pattern is
+evaluated only for the values from which a changed triple is reachable.
 
-A group or a UNION is joined with its surroundings row by row, so any variable of the surroundings may join its blocks
-to the key. The blocks of an OPTIONAL, a MINUS or an EXISTS may use only variables that are bound in every row. A
+A group or a UNION is joined row by row with the rest of the pattern, so any variable of the rest may join its blocks to
+the key. The blocks of an OPTIONAL, a MINUS or an EXISTS may use only variables that are bound in every row, because a
 variable that is unbound in a row does not restrict their answers.
 """
 
@@ -26,7 +26,12 @@ _MOST = 16  # the maximum number of ways through UNIONs
 
 @dataclass(frozen=True, slots=True)
 class PatternBlock:
-    """A block of triple patterns, `own`, which the triple patterns `around` join to the variable `key`."""
+    """A block of triple patterns of a pattern.
+
+    - `own`: the triple patterns of the block.
+    - `around`: the triple patterns in the rest of the pattern that join the block to the key.
+    - `key`: the variable that is the key.
+    """
 
     around: tuple[Slots, ...]
     own: tuple[Slots, ...]
@@ -61,18 +66,19 @@ def locality(text: str, prefixes: Mapping[str, str]) -> Locality | None:
 
 
 class _Unbounded(Exception):
-    """An error for a pattern whose answers may depend on any triple, whichever variable is the key."""
+    """The error for a pattern for which no variable can be the key, because its answers may depend on any triple."""
 
 
 class _NotJoined(Exception):
-    """An error for a pattern whose answers may depend on any triple if this variable is the key."""
+    """The error for a block that is not joined to the chosen key, so that another variable must be tried as the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The triple patterns around a block, for one choice of an alternative in each preceding UNION.
+    """The triple patterns that are joined with a block, for one choice of an alternative in each preceding UNION.
 
-    Only the variables in `visible` may join the block. The others are renamed to names that no pattern contains.
+    Only the variables in `visible` may join the block. All other variables are renamed to names that no pattern
+    contains.
     """
 
     patterns: tuple[Slots, ...]
@@ -81,7 +87,8 @@ class _Way:
 
 
 def _candidates(text: str, prefixes: Mapping[str, str]) -> list[str]:
-    """Return the variables that may be the key: those in triples outside of nested groups, most frequent first."""
+    """Return the variables that may be the key: those in triples outside of nested groups. The most frequent variable
+    is first."""
     triple_parts = [part for part in elements(text) if part.kind == "triples"]
     slots = [name for triple in _triples(text, triple_parts, prefixes, 0) for name in set(_names([triple]))]
     counted = Counter(name for name in slots if not name.startswith(("[", "_")))
@@ -114,7 +121,7 @@ class _Blocks:
         """Add the blocks of a group in braces.
 
         - `ways`: the triple patterns before the group, once for each choice of UNION alternatives.
-        - `outside`: variables outside of the group that its FILTERs see.
+        - `outside`: variables outside of the group that the group's FILTERs may use.
 
         Return the triple patterns up to the end of the group, in the same form as `ways`, and the variables that the
         group always binds.
@@ -164,9 +171,9 @@ class _Blocks:
             self.group(text[nested_group.start : nested_group.end], [self._hidden(way, bound) for way in ways], outside)
 
     def _joined(self, way: _Way, own: tuple[Slots, ...]) -> _Way:
-        """Add the triple patterns `own` as a block. Return the way that also contains these patterns.
+        """Add the triple patterns `own` as a block. Return a copy of `way` that also contains these patterns.
 
-        Raise _NotJoined if some of them are not connected to the key.
+        Raises _NotJoined if some of these patterns are not connected to the key.
         """
         reached, left = {way.key}, [*way.patterns, *own]
         while near := [pattern for pattern in left if not reached.isdisjoint(_names([pattern]))]:
@@ -178,7 +185,7 @@ class _Blocks:
         return _Way((*way.patterns, *own), way.key, way.visible | set(_names(own)))
 
     def _hidden(self, way: _Way, visible: frozenset[str]) -> _Way:
-        """Return a copy of the way, in which all variables that are not in `visible` are renamed."""
+        """Return a copy of `way` in which all variables that are not in `visible` are renamed."""
         self.made += 1
 
         def name(slot: str | ConstantTerm) -> str | ConstantTerm:

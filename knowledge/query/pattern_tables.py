@@ -1,5 +1,5 @@
-"""The answers to a basic graph pattern, as a table. After a change of the knowledge, only changed parts are joined
-again."""
+"""The answers to a basic graph pattern, as a table. After a change of the knowledge, only the parts of the pattern
+whose triples have changed are joined again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cep.knowledge.rdf.triples import TripleColumns, TripleSet
 
 Row = tuple[int, ...]
 Resolve = Callable[[ConstantTerm], int]
-"""A function that returns the id of a constant, or NONE while the knowledge lacks the term."""
+"""A function that returns the id of a constant. It returns NONE if the knowledge lacks the term."""
 
 _SINGLE = 64  # the maximum number of answers to add and remove one by one
 _LARGE = 8  # evaluate all anew if a change has more than one in this many triples
@@ -30,7 +30,7 @@ class PatternComponent:
 
     - `wanted`: the variables whose values are needed.
     - `bindings`: the distinct bindings of these variables.
-    - `gone`, `new`: the bindings that the last change removed and added; None if unknown.
+    - `gone`, `new`: the bindings that the last change removed, and those that it added. None if they are unknown.
     """
 
     patterns: tuple[sparql.TriplePattern, ...]
@@ -47,7 +47,10 @@ class PatternComponent:
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
     ) -> PatternComponent:
-        """Return the component after a change of the triples from `before` to `after`, with updated bindings."""
+        """Update the bindings after a change of the knowledge. Return the updated component.
+
+        `before`, `after`: all triples before and after the change. `added`, `removed`: the triples that differ.
+        """
         patterns, wanted = self.resolved(resolve), self.wanted
         lost = touching(patterns, before, removed, wanted, most)
         won = touching(patterns, after, added, wanted, most)
@@ -76,7 +79,8 @@ class PatternComponent:
 
 @dataclass(frozen=True, slots=True)
 class PatternTable:
-    """A basic graph pattern, split into components. Its answers are all combinations of the components' answers."""
+    """A basic graph pattern, split into components that share no variable. Its answers are all combinations of the
+    components' answers."""
 
     variables: tuple[str, ...]
     components: tuple[PatternComponent, ...]
@@ -105,9 +109,10 @@ class PatternTable:
     def changed(
         self, before: TripleSet, after: TripleSet, added: TripleSet, removed: TripleSet, resolve: Resolve, most: int
     ) -> PatternTable:
-        """Return the table after a change of the triples from `before` to `after`.
+        """Update the table after a change of the knowledge. Return the updated table.
 
-        Raise TooLarge if a component would have more than `most` cells.
+        `before`, `after`: all triples before and after the change. `added`, `removed`: the triples that differ. Raises
+        TooLarge if a component would have more than `most` cells.
         """
         if (len(added) + len(removed)) * _LARGE > len(after):
             components = tuple(component.solved(after, resolve, most) for component in self.components)
@@ -147,7 +152,7 @@ def touching(
 ) -> Bindings:
     """Return the bindings for which all patterns match in `triples`, and at least one pattern matches in `few`.
 
-    `last`: only the first `last` patterns are tried in `few`.
+    `last`: the number of patterns that may match in `few`, counted from the first.
     """
     parts: list[Bindings] = []
     for i, pattern in enumerate(patterns) if len(few) else ():
@@ -168,7 +173,8 @@ def touching(
 
 
 def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bool_]) -> Bindings:
-    """Return the bindings for which a pattern matches triples. `fits`: a mask of the rows of `columns` to try."""
+    """Return the bindings for which a pattern matches one of the triples `columns`. `fits`: a mask of the triples to
+    try."""
     by_name: dict[str, Ints] = {}
     for slot, column in zip(pattern, columns):
         if isinstance(slot, str) and slot in by_name:
@@ -180,7 +186,8 @@ def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bo
 
 
 def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.TriplePattern, ...]]:
-    """Group the patterns that share variables, directly or through other patterns. Keep the order of the text."""
+    """Group the patterns that share variables, directly or through other patterns. The patterns keep the order of the
+    text."""
     groups: list[list[int]] = []
     for i, pattern in enumerate(patterns):
         touching = [g for g in groups if any(set(patterns[j].variables) & set(pattern.variables) for j in g)]
@@ -192,9 +199,9 @@ def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.Tr
 def _one_by_one(
     here: Bindings, gone: Bindings, still: Bindings, new: Bindings, names: Sequence[str]
 ) -> tuple[Bindings, Bindings, Bindings]:
-    """Update the bindings `here`, which are sorted. Remove the rows of `gone` that are not in `still`, and add `new`.
+    """Update the sorted bindings `here`. Remove the rows of `gone` that are not in `still`, and add the rows of `new`.
 
-    Return the new bindings, the rows that were removed, and the rows that were added.
+    Return the new bindings, the rows that were really removed, and the rows that were really added.
     """
     kept = set(rows_of(still, names))
     columns = [here.columns[name] for name in names]
@@ -233,7 +240,8 @@ def contains(columns: Sequence[Ints], row: Row) -> bool:
 
 
 def stretch_of(columns: Sequence[Ints], row: Row) -> tuple[int, int]:
-    """Return the range of the sorted rows whose first values are those of `row`. The range may be empty."""
+    """Return the range of those sorted rows whose first columns have the values `row`. `row` may have fewer values than
+    there are columns. The range may be empty."""
     start, stop = 0, len(columns[0])
     for column, value in zip(columns, row):
         within = column[start:stop]

@@ -1,4 +1,5 @@
-"""The answers to a pattern that contains more than triples, as a table that is updated after changes of the knowledge.
+"""The answers to a pattern that does not only consist of triples, as a table that is updated after changes of the
+knowledge.
 
 After a change, the pattern is evaluated only for the values of the key that the change affects (see `locality.py`). It
 is evaluated in a small store, which contains only the triples that are reachable from these values.
@@ -33,12 +34,12 @@ _MANY = 1 << 12  # query all again after this many new terms, and at least as ma
 class Refreshed:
     """The distinct rows of a pattern: one column of ids for its key, and one for each other variable.
 
-    - `terms`: a separate dictionary, because a pattern may compute terms that the knowledge lacks.
-    - `first`: the number of terms that the dictionary had at the beginning.
-    - `by_key`: the rows with the columns `names`, of which the first is the key. They are sorted.
-    - `by_value`: the rows with the columns `variables`. If the key is not one of them, it is the last column. They are
-      sorted.
-    - `gone`, `new`: the rows of `variables` that the last change removed and added.
+    - `terms`: a dictionary of its own, because a pattern may compute terms that the knowledge lacks.
+    - `first`: the number of terms that this dictionary had when the table was built.
+    - `by_key`: the rows with the columns `names`, of which the first is the key. The rows are sorted.
+    - `by_value`: the same rows with the columns `variables`, sorted. If the key is not one of `variables`, it is an
+      additional last column.
+    - `gone`, `new`: the rows of `variables` that the last change removed, and those that it added.
     """
 
     of: Locality
@@ -70,7 +71,8 @@ class Refreshed:
         return [column[first] for column in columns]
 
     def apart(self) -> Refreshed:
-        """Return a copy that has its own dictionary, so that terms can be added to it."""
+        """Return a copy that has its own dictionary, so that terms can be added without changing the original's
+        dictionary."""
         return replace(self, terms=self.terms.copy())
 
     def changed(
@@ -80,10 +82,11 @@ class Refreshed:
         terms: Terms,
         resolve: Resolve,
     ) -> Refreshed | None:
-        """Return the table after a change, or None if the pattern should be evaluated anew.
+        """Return the table after a change of the knowledge. Return None if the pattern should be evaluated anew
+        instead.
 
         `query`: the pattern's text and prefixes. `triples`: all triples before the change, all triples after it, the
-        added triples, and the removed triples. Raise TooLarge if a join would have too many rows.
+        added triples, and the removed triples. Raises TooLarge if a join would have too many rows.
         """
         before, after, new, gone = triples
         if (len(new) + len(gone)) * _LARGE > len(after) or len(self.terms) > 2 * self.first + _MANY:
@@ -109,7 +112,8 @@ class Refreshed:
         return keys
 
     def _found(self, triples: TripleSet, keys: Ints, resolve: Resolve) -> TripleSet | None:
-        """Return the triples that are reachable from some values of the key (`keys`), or None if there are too many."""
+        """Return the triples that are reachable from the values `keys` of the key. Return None if there are too many of
+        them."""
         parts: list[tuple[Ints, Ints, Ints]] = []
         for block in self.of.blocks:
             own = _resolved(block.own, resolve)
@@ -127,7 +131,7 @@ class Refreshed:
         return TripleSet.of(s, p, o)
 
     def _solved(self, query: tuple[str, Mapping[str, str]], few: Sequence[ox.Quad], keys: set[int]) -> set[Row]:
-        """Evaluate the pattern over the quads `few`. Return the rows whose first term, the key, is in `keys`."""
+        """Evaluate the pattern over the quads `few`. Return the rows in which the value of the key is in `keys`."""
         small = ox.Store()
         small.extend(few)
         results = small.query(select_query(query[0], self.names), prefixes=dict(query[1]))
@@ -177,7 +181,8 @@ def tables_following(
     terms: Terms,
     resolve: Resolve,
 ) -> dict[PatternKey, Refreshed]:
-    """Return the tables after a change. Leave out tables whose patterns must be evaluated anew.
+    """Update the tables of patterns after a change of the knowledge. The result lacks the tables whose patterns must be
+    evaluated anew.
 
     A key of the mappings contains the pattern's text, its variables and its prefixes. `triples`: see
     `Refreshed.changed`.
@@ -194,12 +199,14 @@ def tables_following(
 
 
 def names(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the variables in the order of `by_key`: the key, then the other wanted variables."""
+    """Return the variables in the order of the columns of `Refreshed.by_key`: the key, then the other wanted
+    variables."""
     return (of.key, *(name for name in wanted if name != of.key))
 
 
 def columns_by_value(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the variables in the order of `by_value`: the wanted variables, then the key unless it is one of them."""
+    """Return the variables in the order of the columns of `Refreshed.by_value`: the wanted variables, then the key
+    unless it is one of them."""
     return (*wanted, *({of.key} - set(wanted)))
 
 

@@ -24,7 +24,8 @@ _PIECE = 1 << 24  # bytes after which duplicates are removed
 
 
 def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
-    """Return a dictionary of the solutions' terms, and one column of ids per variable. Unbound variables are NONE.
+    """Return a dictionary of the solutions' terms, and one column of ids per variable. The id of an unbound variable is
+    NONE.
 
     The dictionary is separate from that of the knowledge, because a query may compute terms that the knowledge lacks.
     """
@@ -34,7 +35,7 @@ def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
 
 
 class TooMany(Exception):
-    """An error for a result that has more than `rows` rows."""
+    """The error for a result that has too many rows. `rows`: the number of rows that were permitted."""
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
@@ -54,7 +55,8 @@ def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) 
 class _SolutionRows:
     """A file object that receives TSV text and collects its distinct lines, except the header.
 
-    Duplicates are removed whenever the data has doubled in size. So a few rows that repeat often take little memory.
+    Duplicates are removed each time that the collected text has doubled in size. So a few lines that repeat often take
+    little memory.
     """
 
     def __init__(self, most: int, most_read: int) -> None:

@@ -53,7 +53,7 @@ class SparqlToken(NamedTuple):
 def tokens(text: str) -> list[SparqlToken]:
     """Split a SPARQL text into tokens with their offsets, without spaces and comments. This takes linear time.
 
-    If a long text does not match as a string or name, the match is not tried again at each of its characters.
+    If a long text is not a valid string or name, the search does not start again at each of its characters.
     """
     read_tokens: list[SparqlToken] = []
     offset, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)
@@ -66,9 +66,10 @@ def tokens(text: str) -> list[SparqlToken]:
 
 
 def _one(text: str, offset: int, tried: dict[str, int]) -> tuple[str, int]:
-    """Return the kind and the end of the token at an offset.
+    """Return the kind and the end of the token that begins at `offset`.
 
-    `tried`: for each kind of quotes, and for names (`:`), the offset up to which no token of this kind begins.
+    `tried`: for each kind of quotes, and for names (`:`), an offset before which no token of this kind begins. It
+    avoids repeated searches.
     """
     letter = text[offset]
     if letter in "\"'":
@@ -119,10 +120,10 @@ class TriplePattern(NamedTuple):
 
 
 def basic(text: str, prefixes: Mapping[str, str]) -> tuple[TriplePattern, ...] | None:
-    """Return the triple patterns of a pattern that consists of triples only. Return None if it may contain anything
-    else.
+    """Return the triple patterns of a pattern that consists of triples only. Return None for a pattern that may contain
+    anything else.
 
-    Blank nodes become variables whose names cannot be written in SPARQL.
+    Blank nodes become variables. Their names cannot be written in SPARQL.
     """
     try:
         return tuple(_QueryReader(tokens(text), prefixes).group())

@@ -1,4 +1,5 @@
-"""An Oxigraph store of triples, which evaluates SPARQL. It is filled from columns of ids, and updated after changes."""
+"""An Oxigraph store of triples, which evaluates SPARQL. The store is filled from columns of ids, and updated after
+changes."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _CHUNK = 200_000  # triples per batch
 def filled(terms: Terms, triples: TripleSet, graphs: Mapping[int, TripleSet], ordered: bool = False) -> ox.Store:
     """Return a store that contains the triples in its default graph, and the named graphs of `graphs`.
 
-    `ordered`: insert triples in the order of their texts. LIMIT, SAMPLE and GROUP_CONCAT depend on an order of
-    solutions that SPARQL does not define. If `ordered` is True, their results depend only on the triples.
+    `ordered`: True to insert the triples in the order of their texts. LIMIT, SAMPLE and GROUP_CONCAT depend on an order
+    of solutions that SPARQL does not define. With `ordered`, their results depend only on the triples.
     """
     store = ox.Store()
     for graph, some in [(NONE, triples), *((graph, some) for graph, some in graphs.items() if graph != NONE)]:
@@ -48,7 +49,8 @@ def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.
 
 
 def follow(store: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:
-    """Apply changes to a store. Each change is the id of a graph, the removed triples and the added triples."""
+    """Apply changes to a store. Each change consists of the id of a graph, the removed triples and the added
+    triples."""
     for graph, less, more in changes:
         for quad in store_quads(terms, less, graph):
             store.remove(quad)
@@ -61,7 +63,7 @@ def _only(columns: TripleColumns, mask: np.ndarray[tuple[int], np.dtype[np.bool_
 
 
 def _written(terms: Terms, columns: TripleColumns) -> Iterator[str]:
-    """Write triples in N-Triples. Yield the text in batches."""
+    """Convert triples to text in N-Triples. Yield the text in batches."""
     for start in range(0, len(columns[0]), _CHUNK):
         s, p, o = (terms.written(column[start : start + _CHUNK]) for column in columns)
         lines = pl.select(pl.concat_str([pl.lit(s), pl.lit(p), pl.lit(o), pl.lit(".\n")], separator=" "))

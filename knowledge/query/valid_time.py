@@ -14,7 +14,8 @@ from cep.rules.static.materialized import ALWAYS, NEVER, Column
 
 @dataclass(frozen=True, slots=True)
 class ValidTimeRows:
-    """Rows of ids with valid times: a row holds from `since` until just before `until`. Rows may repeat."""
+    """Rows of ids with valid times. A row holds from `since` until just before `until`. A row may occur several
+    times."""
 
     columns: tuple[Column, ...]
     since: Ints
@@ -30,7 +31,7 @@ class ValidTimeRows:
     def united(self) -> tuple[ValidTimeRows, Ints]:
         """Merge the intervals of equal rows if they touch or overlap, and sort the rows.
 
-        The second result contains, for each resulting row, the index of an original row that has the same ids.
+        Also return, for each resulting row, the index of an original row that has the same ids.
         """
         order = np.lexsort([self.until, self.since, *reversed(self.columns)])
         if not self.rows:

@@ -1,6 +1,7 @@
 """Validation of graph patterns and queries before they are evaluated.
 
-A pattern must be valid SPARQL, bind the variables of the rule, and have the same answers whenever it is evaluated.
+A pattern must be valid SPARQL, bind the variables of the rule, and return the same answers each time that it is
+evaluated.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ DEEPEST = 200
 MOST_PARTS = 2_000
 """The maximum number of operators, triples and clauses in a query.
 
-Oxigraph nests most of them in each other. If there are some thousands, its stack overflows, which ends the process.
+Oxigraph nests most of them in each other. With some thousands of them, its stack overflows, which ends the process.
 """
 _CLAUSES = frozenset(("AS", "BIND", "FILTER", "GRAPH", "MINUS", "OPTIONAL", "SELECT", "UNION"))
 _OPERATORS = frozenset("+-*/|!=<>^.;") | {"||", "&&", "!=", "<=", ">="}
@@ -37,7 +38,8 @@ _LOADED = "load the data of the other endpoint from a file: `--knowledge FILE`"
 
 
 def check_pattern(graph: Graph, source: Source) -> None:
-    """Raise CepError, with the position in the braces, if a pattern cannot be evaluated."""
+    """Raise CepError if a pattern cannot be evaluated. The error contains the position of the mistake in the
+    pattern."""
     words = tokens(graph.text)
     if (large := too_large(words)) is not None:
         raise pattern_error(f"the pattern has {large[1]}", graph, source, large[0], _SMALLER)
@@ -78,8 +80,8 @@ def check_pattern(graph: Graph, source: Source) -> None:
 
 
 def too_large(words: Sequence[SparqlToken]) -> tuple[SparqlToken, str] | None:
-    """Return the first token at which a query becomes too large for a parser's stack, and the reason; None if it
-    fits."""
+    """Return the first token at which a query becomes too large for a parser's stack, and the reason. Return None if
+    the query is not too large."""
     depth, parts = 0, 0
     for token in words:
         if token.kind == "mark":
@@ -98,7 +100,8 @@ _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
 
 
 def quoting(text: str) -> SparqlToken | None:
-    """Return the token that writes a triple about a triple (`<<`, `{|`, `~` or `TRIPLE(...)`), or None."""
+    """Return the token that begins a triple about a triple (`<<`, `{|`, `~` or `TRIPLE(...)`). Return None if there is
+    none."""
     words = tokens(text)
     for token, following in zip(words, words[1:]):
         joined = token.text + following.text
@@ -110,7 +113,7 @@ def quoting(text: str) -> SparqlToken | None:
 
 
 def _iri(token: SparqlToken, graph: Graph) -> str:
-    """Return the IRI that a token stands for, or an empty text if it is not an IRI."""
+    """Return the IRI that a token means. Return an empty text if the token is not an IRI."""
     if token.text.startswith("<"):
         return token.text[1:-1]
     prefix, colon, local = token.text.partition(":")
@@ -120,7 +123,7 @@ def _iri(token: SparqlToken, graph: Graph) -> str:
 def pattern_error(
     message: str, graph: Graph, source: Source, token: SparqlToken | None = None, hint: str | None = None
 ) -> CepError:
-    """Build an error for a pattern. Its position is the token, or the whole pattern if `token` is None."""
+    """Build an error for a pattern. It points to `token`, or to the whole pattern if `token` is None."""
     span = graph.span if token is None else span_in_program(graph, token.start, token.end)
     return CepError(message, source, span, hint, "graph")
 
@@ -156,7 +159,7 @@ def no_query(error: str, text: str, prefixes: Mapping[str, str], name: str) -> C
 def check_query(text: str, prefixes: Mapping[str, str], name: str) -> None:
     """Raise CepError if a query has a SERVICE clause, or is too large for the parser's stack.
 
-    Raise SyntaxError for some invalid queries.
+    Raises SyntaxError for some invalid queries.
     """
     source, whole, words = Source(text, name), Graph(text, (), span=Span(1, 1, 1, 1)), tokens(text)
     if (large := too_large(words)) is not None:
@@ -179,7 +182,7 @@ def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
 
 
 def _offset(error: str, text: str, before: int = 0) -> int | None:
-    """Return the offset of the position that an error message names, or None if it names none.
+    """Return the offset of the position that an error message names. Return None if it names no position.
 
     `text`: the text to which the offset refers. `before`: the number of lines before `text` in the parsed query.
     """

@@ -1,5 +1,5 @@
-"""Canonical literals. Several literals may be one term in SPARQL because their values are equal; they get the same
-id."""
+"""Canonical literals. Several literals may be one term in SPARQL because their values are equal. All of them get the
+same canonical id."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _BY_VALUE = frozenset(
 class Canonical:
     """A mapping from the ids of a dictionary to canonical ids.
 
-    An Oxigraph store keeps numbers, booleans, times and durations by value. For example, `"01"^^xsd:integer`,
-    `"1"^^xsd:int` and `"1"^^xsd:integer` are one literal in a store, and so in every graph pattern. The canonical id of
-    a term is the id of the term that a store returns for it.
+    An Oxigraph store represents numbers, booleans, times and durations by their values. For example,
+    `"01"^^xsd:integer`, `"1"^^xsd:int` and `"1"^^xsd:integer` are one literal in a store, and so in every graph
+    pattern. The canonical id of a term is the id of the term that a store returns for it.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -53,14 +53,14 @@ class Canonical:
         self.changes = False  # True if some id has another canonical id
 
     def copy(self) -> Canonical:
-        """Return a copy of the mapping and its dictionary, which can grow independently."""
+        """Return a copy of the mapping and its dictionary. Changes to one do not affect the other."""
         self._keep_up()
         copied = Canonical(self.terms.copy())
         copied._of, copied._found, copied.changes = self._of, dict(self._found), self.changes
         return copied
 
     def renamed(self, terms: Terms, kept: Ints, ids: Ints) -> Canonical:
-        """Return the mapping for the dictionary `terms`, which contains only a part of the terms.
+        """Return the mapping for the dictionary `terms`, which contains only a part of this mapping's terms.
 
         `kept`: the old ids of these terms. `ids`: the new id for each old id.
         """
@@ -82,11 +82,12 @@ class Canonical:
     def changed(
         self, before: TripleSet, closed: TripleSet, added: TripleSet, removed: TripleSet
     ) -> tuple[TripleSet, TripleSet, TripleSet]:
-        """Return the canonical triples after a change, the triples added to them, and the triples removed from them.
+        """Return the canonical triples after a change, the triples that were added to them, and the triples that were
+        removed from them.
 
         - `before`: the canonical triples before the change.
         - `closed`: all triples after the change, not canonical.
-        - `added`, `removed`: the changes that led to `closed`.
+        - `added`, `removed`: the triples by which the change led to `closed`, not canonical.
         """
         new, gone = self.triples(added).minus(before), self.triples(removed)
         if not self.changes:
@@ -97,8 +98,8 @@ class Canonical:
         return before.minus(gone).plus(new), new, gone
 
     def find(self, text: str, datatype: str, language: str) -> int:
-        """Return the canonical id of a literal, or of an IRI if `datatype` and `language` are empty; NONE if it is
-        unknown."""
+        """Return the canonical id of a literal. If `datatype` and `language` are empty, `text` is an IRI. Return NONE
+        if the term is unknown."""
         known = self._found.get((text, datatype, language))
         if known is not None:
             return known
@@ -137,7 +138,7 @@ class Canonical:
 
 
 def canonical_form(tokens: pl.Series) -> pl.Series:
-    """Convert literals in N-Triples to the form that an Oxigraph store returns for them."""
+    """Convert literals in N-Triples to the literals that an Oxigraph store returns for them."""
     lines = pl.select(pl.format("<x:{}> <x:p> {} .\n", pl.int_range(len(tokens)), pl.lit(tokens))).to_series()
     store = ox.Store()
     store.load("".join(lines.to_list()), ox.RdfFormat.N_TRIPLES, lenient=True)

@@ -1,8 +1,8 @@
 """A check of RDF files for input that would break Oxigraph's parser. Such input raises an error before it is parsed.
 
-The parser does not limit how far entities of RDF/XML expand, so an entity may only stand for a namespace, as in older
-ontologies. The parser recognises the declaration of an entity anywhere in the text, but only in UTF-8. So a search for
-the bytes `<!ENTITY` finds all declarations.
+The parser does not limit how far entities of RDF/XML expand. So an entity may only be an abbreviation of a namespace,
+as in older ontologies. The parser recognises the declaration of an entity anywhere in the text, but only in UTF-8. So a
+search for the bytes `<!ENTITY` finds all declarations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cep.core.errors import CepError, Source, Span
 from cep.knowledge.rdf.nesting import TOO_DEEP, Depth, JsonDepth, LineDepth, TurtleDepth, XmlDepth
 
 LONGEST_ENTITY = 200
-"""The maximum number of bytes that an entity may stand for."""
+"""The maximum length of an entity's value in bytes."""
 
 _DECLARATION = b"<!ENTITY"
 _ENTITY = re.compile(_DECLARATION + rb'\s{1,20}[^\s%%"]{1,100}\s{1,20}"(?:[^"&]|&#\w{1,8};){0,%d}"' % LONGEST_ENTITY)

@@ -1,4 +1,4 @@
-"""Comparison of literals whose value can be written in several forms, such as `4`, `4.0` and `"04"^^xsd:int`."""
+"""Comparison of literals whose value can be written in several ways, such as `4`, `4.0` and `"04"^^xsd:int`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep.knowledge.rdf.terms import Term, Terms
 
 
 def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
-    """Return the literals as Oxigraph writes them. Oxigraph keeps their values, but not their spelling."""
+    """Return the literals as Oxigraph writes them. Oxigraph stores the values of literals, but not their spelling."""
     if not literals:
         return []
     results = ox.Store().query(f"SELECT ?x {{ VALUES ?x {{ {' '.join(map(str, literals))} }} }}")
@@ -22,9 +22,9 @@ def stored(literals: Sequence[ox.Literal]) -> list[ox.Literal]:
 
 
 def engine_values(term: Term) -> tuple[Value, ...]:
-    """Return the values that an engine may have for a term (see `Terms.columns`).
+    """Return the values by which an engine may represent a term (see `Terms.columns`).
 
-    A time or duration has two: in microseconds and, for a column of mixed types, in seconds.
+    For a time or duration there are two: in microseconds, and in seconds in a column of mixed types.
     """
     terms, pool = Terms(), Pool()
     (type,), (column,) = terms.columns([terms.ids([term])], pool)
@@ -36,7 +36,7 @@ def engine_values(term: Term) -> tuple[Value, ...]:
 
 
 def equal(term: Term, value: Value) -> bool:
-    """Return True if an engine may have this value for the term."""
+    """Return True if an engine may represent the term by this value."""
     return any(_kind(engine_value) == _kind(value) and engine_value == value for engine_value in engine_values(term))
 
 
@@ -45,7 +45,7 @@ def _kind(value: Value) -> tuple[bool, bool, bool]:
 
 
 def first_like(wanted: Term | Value, literals: Sequence[Term]) -> int | None:
-    """Return the index of the first literal that has the value of `wanted`, or None if there is none."""
+    """Return the index of the first literal that has the value `wanted`. Return None if there is none."""
     if not isinstance(wanted, ox.Literal):
         assert not isinstance(wanted, ox.NamedNode | ox.BlankNode), "an IRI has one form"
         return next((place for place, literal in enumerate(literals) if equal(literal, wanted)), None)

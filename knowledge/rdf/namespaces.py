@@ -1,4 +1,4 @@
-"""The namespaces and prefixes that knowledge uses."""
+"""The namespaces and prefixes that the knowledge uses."""
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"

@@ -1,6 +1,6 @@
 """Detection of RDF text that is nested too deeply for Oxigraph's parser.
 
-Such text would overflow the parser's stack, which ends the process, or keep the parser busy for a long time.
+Such text would overflow the parser's stack, which ends the process. Or it would keep the parser busy for a long time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _TRIPLE = b"<<("
 _LONGEST_LINE = 1 << 24
 _MARKUP = (b"<!--", b"-->"), (b"<![CDATA[", b"]]>")
 _QUIET = re.compile(rb"<!--.*?-->|<!\[CDATA\[.*?\]\]>", re.DOTALL)
-"""Comments and CDATA sections of RDF/XML, which contain no elements."""
+"""A pattern for comments and CDATA sections of RDF/XML. They contain no elements."""
 _TEXTS = re.compile(
     rb'''"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|(?P<double>\Z))|'{3}(?:[^'\\]|\\.|'(?!''))*+(?:'{3}|(?P<single>\Z))'''
     rb"""|"(?:[^"\\\n\r]|\\.)*+"|'(?:[^'\\\n\r]|\\.)*+'|<[^<>"\s]*+>|\\.|\#[^\n\r]*+""",
     re.DOTALL,
 )
-"""Strings, IRIs and comments of Turtle. None of them contains triples."""
+"""A pattern for strings, IRIs and comments of Turtle. They contain no triples."""
 _TERMS = re.compile(rb"<<\(|\)>>")
 
 
@@ -82,8 +82,8 @@ class TurtleDepth:
         return self._size > _LONGEST_LINE or self._read(b"".join(self._line))[0] > DEEPEST
 
     def _read(self, text: bytes) -> tuple[int, int, bytes]:
-        """Return the maximum depth in some lines, the depth at their end, and the quotes of a string that is still
-        open."""
+        """Return the maximum depth in some lines, the depth at the end of these lines, and the quotes of a string that
+        is still open there."""
         if not (self._begun or b'"""' in text or b"'''" in text or _TRIPLE in text or b")>>" in text):
             return self._depth, self._depth, b""
         last: re.Match[bytes] | None = None
@@ -105,7 +105,7 @@ class TurtleDepth:
 class XmlDepth:
     """The nesting depth of elements in RDF/XML text that arrives in pieces.
 
-    The time that the parser needs grows with the square of the depth.
+    It must be limited, because the time that the parser needs grows with the square of the depth.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class XmlDepth:
 
 
 def triples_too_deep(line: bytes) -> bool:
-    """Return True if a line of N-Quads may have more than DEEPEST nested triples."""
+    """Return True if a line of N-Quads may contain more than DEEPEST nested triples."""
     return line.count(_TRIPLE) > DEEPEST and _STRING.sub(b"", line).count(_TRIPLE) > DEEPEST
 
 

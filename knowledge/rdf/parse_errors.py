@@ -1,4 +1,5 @@
-"""Errors in RDF files: the file, line, column, the reason, and a hint that suggests a correction."""
+"""Errors in RDF files. Each error contains the file, the line, the column, the reason, and a hint that suggests a
+correction."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ _LONGEST = 100_000  # show the line itself up to this line number
 
 
 def unreadable(error: SyntaxError, name: str, format: ox.RdfFormat, opened: Callable[[], IO[bytes]]) -> CepError:
-    """Convert an error of Oxigraph's parser to a CepError. `opened`: a function that opens the text again, to show the
-    line."""
+    """Convert an error of Oxigraph's parser to a CepError. `opened`: a function that opens the text again, so that the
+    error can show the line."""
     reason = _WHERE.sub("", error.msg)
     hint = next((hint for part, hint in (_HINTS_OF_LINES if format in _LINES else _HINTS) if part in reason), None)
     if match := _PREFIX.search(reason):

@@ -27,16 +27,17 @@ _PARTS = (
     *("intersectionOf", "unionOf", "oneOf", "complementOf", "inverseOf", "members", "distinctMembers"),
     *("sourceIndividual", "assertionProperty", "targetIndividual", "targetValue"),
 )
-"""The properties that define a class, property or axiom that is a blank node."""
+"""The properties that occur in the description of a class, property or axiom that is a blank node."""
 _AXIOMS = ("AllDifferent", "AllDisjointClasses", "AllDisjointProperties")
 _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean": "true|false"}
-"""Patterns for the literals that Turtle writes without quotes, by datatype."""
+"""For each datatype whose literals Turtle can write without quotes, a pattern for these literals."""
 
 
 class PrefixedNames:
     """Readable names of terms.
 
-    `facts`: the triples that describe blank nodes. With them, lists, restrictions and axioms are written in full.
+    `facts`: the triples that describe blank nodes. If they are known, lists, restrictions and axioms are written in
+    full.
     """
 
     def __init__(
@@ -47,8 +48,8 @@ class PrefixedNames:
         self.facts = facts
 
     def of(self, id: int, depth: int = 3) -> str:
-        """Return the readable name of a term. `depth`: the number of levels of lists and restrictions to write in
-        full."""
+        """Return the readable name of a term. `depth`: the number of levels of nested lists and restrictions that are
+        written in full."""
         sort = self.terms.sorts[int(self.terms.sort_of(np.array([id]))[0])]
         if sort.kind == IRI:
             return self._iri(str(self.terms.texts(np.array([id]))[0]))
@@ -62,9 +63,9 @@ class PrefixedNames:
         return text[1:-1] if form and re.fullmatch(form, text[1:-1]) else f"{text}^^{self._iri(datatype)}"
 
     def triple(self, triple: IdTriple) -> str:
-        """Write a triple as text.
+        """Convert a triple to text.
 
-        If the subject is a blank node that is written in full, and its text contains the triple, return only this text.
+        If the subject is a blank node, its readable name may already contain the triple. Then return only this name.
         """
         s, p, o = triple
         verb, of = self.of(p), self.of(s)

@@ -38,7 +38,8 @@ class Sort:
     language: str = ""
 
     def written(self, texts: pl.Series) -> pl.Series:
-        """Write terms of this sort in N-Triples. `texts`: the IRIs, labels or lexical forms."""
+        """Return the text of terms of this sort in N-Triples. `texts`: the IRIs, labels or lexical forms of the
+        terms."""
         before, after = "_:" if self.kind == BLANK else "<", "" if self.kind == BLANK else ">"
         if self.kind == LITERAL:
             before, after, texts = (
@@ -58,8 +59,8 @@ _IRIS, _BLANKS, _STRINGS = range(3)  # the sorts every dictionary has
 class Terms:
     """A dictionary of distinct RDF terms. The id of a term is its position in the order of insertion.
 
-    Terms are never removed. Two terms are equal as in RDF: `"1"^^xsd:integer` and `"01"^^xsd:integer` differ, `"x"` and
-    `"x"^^xsd:string` are equal. Texts are distinguished by two independent 64-bit hashes.
+    Terms are never removed. Terms are compared as in RDF: `"1"^^xsd:integer` and `"01"^^xsd:integer` are different
+    terms, `"x"` and `"x"^^xsd:string` are the same. Texts are distinguished by two independent 64-bit hashes.
     """
 
     def __init__(self) -> None:
@@ -82,15 +83,16 @@ class Terms:
         return int(self._keys.nbytes + self._sort.nbytes + texts + 16 * len(self))
 
     def copy(self) -> Terms:
-        """Return a copy of the dictionary. Terms that are added to one are not added to the other."""
+        """Return a copy of the dictionary. A term that is added to the copy is not added to the original, and vice
+        versa."""
         copied = copy(self)
         copied.sorts, copied._sort_ids, copied._met = list(self.sorts), dict(self._sort_ids), dict(self._met)
         copied._keys, copied._sort, copied._recent = self._keys.copy(), self._sort.copy(), list(self._recent)
         return copied
 
     def only(self, ids: Ints) -> Terms:
-        """Return a dictionary that contains only the terms with these ids, which must be ascending. The new ids are 0,
-        1, ..."""
+        """Return a dictionary that contains only the terms with these ids. `ids` must be in ascending order. The new
+        ids are 0, 1, ..."""
         kept_terms = Terms()
         kept_terms.sorts, kept_terms._sort_ids = list(self.sorts), dict(self._sort_ids)
         kept_terms._insert(self.texts(ids), self._sort[ids].astype(np.int64))
@@ -106,7 +108,8 @@ class Terms:
         return self._insert(texts, _IRIS)
 
     def literals(self, texts: pl.Series, datatype: str = XSD + "string", language: str = "") -> Ints:
-        """Return the ids of literals that all have the same datatype or language. Unknown literals are added.
+        """Return the ids of literals that all have the same datatype or language. Unknown literals are added to the
+        dictionary.
 
         `texts`: the lexical forms. `datatype`: a full IRI.
         """
@@ -114,10 +117,10 @@ class Terms:
         return self._insert(texts, self.sort_id(sort))
 
     def tokens(self, texts: pl.Series, add: bool = True) -> Ints:
-        """Return the ids of terms in N-Triples, in the form that Oxigraph writes. The id of null is NONE.
+        """Return the ids of terms that are written in N-Triples, as Oxigraph writes them. The id of null is NONE.
 
-        Examples of `texts` are `<http://...>`, `_:b`, `"1"^^<http://...>` and `"x"@en`. `add`: if True, unknown terms
-        are added to the dictionary; if False, their id is NONE.
+        Examples of `texts` are `<http://...>`, `_:b`, `"1"^^<http://...>` and `"x"@en`. `add`: True to add unknown
+        terms to the dictionary. If it is False, the id of an unknown term is NONE.
         """
         ids: Ints = np.full(len(texts), NONE, dtype=np.int64)
         take = self._insert if add else self._find
@@ -171,19 +174,19 @@ class Terms:
         return np.array([sort.kind for sort in self.sorts], dtype=np.int64)[self._sort[ids]]
 
     def sort_of(self, ids: Ints) -> NDArray[np.int32]:
-        """Return the index in `sorts` of each term's sort. No id may be NONE."""
+        """Return, for each term, the index of its sort in the list `sorts`. No id may be NONE."""
         return self._sort[ids]
 
     def sort_id(self, sort: Sort) -> int:
-        """Return the index of a sort in `sorts`. An unknown sort is added."""
+        """Return the index of a sort in the list `sorts`. An unknown sort is added to the list."""
         if sort not in self._sort_ids:
             self._sort_ids[sort] = len(self.sorts)
             self.sorts.append(sort)
         return self._sort_ids[sort]
 
     def texts(self, ids: Ints) -> pl.Series:
-        """Return the text of each term: IRIs without brackets, labels without `_:`, and lexical forms. The text of NONE
-        is null."""
+        """Return the text of each term: an IRI without brackets, a label without `_:`, or a lexical form. The text of
+        NONE is null."""
         self._settle()
         known = ids != NONE
         late = ids >= len(self._texts)
@@ -199,7 +202,7 @@ class Terms:
         return texts
 
     def written(self, ids: Ints) -> pl.Series:
-        """Write terms in N-Triples, in the form that `tokens` reads. No id may be NONE."""
+        """Return the text of terms in N-Triples, in the form that `tokens` reads. No id may be NONE."""
         distinct, index = np.unique(ids, return_inverse=True)
         sorts, texts = self._sort[distinct], self.texts(distinct)
         rows, parts = [], []
@@ -224,12 +227,12 @@ class Terms:
     # --- single terms, for the edges ---
 
     def iri(self, text: str) -> int:
-        """Return the id of an IRI. An unknown IRI is added."""
+        """Return the id of an IRI. An unknown IRI is added to the dictionary."""
         return int(self.iris(pl.Series([text]))[0])
 
     def id_of(self, term: Any) -> int:
-        """Return the id of a term, or NONE if it is unknown. `term`: a term of rdflib or pyoxigraph, or an IRI as a
-        string."""
+        """Return the id of a term, or NONE if the dictionary lacks the term. `term`: a term of rdflib or pyoxigraph, or
+        an IRI as a string."""
         sort, text = part = sort_and_text(term)
         id = self._met.get(part)
         if id is None:
@@ -240,7 +243,7 @@ class Terms:
         return id
 
     def ids(self, terms: Sequence[Any]) -> Ints:
-        """Return the ids of terms of rdflib or pyoxigraph. Unknown terms are added."""
+        """Return the ids of terms of rdflib or pyoxigraph. Unknown terms are added to the dictionary."""
         split = [sort_and_text(term) for term in terms]
         met = [self._met.get(part, NONE) for part in split]
         new = list(dict.fromkeys(part for part, id in zip(split, met) if id == NONE))

@@ -1,4 +1,4 @@
-"""Conversion of RDF literals to the engine's values by columns: numbers, booleans, times and durations of XML
+"""Conversion of columns of RDF literals to the engine's values: numbers, booleans, times and durations of XML
 Schema."""
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _DAY = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The values that have one type, for some of a column's distinct terms.
+    """The values of one type in a column.
 
-    `places`: the indices of these terms. `values`: texts, or the engine's values.
+    `places`: the indices of the terms that have these values, among the column's distinct terms. `values`: the texts of
+    these terms, or the engine's values.
     """
 
     type: str
@@ -244,7 +245,8 @@ READ: dict[str, tuple[str, Read]] = {
     XSD + "dayTimeDuration": ("duration", _durations),
     XSD + "duration": ("duration", _durations),
 }
-"""The datatypes whose literals become values of the engine, with the type and the parser of these values.
+"""For each datatype whose literals become values of the engine, the type of these values and the function that parses
+them.
 
 Literals of other datatypes become strings.
 """

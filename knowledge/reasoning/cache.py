@@ -1,4 +1,4 @@
-"""A cache of closures on disk. The file name is a hash of the input, and the file contains a checksum."""
+"""A cache of closures on disk. The name of a file is a hash of the input, and the file contains a checksum."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from cep.knowledge.reasoning.ruleset import Reasoning, ruleset
 MOST = 2**30
 """The maximum size of the cache in bytes.
 
-If it is exceeded, the least recently used files are deleted. A larger closure is not cached.
+If the files exceed this size, the least recently used files are deleted. A closure that exceeds it is not cached.
 """
 
 LEAST = 20_000
-"""The minimum number of triples worth caching. Computing the closure of fewer triples takes about a tenth of a
-second."""
+"""The minimum number of triples for which a closure is cached. It takes about a tenth of a second to compute the
+closure of fewer triples."""
 
 _READ_TOO = (
     "rdf/canonical.py",
@@ -46,7 +46,7 @@ _ABANDONED = 3600  # an incomplete file is abandoned if it is this many seconds 
 
 
 def folder() -> Path:
-    """Return the folder of the cache: SEMCEP_CACHE_DIR if it is set, else `semcep` in the user's cache directory.
+    """Return the folder of the cache: SEMCEP_CACHE_DIR if it is set, otherwise `semcep` in the user's cache directory.
 
     If the path is not a folder (such as /dev/null), nothing is cached.
     """
@@ -79,7 +79,7 @@ def close_once(
 def key(terms: Terms, triples: TripleSet, reasoning: Reasoning) -> str:
     """Return a hash of the triples, their terms, the kind of reasoning, and the code of this package.
 
-    The labels of blank nodes are left out.
+    The hash does not depend on the labels of blank nodes.
     """
     digest = hashlib.blake2b(_code(), digest_size=20)
     digest.update(f"{reasoning} {len(terms)} {terms.sorts}".encode())
@@ -132,9 +132,10 @@ def _read(
 
 
 def _write(path: Path, closed: Closure) -> None:
-    """Write a closure to a file. The file is replaced in one step, even if several processes write it.
+    """Write a closure to a file. The file is replaced in one step, so that other processes never read an incomplete
+    file.
 
-    Raise OSError if it cannot be written.
+    Raises OSError if the file cannot be written.
     """
     relations = [closed.facts[predicate] for predicate in closed.facts]
     arrays = {

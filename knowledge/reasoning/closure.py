@@ -1,9 +1,9 @@
 """The closure of knowledge under RDFS or OWL 2 RL: its computation, its proofs, and its updates after changes.
 
 The rules are lines in tables (rdfs.py, owl2rl.py). One evaluator applies them to schema and data alike, as joins of
-sorted columns. Evaluation is semi-naive: each round joins the results of the previous round with all facts.
-docs/decisions/2026-11-21-reasoning.md lists, for each rule, what is left out of the W3C's rules, and where other
-reasoners differ.
+sorted columns. Evaluation is semi-naive: each round joins the results of the previous round with all facts. For each
+rule, docs/decisions/2026-11-21-reasoning.md says which part of the W3C's rule is left out, and how other reasoners
+differ from ours.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def compute_closure(
 
 @dataclass(frozen=True)
 class Closure:
-    """Triples and everything inferred from them. A closure is immutable: `plus` and `minus` return another one.
+    """Triples and everything inferred from them. A closure is immutable: `plus` and `minus` return another closure.
 
-    - `facts`: all facts. Some of them are not valid RDF but lead to triples, such as facts about literals. `triples`
-      leaves these out.
+    - `facts`: all facts. Some of them are not valid RDF, such as facts about literals, but lead to triples. The
+      property `triples` leaves them out.
     - `labels`: for each term, the term that represents all terms that are equal to it (same_as.py).
-    - `round`: the number of the last round.
+    - `round`: the number of the last round in which rules were applied.
     - `cached`: True if the closure was read from disk (cache.py).
     """
 
@@ -84,10 +84,10 @@ class Closure:
         return self._prover.proof((s, p, o))
 
     def plus(self, triples: TripleSet) -> Closure:
-        """Return the closure after adding asserted triples.
+        """Return the closure after asserted triples are added.
 
-        If they concern lists, cardinalities or datatypes, the closure is computed anew. Raise CepError if the result is
-        inconsistent.
+        If the new triples concern lists, cardinalities or datatypes, the closure is computed anew. Raises CepError if
+        the result is inconsistent.
         """
         more = self.asserted.fresh(PredicateRelations.of(*triples.columns))
         asserted = self.asserted.plus(more, 0)
@@ -103,9 +103,9 @@ class Closure:
         return start._saturated(self.rules.deriving, self.rules.deriving, new)
 
     def minus(self, triples: TripleSet) -> Closure:
-        """Return the closure after removing asserted triples.
+        """Return the closure after asserted triples are removed.
 
-        An inferred triple is removed too, unless it has a proof from the remaining triples.
+        An inferred triple is also removed, unless it has a proof from the remaining triples.
         """
         less = self.asserted.common(PredicateRelations.of(*triples.columns))
         asserted = self.asserted.minus(less)
@@ -124,22 +124,22 @@ class Closure:
         return start._saturated(self.rules.deriving, self.rules.deriving, again)
 
     def changed(self, removed: TripleSet, added: TripleSet) -> Closure:
-        """Return the closure after removing some asserted triples and then adding others."""
+        """Return the closure after some asserted triples are removed and then others are added."""
         less = self.minus(removed) if len(removed) else self
         return less.plus(added) if len(added) else less
 
     def since(self, before: Closure) -> tuple[TripleSet, TripleSet]:
         """Return the triples that only this closure contains, and the triples that only `before` contains.
 
-        This is fast if the closures differ little, and one was derived from the other.
+        This is fast if the closures differ little, and if one was computed from the other.
         """
         changed = [p for p in sorted({*self.facts, *before.facts}) if self.facts[p] is not before.facts[p]]
         here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, before.facts))
         return visible(self.terms, former.fresh(here)), visible(self.terms, here.fresh(former))
 
     def links(self, less: Closure) -> bool:
-        """Return True if a triple that `less` lacks follows in one step from other triples, of which `less` lacks at
-        least one."""
+        """Consider the triples of this closure that `less` lacks. Return True if one of them follows in one step from
+        premises of which `less` also lacks at least one."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = former.fresh(here)
@@ -157,9 +157,10 @@ class Closure:
     def _saturated(
         self, first: Sequence[TripleRule], rules: Sequence[TripleRule], new: PredicateRelations | None
     ) -> Closure:
-        """Return the closure under `rules`. Raise CepError if it is inconsistent.
+        """Return the closure under `rules`. Raises CepError if the result is inconsistent.
 
-        The first round applies only the rules `first`, to facts of which at least one is in `new` (None: to all facts).
+        The first round applies only the rules `first`. At least one of the facts to which it applies a rule must be in
+        `new`. If `new` is None, the first round applies these rules to all facts.
         """
         work = self._work()
         for brought in work.run(first, rules, new):

@@ -18,8 +18,8 @@ from cep.knowledge.reasoning.transitivity import reachable_pairs
 from cep.rules.static.semi_naive import rounds
 
 MOST = 0.2
-"""The maximum share of triples that may depend on removed ones. If it is exceeded, it is faster to compute the closure
-anew."""
+"""The maximum share of triples that may depend on removed ones. If more triples depend on them, it is faster to compute
+the closure anew."""
 
 
 _NONE: Ints = np.empty(0, dtype=np.int64)
@@ -30,7 +30,7 @@ def overdeleted(
 ) -> PredicateRelations | None:
     """Return the triples `gone`, and all triples that have a proof from one of them. Leave out the triples in `kept`.
 
-    Return None if there are too many.
+    Return None if the result would contain too many triples.
     """
     doubtful = gone
     ways: dict[int, Ints] = {}
@@ -64,8 +64,8 @@ def overdeleted(
 
 
 def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: PredicateRelations) -> PredicateRelations:
-    """Return the triples in `doubtful` that a rule derives from the remaining facts. `work.facts` must not contain
-    them."""
+    """Return those triples of `doubtful` that a rule derives from the remaining facts. `work.facts` must not contain
+    `doubtful`."""
     heads = DerivedFacts()
     for rule in rules:
         assert rule.head is not None, "a rule without a head gives nothing"
@@ -80,8 +80,8 @@ def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Predicate
 
 
 def _bound(head: RuleAtom, predicate: int, relation: BinaryRelation) -> Substitutions:
-    """Return the bindings for which a rule's head equals a triple of the relation. `predicate`: the relation's
-    predicate."""
+    """Return the bindings for which a rule's head equals a triple of the relation. `predicate`: the predicate of the
+    relation."""
     s, o = unpacked(relation.pairs)
     columns: dict[str, Ints] = {}
     fits = np.ones(len(s), dtype=np.bool_)

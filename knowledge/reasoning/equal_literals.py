@@ -1,4 +1,5 @@
-"""Literals of equal value (rule dt-eq). One literal represents each value, and rules compare literals by it.
+"""Literals of equal value (rule dt-eq). One literal represents all literals of the same value, and rules compare
+literals by their representatives.
 
 The rules dt-eq and eq-rep-o together would repeat each triple in every form of its literal. These triples are not
 derived. Instead, the tables contain further rules (`owl2rl.VALUES`). They correspond to rules that mention an object
@@ -24,8 +25,8 @@ _OF_TIME = ("dateTime", "date", "time", "duration")
 
 
 def literal_values(terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
-    """Return pairs of a literal in `asserted` and its representative, for all values that are written in several
-    forms."""
+    """Return pairs of a literal in `asserted` and its representative. Only values that occur in several forms have
+    pairs."""
     literals = _literals(terms, asserted)
     return _paired(literals, standing := standing_for(terms, literals), standing[standing != literals])
 
@@ -59,7 +60,7 @@ def lost_values(
 
 
 def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
-    """Return the literals that are objects."""
+    """Return the literals that are the object of at least one fact."""
     columns = [unpacked(facts[predicate].pairs)[1] for predicate in facts if predicate >= 0]
     objects = sorted_distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     literals: Ints = objects[terms.kinds(objects) == LITERAL]
@@ -67,7 +68,7 @@ def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
 
 
 def _used(facts: PredicateRelations, literals: Ints) -> Ints:
-    """Return the literals that are the object of at least one triple. This is fast if `literals` contains only a
+    """Return those of `literals` that are the object of at least one fact. This is fast if `literals` contains only a
     few."""
     is_used = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
@@ -79,7 +80,8 @@ def _used(facts: PredicateRelations, literals: Ints) -> Ints:
 def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations:
     """Return pairs of a literal and its representative. Leave out pairs whose representative is not in `several`.
 
-    `standing`: the representative of each literal.
+    `standing`: the representative of each literal. `several`: the representatives of values that occur in several
+    forms.
     """
     chosen = np.isin(standing, several)
     return PredicateRelations(
@@ -88,7 +90,7 @@ def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations
 
 
 def one_value(facts: PredicateRelations, pairs: Ints) -> Bools:
-    """Return a mask of the packed pairs that consist of two different literals of equal value."""
+    """Return a mask that is True for those packed pairs that consist of two different literals of equal value."""
     first, second = unpacked(pairs)
     values = facts[VALUE].pairs
     same_value: Bools = (first != second) & (_standing(values, first) == _standing(values, second))
@@ -107,7 +109,8 @@ def standing_for(terms: Terms, ids: Ints) -> Ints:
     """Return the representative of each well-formed literal. A literal in its normal form represents itself.
 
     Values are equal if OWL 2 says that they are identical. There are three separate spaces of numbers: xsd:decimal with
-    its subtypes, xsd:double, and xsd:float. The same moment in another time zone is another value.
+    its subtypes, xsd:double, and xsd:float. Times in different time zones are different values, even if they are the
+    same moment.
     """
     standing, sorts = ids.copy(), terms.sort_of(ids)
     for index in np.unique(sorts).tolist():
@@ -153,8 +156,8 @@ def _written(space: str, texts: pl.Series) -> pl.Series | None:
 
 
 def _decimals(texts: pl.Series) -> tuple[Bools, pl.Series]:
-    """Return a mask of the numbers that are whole, and the normal form of each number: without needless signs and
-    digits."""
+    """Return a mask of the numbers that are whole, and the normal form of each number. The normal form has no
+    superfluous signs and digits."""
     parts = texts.str.extract_groups(r"^(?<sign>[+-]?)0*(?<whole>[0-9]*)(?:\.(?<part>[0-9]*?)0*)?$").struct.unnest()
     part, whole = parts["part"].fill_null(""), parts["whole"].replace("", "0")
     nothing = (part == "") & (whole == "0")

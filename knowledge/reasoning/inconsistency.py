@@ -42,7 +42,7 @@ MEANING = {
     "dt-not-type": "a literal has a datatype that does not include its value",
     "dt-diff": "literals of different values are equal",
 }
-"""Explanations of contradictions, by the name of the rule that finds them."""
+"""For each rule that finds contradictions, an explanation of the contradiction."""
 
 LINES = 40
 """The maximum number of lines that show proofs in an error message."""
@@ -57,9 +57,10 @@ class ConsistencyCheck:
     rules: Sequence[TripleRule]
 
     def contradiction(self, facts: PredicateRelations, new: PredicateRelations | None) -> Contradiction | None:
-        """Return a contradiction in `facts`, or None. If several rules find one, the first rule decides.
+        """Return a contradiction in `facts`, or None if there is none. If several rules find a contradiction, return
+        that of the first rule.
 
-        `new`: at least one fact of the contradiction must be in it. None stands for all facts.
+        `new`: at least one fact of the contradiction must be in `new`. If `new` is None, any fact suffices.
         """
         for rule in self.rules:
             if triples := self._instance(rule, facts, new):
@@ -96,8 +97,8 @@ class ConsistencyCheck:
         return None
 
     def ill_formed(self, facts: PredicateRelations) -> Contradiction | None:
-        """RULE dt-not-type for asserted triples: return a triple whose literal is not valid for its datatype, or
-        None."""
+        """RULE dt-not-type for asserted triples: return a triple whose literal is not valid for its datatype. Return
+        None if there is none."""
         if not self.rules:
             return None
         used = np.zeros(len(self.terms), dtype=np.bool_)
@@ -115,7 +116,7 @@ class ConsistencyCheck:
 
 
 def _first(rows: Substitutions) -> dict[str, int]:
-    """Return the smallest row. Rows are compared column by column, in the order of the columns' names."""
+    """Return the smallest row. Rows are compared column by column, and the columns are in the order of their names."""
     names = sorted(rows.columns)
     place = int(np.lexsort([rows.columns[name] for name in reversed(names)])[0])
     return {name: int(rows.columns[name][place]) for name in names}

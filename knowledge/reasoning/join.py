@@ -1,5 +1,5 @@
-"""Evaluation of a rule's body as joins of relations by columns. The smallest join comes next. Rows are joined in
-blocks."""
+"""Evaluation of a rule's body as joins of relations by columns. After each join, the next one is the smallest of the
+remaining ones. Rows are joined in blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = 1 << 21
 """The number of rows that a step produces at a time."""
 
 MOST = 2_000_000_000
-"""The maximum number of rows that one step may produce. So many rows take some minutes."""
+"""The maximum number of rows that one join may produce. It takes some minutes to produce so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Substitutions:
         return Substitutions(self.count, {name: column for name, column in self.columns.items() if name in names})
 
     def of(self, slot: RuleTerm) -> Ints | None:
-        """Return the column of a variable, or None if it is unbound. If `slot` is a constant, return a column that
-        repeats it."""
+        """Return the column of a variable. Return None if the variable is unbound. If `slot` is a constant, return a
+        column that repeats it."""
         if isinstance(slot, str):
             return self.columns.get(slot)
         return np.full(self.count, slot, dtype=np.int64)
@@ -46,7 +46,7 @@ class Substitutions:
 class BodyAtom:
     """An atom of a rule's body, and the relations in which it is looked up.
 
-    `before`: if it is not None, only facts that were derived before this round count.
+    `before`: if it is not None, only facts that were derived in an earlier round than this one count.
     """
 
     atom: RuleAtom
@@ -63,12 +63,12 @@ class BodyAtom:
 def solutions(
     parts: Sequence[BodyAtom], start: Substitutions, keep: set[str], differ: Sequence[tuple[str, RuleTerm]] = ()
 ) -> Iterator[Substitutions]:
-    """Yield the bindings that extend `start` and match all atoms, in blocks of rows. Rows may repeat.
+    """Yield the bindings that extend `start` and match all atoms, in blocks of rows. A row may occur several times.
 
     - `keep`: the variables that the result must contain.
     - `differ`: pairs of terms that must not be equal.
 
-    The order of rows is not defined. Raise CepError if a step would produce more than MOST rows.
+    The order of rows is not defined. Raises CepError if a join would produce more than MOST rows.
     """
     open_ = _open_predicate(parts, start)
     if open_ is None:
@@ -82,7 +82,7 @@ def solutions(
 
 
 def _open_predicate(parts: Sequence[BodyAtom], start: Substitutions) -> str | None:
-    """Return a variable that appears only as a predicate and is unbound, or None if there is none.
+    """Return a variable that only occurs as a predicate and is unbound. Return None if there is none.
 
     The caller evaluates the body once for each value of this variable.
     """
@@ -115,10 +115,10 @@ def _solve(
 
 
 def _cheapest(parts: list[BodyAtom], rows: Substitutions) -> BodyAtom:
-    """Choose the next atom to evaluate.
+    """Choose the atom to evaluate next.
 
-    An atom whose variables are all bound comes first. Otherwise prefer atoms that share a variable with `rows`, and
-    among them the one that yields the fewest rows.
+    An atom whose variables are all bound is chosen first. Otherwise atoms that share a variable with `rows` are
+    preferred, and among these the one that yields the fewest rows.
     """
     ready = []
     for part in parts:
@@ -137,7 +137,8 @@ def _size(part: BodyAtom, rows: Substitutions) -> int:
 
 
 def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitutions, BinaryRelation]]:
-    """Group the rows by the atom's predicate. Yield each predicate that has triples, its rows and its relation."""
+    """Group the rows by the value of the atom's predicate. For each predicate that has triples, yield the predicate,
+    its rows and its relation."""
     p = part.atom.p
     if not isinstance(p, str):
         if len(relation := part.relations[p]):
@@ -153,7 +154,7 @@ def _groups(part: BodyAtom, rows: Substitutions) -> Iterator[tuple[int, Substitu
 
 
 def _extended(part: BodyAtom, rows: Substitutions, later: set[str]) -> Iterator[Substitutions]:
-    """Join the rows with an atom. Yield rows that also bind the atom's variables, if these are in `later`.
+    """Join the rows with an atom. The resulting rows also bind those variables of the atom that are in `later`.
 
     `later`: the variables that are needed after this join.
     """
@@ -197,17 +198,18 @@ def _joined(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> It
 
 
 def _crossed(rows: Substitutions, name: str, column: Ints) -> Iterator[Substitutions]:
-    """Combine each row with each value in `column`, which becomes the column `name`."""
+    """Combine each row with each value of `column`. The values become the column `name` of the result."""
     lows, counts = np.zeros(rows.count, dtype=np.int64), np.full(rows.count, len(column), dtype=np.int64)
     for index, places in _expanded(lows, counts):
         yield Substitutions(len(index), {**rows.take(index, len(index)).columns, name: column[places]})
 
 
 def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tuple[Ints, bool, Ints]:
-    """Find the pairs of the relation that match each row. Return the start of each row's range, a flag, and each
-    range's size.
+    """Find the pairs of the relation that match each row. Return the start of each row's range, a flag, and the size of
+    each range.
 
-    If the flag is True, only the object is bound, and the ranges are in `backward`. Otherwise they are in `pairs`.
+    If the flag is True, only the object is bound, and the ranges refer to `relation.backward`. Otherwise they refer to
+    `relation.pairs`.
     """
     s, o = rows.of(part.atom.s), rows.of(part.atom.o)
     if s is None and o is None:
@@ -219,9 +221,9 @@ def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tu
 
 
 def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Yield all positions in some ranges, with the index of the range, in blocks.
+    """Yield all positions in some ranges, and for each position the index of its range, in blocks.
 
-    `lows`: the start of each range. `counts`: the size of each range. Raise CepError if there are more than MOST
+    `lows`: the start of each range. `counts`: the size of each range. Raises CepError if there are more than MOST
     positions.
     """
     ends = np.cumsum(counts)

@@ -15,7 +15,8 @@ from cep.knowledge.reasoning.rule import VALUE, RuleAtom, TripleRule
 from cep.knowledge.reasoning.vocabulary import ReasoningVocabulary
 
 MOST_FORMS = 6
-"""The maximum number of properties in a key that compare literals by value. Further properties compare terms."""
+"""The maximum number of properties of a key whose literals are compared by value. The literals of all further
+properties are compared as terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ def _next(facts: PredicateRelations, predicate: int, nodes: Ints, heads: Ints, n
 def rules_of_lists(
     facts: PredicateRelations, lists: Lists, words: ReasoningVocabulary, names: PrefixedNames
 ) -> tuple[TripleRule, ...]:
-    """Return a rule prp-spo2 for each property chain, and rules prp-key for each key. Raise CepError if a list is
-    empty."""
+    """Return one rule prp-spo2 for each property chain, and several rules prp-key for each key. Raises CepError if a
+    list is empty."""
     rules = []
     for head in facts[words.chain].objects.tolist():
         chain = _filled(lists.of(head), words.chain, names)
@@ -105,8 +106,8 @@ def rules_of_lists(
 def _agreeing(i: int, p: int, forms: bool) -> list[RuleAtom]:
     """Return atoms that require that ?x and ?y have the same value of the property `p`.
 
-    `i`: the position of the property in the key. `forms`: if True, the values must be different literals that have the
-    same representative.
+    `i`: the position of the property in the key. `forms`: True to require different literals that have the same
+    representative.
     """
     if not forms:
         return [RuleAtom("?x", p, f"?z{i}"), RuleAtom("?y", p, f"?z{i}")]

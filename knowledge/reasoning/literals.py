@@ -1,8 +1,9 @@
 """Literals and datatypes: ill-formed literals, the datatypes that contain a value, and literals that have different
 values.
 
-These are the dt- rules of OWL 2 RL/RDF, table 8. The known datatypes are those of XML Schema below, rdf:PlainLiteral,
-rdf:langString and rdfs:Literal. Literals of other datatypes are equal only if their texts are equal.
+These are the dt- rules of OWL 2 RL/RDF, table 8. The known datatypes are the datatypes of XML Schema that this module
+lists, rdf:PlainLiteral, rdf:langString and rdfs:Literal. Literals of other datatypes are equal only if their texts are
+equal.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     XSD + "unsignedShort": (0, 2**16 - 1),
     XSD + "unsignedByte": (0, 255),
 }
-"""The minimum and maximum of datatypes derived from xsd:integer. The limits of a 128-bit integer mean "no bound"."""
+"""The minimum and maximum of the datatypes that are derived from xsd:integer. A limit of a 128-bit integer means "no
+bound"."""
 
 SPACES: dict[str, str] = {
     **dict.fromkeys([*_BOUNDS, XSD + "integer", XSD + "decimal"], "decimal"),
@@ -116,8 +118,8 @@ def ill_formed(terms: Terms, ids: Ints) -> Ints:
 
 
 def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Return a mask of the literals whose value the datatype contains (rule dt-type2). All literals must be
-    well-formed."""
+    """Return a mask of the literals whose value is in the value space of `datatype` (rule dt-type2). All literals must
+    be well-formed."""
     is_inside = np.zeros(len(ids), dtype=np.bool_)
     for sort, places in _by_sort(terms, ids):
         is_inside[places] = _inside(sort, terms.texts(ids[places]), datatype)
@@ -125,7 +127,7 @@ def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
 
 
 def outside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Return a mask of the literals with a value outside the datatype (rule dt-not-type).
+    """Return a mask of the literals whose value is certainly not in the value space of `datatype` (rule dt-not-type).
 
     All literals must be well-formed. Literals whose own datatype is unknown are not in the mask.
     """
@@ -155,7 +157,7 @@ def _inside(sort: Sort, texts: pl.Series, datatype: str) -> Bools:
 def known_different(terms: Terms, first: int, second: int) -> bool:
     """Return True if two well-formed literals certainly have different values (rule dt-diff).
 
-    Moments and durations are compared to the microsecond. Two times of day are never known to differ.
+    Moments and durations are compared to the microsecond. For two times of day, the result is always False.
     """
     (a, x), (b, y) = (_written(terms, id) for id in (first, second))
     spaces = SPACES.get(a.datatype), SPACES.get(b.datatype)
@@ -165,7 +167,7 @@ def known_different(terms: Terms, first: int, second: int) -> bool:
 
 
 def _value(sort: Sort, text: str) -> object:
-    """Return a key for the value of a literal. If two values of the same value space differ, their keys differ."""
+    """Return a key for the value of a literal. Different keys mean that two values of the same value space differ."""
     space = SPACES[sort.datatype]
     if space == "decimal":
         return Decimal(text)

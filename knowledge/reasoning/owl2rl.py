@@ -2,13 +2,14 @@
 
 Source: https://www.w3.org/TR/owl2-profiles/#Reasoning_in_OWL_2_RL_and_RDF_Graphs_using_Rules, tables 4 to 9.
 
-- `?l has ?m`: the list `?l` has the member `?m`. `?l holds ?m` means the same, but is only tested once both are bound.
+- `?l has ?m`: the list `?l` has the member `?m`. `?l holds ?m` means the same, but is only tested once both
+  are bound.
 - `?l twice ?m`: the list `?l` has the member `?m` at two positions.
 - `?y a every ?l`: `?y` belongs to every class in the list `?l`.
 - `?y value ?v`: the literal `?v` represents the value of `?y`.
 - `1`: any literal of an integer type that has this value.
-- `?x != ?y`: the terms differ. This avoids results that another rule derives, or selects two different members of a
-  list or two literals of one value.
+- `?x != ?y`: the two terms are different. This avoids results that another rule also derives. It also selects
+  two different members of a list, or two different literals of the same value.
 
 The tables lack some rules. eq-ref, dt-type1 and prp-ap are left out (see docs/decisions/2026-11-21-reasoning.md).
 prp-spo2 and prp-key become one rule for each list (lists.py). The other dt- rules are in literals.py and
@@ -125,7 +126,8 @@ scm-uni     ?c owl:unionOf ?l . ?l has ?m -> ?m rdfs:subClassOf ?c
 """
 
 WALKED = ("eq-sym", "eq-trans", "prp-trp")
-"""The rules that derive all pairs along paths of any length at once, instead of one step per round."""
+"""The rules that are evaluated by a search over whole paths. It derives all pairs at the ends of paths at once, instead
+of one step per round."""
 
 VALUES = """
 eq-rep-s    ?s value ?v . ?s2 value ?v . ?s != ?s2 . ?s ?p ?o -> ?s2 ?p ?o
@@ -146,7 +148,7 @@ cls-hv2     ?c owl:hasValue ?y . ?c owl:onProperty ?p . ?y value ?v . ?z value ?
 scm-hv      ?c1 owl:hasValue ?i . ?c1 owl:onProperty ?p1 . ?i value ?v . ?j value ?v . ?i != ?j . ?c2 owl:hasValue ?j
             . ?c2 owl:onProperty ?p2 . ?p1 rdfs:subPropertyOf ?p2 -> ?c1 rdfs:subClassOf ?c2
 """
-"""RULE dt-eq: variants of the rules above that mention an object twice. Here, two different literals match if their
-values are equal."""
+"""RULE dt-eq: variants of those rules in this module that mention an object twice. In a variant, two different literals
+match if their values are equal."""
 
 DATA = EQUALITY + PROPERTIES + CLASSES + CLASS_AXIOMS + VALUES

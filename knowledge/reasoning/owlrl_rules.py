@@ -87,7 +87,7 @@ def _imported(name: str) -> Any:
 def expanded(rules: type[Any], triples: Iterable[Triple]) -> tuple[set[Triple], Any]:
     """Compute the closure of triples under a rule set, as `owlrl.DeductiveClosure` does, but without axiomatic triples.
 
-    Return the closure and the instance of the rule set. The instance's `error_messages` contain contradictions.
+    Return the closure and the instance of the rule set, whose `error_messages` describe contradictions.
     """
     from owlrl import DeductiveClosure
     from owlrl.DatatypeHandling import use_Alt_lexical_conversions, use_RDFLib_lexical_conversions
@@ -130,7 +130,7 @@ def close_by(rules: str | type[Any], terms: Terms, triples: TripleSet) -> OwlrlC
 
 @dataclass(frozen=True)
 class OwlrlClosure(Closure):
-    """A closure that a custom rule set computes. `rule_set`: a class for owlrl, or its name.
+    """A closure that a custom rule set computes. `rule_set`: a class for the library owlrl, or the name of the class.
 
     After a change, the closure is computed anew. A proof names only the class, and has no premises.
     """
@@ -184,14 +184,14 @@ def _closed(rules: type[Any], terms: Terms, asserted: PredicateRelations) -> Pre
 
 
 def sort_key(node: Node) -> tuple[str, ...]:
-    """Return a key that sorts terms of all kinds: the kind, the text, the datatype and the language."""
+    """Return a key by which terms of all kinds can be sorted: the kind, the text, the datatype and the language."""
     return type(node).__name__, str(node), *(str(getattr(node, name, None)) for name in ("datatype", "language"))
 
 
 def _labelled(triples: list[Triple], blank_nodes: set[Node]) -> list[Triple]:
     """Replace the labels of blank nodes that a rule set created.
 
-    The labels of owlrl are random. The new labels depend only on the triples.
+    The library owlrl creates random labels. The new labels depend only on the triples.
     """
     from rdflib import BNode, Graph, URIRef
     from rdflib.compare import to_canonical_graph

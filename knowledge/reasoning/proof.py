@@ -1,4 +1,5 @@
-"""Proofs of triples: the rule that derives a triple and the rule's premises, down to asserted triples."""
+"""Proofs of triples: the rule that derives a triple, the proofs of the rule's premises, and so on down to asserted
+triples."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ ASSERTED = "asserted"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A triple, the rule that derives it, and the proofs of the rule's premises. The rule of an asserted triple is
-    `asserted`.
+    """A triple, the rule that derives it, and the proofs of the rule's premises. For an asserted triple, the rule is
+    the text `asserted`.
 
-    A proof is never circular: each premise was derived in an earlier round.
+    A proof is never circular, because each premise was derived in an earlier round.
     """
 
     triple: IdTriple
@@ -29,9 +30,9 @@ class Proof:
     premises: tuple[Proof, ...] = ()
 
     def lines(self, names: PrefixedNames, depth: int = 0, shown: set[IdTriple] | None = None) -> list[str]:
-        """Write the proof: one triple per line, with premises indented.
+        """Return the proof as lines of text: one triple per line, with premises indented.
 
-        `shown`: the triples that were written already; their proofs are not repeated.
+        `shown`: the triples that were written before. Their proofs are not repeated.
         """
         shown = set() if shown is None else shown
         texts: list[str] = []
@@ -67,7 +68,7 @@ class Proof:
 class Prover:
     """A search for proofs in a closure.
 
-    `typed`: triples that state the datatypes of literals, which are true without a proof.
+    `typed`: triples that state the datatypes of literals. They are true without a proof.
     """
 
     facts: PredicateRelations
@@ -124,9 +125,10 @@ class Prover:
         return self.rules[best[2]].name, best[3]
 
     def _premises(self, rule: TripleRule, triple: IdTriple, before: int) -> list[list[IdTriple]]:
-        """Return lists of premises from which the rule derives the triple, for some instances of the rule.
+        """Return lists of premises from which the rule derives the triple. Return one list for each of some instances
+        of the rule.
 
-        `before`: the premises must be from earlier rounds.
+        `before`: a round. The premises must have been derived in earlier rounds.
         """
         if rule.head is None:
             return []
@@ -143,9 +145,10 @@ class Prover:
         return int(relation.rounds[np.searchsorted(relation.pairs, (s << 32) | o)])
 
     def _chain(self, triple: IdTriple, before: int, both: bool) -> list[IdTriple]:
-        """Return a shortest path from the triple's subject to its object, over triples of the same predicate.
+        """Return a shortest path from the triple's subject to its object, over triples that have the same predicate.
 
-        `before`: the triples must be from earlier rounds. `both`: the path may also follow triples backwards.
+        `before`: a round. The triples must have been derived in earlier rounds. `both`: True if the path may also
+        follow triples from the object to the subject.
         """
         s, p, o = triple
         relation = self.facts[p]
@@ -177,7 +180,7 @@ def body_instances(
 ) -> list[list[IdTriple]]:
     """Return some instances of a rule's body that extend the bindings `start`. An instance is a list of triples.
 
-    `before`: the facts must be from earlier rounds; None allows all facts.
+    `before`: a round. The facts must have been derived in earlier rounds. None permits all facts.
     """
     parts = [BodyAtom(atom, facts, before) for atom in rule.body]
     keep = {name for atom in rule.body for name in atom.variables}

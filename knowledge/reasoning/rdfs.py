@@ -1,8 +1,8 @@
 """The rules of RDFS as tables: one rule per line, with the names of RDF 1.1 Semantics.
 
-Source: https://www.w3.org/TR/rdf11-mt/#patterns-of-rdfs-entailment-informative and the pattern of RDF entailment.
-rdfD1, rdfs1, rdfs4a, rdfs4b and rdfs8 are left out, because it is not useful to infer that every literal, term and
-class is a resource.
+Source: https://www.w3.org/TR/rdf11-mt/#patterns-of-rdfs-entailment-informative, and the pattern of RDF entailment in
+the same document. rdfD1, rdfs1, rdfs4a, rdfs4b and rdfs8 are left out, because it is not useful to infer that every
+literal, term and class is a resource.
 """
 
 DATA = """

@@ -1,4 +1,4 @@
-"""Rules over triples. The terms of a rule are ids, or prefixed names that ids will replace."""
+"""Rules over triples. The terms of a rule are ids, or prefixed names before they are replaced by ids."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ TWICE = -3
 VALUE = -4
 """A pseudo-predicate: the object is the literal that represents the value of the subject.
 
-Such facts exist only for values that appear in several forms.
+Such facts exist only for values that occur in several forms.
 """
 
 _VERBS: dict[str, str | int] = {"a": "rdf:type", "has": HAS, "holds": HAS, "twice": TWICE, "value": VALUE}
 
 RuleTerm = str | int
-"""A term of a rule: a variable (`?x`), the id of a term, or a name or number that an id will replace."""
+"""A term of a rule: a variable (`?x`), the id of a term, or a name or number that is replaced by an id later."""
 
 
 @dataclass(frozen=True)
 class RuleAtom:
     """A triple pattern of a rule.
 
-    - `asks`: the atom binds no variables. It is tested once all its variables are bound.
-    - `every`: the object is a list, and the triple must exist for each of its members.
+    - `asks`: True if the atom binds no variables. It is only tested when all its variables are bound.
+    - `every`: True if the object is a list, and the triple must exist for each member of the list.
     """
 
     s: RuleTerm
@@ -52,8 +52,8 @@ class RuleAtom:
 class TripleRule:
     """A rule: if the body holds and the two terms of each pair in `differ` are different, then the head holds.
 
-    If the head is None, the body describes a contradiction. The first term of each pair is a variable. `name`: the
-    rule's name in the W3C's tables.
+    If the head is None, the body describes a contradiction. In `differ`, the first term of each pair is a variable.
+    `name`: the rule's name in the W3C's tables.
     """
 
     name: str
@@ -63,11 +63,11 @@ class TripleRule:
 
     @cached_property
     def twins(self) -> tuple[str, str] | None:
-        """The variables y and z of a head `?y owl:sameAs ?z`, if exchanging them does not change the body (as in
-        prp-fp).
+        """The variables y and z of a head `?y owl:sameAs ?z`, if the body stays the same when they are exchanged (as in
+        prp-fp). Otherwise None.
 
-        For given values of the other variables, such a rule makes all values of y equal. So not every pair of these
-        values must be derived.
+        For given values of the other variables, such a rule makes all values of y equal. So it is not necessary to
+        derive every pair of these values.
         """
         if self.head is None or not (isinstance(self.head.s, str) and isinstance(self.head.o, str)):
             return None
@@ -84,7 +84,7 @@ class TripleRule:
 
     @property
     def number(self) -> str | None:
-        """The number that is an object in the body (as text), or None."""
+        """The number that is an object in the body, as text. None if there is none."""
         return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
 
 

@@ -1,4 +1,4 @@
-"""The rules for one kind of reasoning over a set of triples, and the facts that hold before any rule is applied."""
+"""The rules for one kind of reasoning over a set of triples, and the facts that are true before any rule is applied."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ REASONING: tuple[Reasoning, ...] = ("none", "rdfs", "owlrl")
 class Ruleset:
     """The rules for a set of triples.
 
-    - `data`, `schema`: rules that derive triples; `schema` rules concern only the triples of an ontology.
+    - `data`, `schema`: rules that derive triples. The rules of `schema` concern only the triples of an ontology.
     - `refusing`: rules that find contradictions.
-    - `lists`: the members of lists (HAS, TWICE).
+    - `lists`: facts about the members of lists (predicates HAS and TWICE).
     - `typed`: triples that state the datatypes of literals, if axioms need them.
 
-    After a change of the triples, all of this remains valid if `fits` returns True.
+    If `fits` returns True for the triples of a change, all of this remains valid after the change.
     """
 
     words: ReasoningVocabulary
@@ -80,10 +80,10 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, na
 
 
 def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
-    """Return the rules of a table with ids as terms.
+    """Return the rules of a table after names and numbers are replaced by ids.
 
-    A rule that contains a number becomes one rule for each literal that has this value. `numbers`: the literals for
-    each number.
+    `numbers`: for each number, the literals that have this value. A rule that contains a number becomes one rule per
+    literal.
     """
     rules = []
     for rule in rules_of(table):
@@ -106,8 +106,8 @@ def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabul
 
 
 def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary) -> PredicateRelations:
-    """RULE dt-type2: relate each literal to the datatypes that contain its value. Use only datatypes that axioms
-    mention."""
+    """RULE dt-type2: return triples that state, for each literal, the datatypes that contain its value. Only datatypes
+    that axioms mention are used."""
     datatypes = _datatypes_in_use(terms, asserted, words)
     if not len(datatypes):
         return PredicateRelations()
@@ -124,7 +124,7 @@ def _typed(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabular
 
 
 def _datatypes_in_use(terms: Terms, facts: PredicateRelations, words: ReasoningVocabulary) -> Ints:
-    """Return the datatypes that are mentioned in facts, except in ranges (rdfs:range) and declarations (rdf:type)."""
+    """Return the datatypes that occur in facts other than ranges (rdfs:range) and declarations (rdf:type)."""
     names = {*KNOWN, *(sort.datatype for sort in terms.sorts if sort.kind == LITERAL)}
     columns = [
         column

@@ -1,5 +1,5 @@
-"""Application of rules in rounds. Each round joins the results of the previous one with all facts, until nothing is
-new."""
+"""Application of rules in rounds. Each round joins the results of the previous round with all facts, until a round
+derives nothing new."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST = 100_000_000
 
 @dataclass(slots=True)
 class DerivedFacts:
-    """The triples that rules derived in a round, by predicate. They may repeat."""
+    """The triples that rules derived in a round, by predicate. A triple may occur several times."""
 
     pairs: dict[int, list[Ints]] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Saturation:
 
     - `labels`: for each term, the term that represents all terms that are equal to it (same_as.py).
     - `round`: the number of the last finished round.
-    - `walked`: for each transitive property, the pairs that are transitively closed already.
+    - `walked`: for each transitive property, those of its pairs whose transitive closure has already been computed.
     """
 
     terms: Terms
@@ -75,13 +75,15 @@ class Saturation:
     ) -> Iterator[PredicateRelations]:
         """Apply rules in rounds. Yield the new facts of each round.
 
-        The first round applies the rules `first`, and all further rounds the rules `rules`. `new`: the facts to which
-        the first round has not been applied yet; None stands for all facts.
+        The first round applies the rules `first`, and all further rounds the rules `rules`.
+
+        `new`: the facts to which the first round has not been applied yet. None means all facts.
         """
         yield from rounds(self._round(first, new), lambda facts: self._round(rules, facts))
 
     def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
-        """Apply rules to facts of which at least one is in `new` (None: to all facts). Add new results to the facts.
+        """Apply rules to facts, at least one of which is in `new`. If `new` is None, apply them to all facts. Add new
+        results to the facts.
 
         Return the new results.
         """
@@ -91,10 +93,10 @@ class Saturation:
         return self._take(heads)
 
     def apply(self, rule: TripleRule, new: PredicateRelations | None, heads: DerivedFacts, linked: bool = True) -> None:
-        """Apply a rule to facts of which at least one is in `new` (None: to all facts). Add the derived triples to
-        `heads`.
+        """Apply a rule to facts, at least one of which is in `new`. If `new` is None, apply it to all facts. Add the
+        derived triples to `heads`.
 
-        `linked`: if True, a rule that has `twins` does not derive every pair of equal terms, but only enough pairs to
+        `linked`: True if a rule that has `twins` need not derive every pair of equal terms, but only enough pairs to
         connect them.
         """
         assert rule.head is not None, "a rule without a head gives nothing"
@@ -118,8 +120,7 @@ class Saturation:
                 self.give(rule.head, rows, heads)
 
     def give(self, head: RuleAtom, rows: Substitutions, heads: DerivedFacts) -> None:
-        """Add the triples of a rule's head to `heads`, one for each row. Leave out triples whose predicate is a
-        literal."""
+        """Add one triple of a rule's head to `heads` for each row. Leave out triples whose predicate is a literal."""
         s, p, o = (rows.of(slot) for slot in head.slots)
         assert s is not None and p is not None and o is not None, "the body binds what the head has"
         pairs = packed(s, o)
@@ -221,9 +222,9 @@ class Saturation:
             heads.add(self.words.same, pairs_of(self.labels, grown))
 
     def _take(self, heads: DerivedFacts) -> PredicateRelations:
-        """Add derived triples to the facts unless they exist already, and return the new ones. This ends the round.
+        """Add those derived triples to the facts that are new. Return them. This ends the round.
 
-        Raise CepError if there are more than MOST facts.
+        Raises CepError if there are more than MOST facts.
         """
         fresh = {p: self.facts[p].fresh(heads.of(p)) for p in sorted(heads.pairs)}
         if VALUE in self.facts and self.words.same in fresh:  # do not repeat a triple in another form of its literal
@@ -246,10 +247,11 @@ class Saturation:
 def delta_bodies(
     body: Sequence[RuleAtom], facts: PredicateRelations, new: PredicateRelations | None
 ) -> Iterator[list[BodyAtom]]:
-    """Yield the bodies to evaluate for a rule in one round of semi-naive evaluation.
+    """Yield the bodies to evaluate for a rule in one round of semi-naive evaluation. If `new` is None, yield a single
+    body, which uses all facts.
 
     In each body, one atom is looked up in the new facts, and the other atoms in all facts. An atom that tests a whole
-    list is never looked up in the new facts, because the body also contains an atom for the list's members.
+    list is never looked up in the new facts, because the body also contains an atom for the members of the list.
     """
     if new is None:
         yield [BodyAtom(atom, facts) for atom in body]

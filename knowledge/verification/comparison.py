@@ -1,4 +1,5 @@
-"""Comparison of our closure of some triples with owlrl's. Each difference gets a known reason, if there is one."""
+"""Comparison of our closure of some triples with owlrl's. If the reason of a difference is known, the result contains
+it."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ DIFFERENCES = {
 }
 """The meaning of each known difference, numbered as in docs/decisions/2026-11-21-reasoning.md.
 
-The keys `D`, `O` and `R` without a number stand for consequences of the numbered differences.
+The keys `D`, `O` and `R` without a number mean consequences of the numbered differences.
 """
 
 Side = Either["semcep", "owlrl"]
@@ -60,9 +61,9 @@ class ClosureComparison:
     """The result of a comparison.
 
     - `both`: the number of triples in both closures.
-    - `explained`: for each known difference, the number of triples that are in one closure only.
-    - `unexplained`: the triples in one closure only that no known difference explains.
-    - `contradictions`: the closure that found a contradiction which the other did not find, and the error message.
+    - `explained`: for each known difference, the number of triples that are in only one closure because of it.
+    - `unexplained`: the triples that are in only one closure, without a known difference as the reason.
+    - `contradictions`: if only one of the closures found a contradiction, this closure and the error message.
     """
 
     both: int
@@ -81,7 +82,8 @@ class ClosureComparison:
 
 
 def compare_closures(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"]) -> ClosureComparison:
-    """Compare the closure by our rules with the closure by owlrl. Raise CepError if both find a contradiction."""
+    """Compare the closure under our rules with the closure that owlrl computes. Raises CepError if both find a
+    contradiction."""
     with quiet():
         stated = _triples(terms, asserted)
         corrected = _Once(CorrectedOwlRl if reasoning == "owlrl" else CorrectedRdfs, stated)
@@ -123,7 +125,7 @@ def _key(triple: Triple) -> tuple[str, ...]:
 
 
 class _Once:
-    """The closure of some triples by a rule set of owlrl, computed at first use."""
+    """The closure of some triples under a rule set of owlrl, computed at first use."""
 
     def __init__(self, rules: type[Any], triples: set[Triple]) -> None:
         self._rules, self._asserted = rules, triples
@@ -162,7 +164,7 @@ def _only_ours(triple: Triple, corrected: _Once) -> str | None:
 
 
 class _OnlyOwlrl:
-    """A function that returns the known difference which explains why only owlrl has a triple, or None."""
+    """A function that explains why only owlrl's closure contains a triple. It returns the known difference, or None."""
 
     def __init__(self, ours: set[Triple], corrected: _Once, reasoning: str) -> None:
         self._corrected, self._reasoning = corrected, reasoning

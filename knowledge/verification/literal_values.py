@@ -33,7 +33,7 @@ _OTHERS = (XSD.double, XSD.float, XSD.boolean, XSD.date, XSD.time, XSD.dateTime,
 
 
 def datatype_contains(datatype: Node, literal: Literal) -> bool:
-    """Return True if the datatype contains a literal's value. Also return True if this is unknown."""
+    """Return True if the datatype contains a literal's value, or if this is unknown."""
     value = literal.value
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     if datatype in LEAST_AND_MOST:
@@ -53,7 +53,8 @@ def values_differ(x: Literal, y: Literal) -> bool:
 
 
 def representative(term: Node) -> Node:
-    """Return the same term for all literals of equal value. Return any other term unchanged."""
+    """Return a representative of a term: the same term for all literals of equal value. A term that is not a literal
+    represents itself."""
     if not isinstance(term, Literal) or term.value is None or isinstance(term.value, str):
         return term
     if isinstance(term.value, int | Decimal) and not isinstance(term.value, bool):

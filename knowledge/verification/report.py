@@ -31,7 +31,8 @@ class Verification:
 
 
 def regime(reasoning: str | None) -> Regime:
-    """Return the reasoning to verify; the default is OWL 2 RL. Raise CepError if owlrl does not support it."""
+    """Return the reasoning to verify. By default this is OWL 2 RL. Raises CepError if owlrl does not support the
+    reasoning."""
     for known_regime in REGIMES:
         if known_regime == (reasoning or "owlrl"):
             return known_regime
@@ -44,9 +45,10 @@ def regime(reasoning: str | None) -> Regime:
 
 
 def verify_closure(knowledge: Knowledge, regime: Regime, subjects: int) -> Verification:
-    """Compare the closures of the knowledge, or of a sample of it, by our rules and by owlrl.
+    """Compute the closure of the knowledge, or of a sample of it, by our rules and by owlrl. Return the comparison of
+    the two.
 
-    `subjects`: the maximum number of subjects in the sample. Raise CepError if both find a contradiction.
+    `subjects`: the maximum number of subjects in the sample. Raises CepError if both find a contradiction.
     """
     taken = sample(knowledge.terms, knowledge.asserted, subjects)
     return Verification(knowledge, regime, taken, compare_closures(knowledge.terms, taken.triples, regime))

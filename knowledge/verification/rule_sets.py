@@ -24,7 +24,8 @@ CARDINALITIES = (OWL.maxCardinality, OWL.maxQualifiedCardinality)
 
 
 class CorrectedOwlRl(OWLRL_Semantics):  # type: ignore[misc]
-    """owlrl's rules for OWL 2 RL, corrected to the W3C's: O1 to O7 are overridden, and D1 to D3 left out.
+    """owlrl's rules for OWL 2 RL, corrected to the W3C's rules. The differences O1 to O7 are corrected, and the rules
+    D1 to D3 are left out.
 
     `corrections`: the triples that a correction derives, each with the name of the correction.
     """
@@ -113,7 +114,7 @@ class CorrectedOwlRl(OWLRL_Semantics):  # type: ignore[misc]
 
 
 class CorrectedRdfs(RDFS_Semantics):  # type: ignore[misc]
-    """owlrl's rules for RDFS, without the rules that our closure leaves out: R1 and R3."""
+    """owlrl's rules for RDFS, without the rules R1 and R3, which our closure leaves out."""
 
     def one_time_rules(self) -> None:
         pass  # R3
@@ -124,8 +125,8 @@ class CorrectedRdfs(RDFS_Semantics):  # type: ignore[misc]
 
 
 def left_out(triple: Triple) -> str | None:
-    """Return the known difference (D1 to D3) that explains why our closure omits the triple, or None if there is
-    none."""
+    """Return the known difference (D1 to D3) because of which our closure does not contain the triple. Return None if
+    none of them is the reason."""
     s, p, o = triple
     if p == OWL.sameAs and s == o:
         return "D1"

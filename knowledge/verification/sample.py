@@ -1,6 +1,6 @@
 """A sample of triples: the whole schema, and some connected subjects with all their triples.
 
-The same knowledge always gives the same sample.
+The sample depends only on the knowledge and on its maximum size.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _ABOUT_THINGS = [
     *(OWL + name for name in ("sameAs", "differentFrom", "versionInfo", "versionIRI", "imports")),
     *(RDFS + name for name in ("label", "comment", "seeAlso", "isDefinedBy", "member")),
 ]
-"""Properties of OWL and RDFS that any thing may have. A triple that uses one does not belong to the schema."""
+"""Properties of OWL and RDFS that any thing may have. A triple that uses one of them does not belong to the schema."""
 _OF_THINGS = [OWL + "Thing", OWL + "NamedIndividual", RDFS + "Resource"]
-"""Classes of OWL and RDFS to which any thing may belong. Membership does not make a thing part of the schema."""
+"""Classes of OWL and RDFS to which any thing may belong. A thing that belongs to one of them is not therefore part of
+the schema."""
 _BACK = 3  # the maximum number of subjects to visit that refer to a subject
 
 
@@ -31,7 +32,7 @@ class TripleSample:
     """A sample of triples.
 
     - `schema`: the number of triples in the sample that belong to the schema.
-    - `subjects`: the number of subjects in the sample, apart from the schema.
+    - `subjects`: the number of subjects in the sample that are not part of the schema.
     - `among`: the number of such subjects in all triples.
     """
 
@@ -48,8 +49,8 @@ class TripleSample:
 def sample(terms: Terms, triples: TripleSet, subjects: int) -> TripleSample:
     """Return the schema triples, and all triples of at most `subjects` subjects outside the schema.
 
-    The sample starts from the first subject of each class and property, beginning with the rarest. From there it
-    follows references from and to the chosen subjects. "First" means the order of loading.
+    The sample starts from the first subject of each class and property, beginning with the rarest class or property.
+    From there it follows references from and to the chosen subjects. "First" means first in the order of loading.
     """
     schema = _of_schema(terms, triples)
     facts = TripleSet(tuple(column[~schema] for column in triples.columns))  # type: ignore[arg-type]
