@@ -148,8 +148,8 @@ class OutputGuard:
                     raise refuse(f"{inner}: `{written}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """Return the name of the input that is the same file or folder as `wanted`, as messages show it. Returns None
-        if no input is."""
+        """Return the input that is the same file or folder as `wanted`, by its name in messages. Returns None if there
+        is no such input."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what

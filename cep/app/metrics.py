@@ -19,7 +19,7 @@ HERE = "127.0.0.1"
 
 
 class MetricsCollector(Collector):
-    """A Prometheus collector that reads a meter. What it returns is the state between two batches."""
+    """A Prometheus collector that reads a meter. It returns the state between two batches."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter

@@ -54,7 +54,7 @@ class ProgramSource:
         known: Knowledge | None = None,
         fetching: bool = False,
     ) -> ProgramSource:
-        """Read the program's files, facts and knowledge. The other parameters are groups of command-line options.
+        """Read the program's files, facts and knowledge, as the command-line options name them.
 
         - `texts`: the contents of files that were already read.
         - `known`: the knowledge, if it was already loaded.

@@ -118,8 +118,8 @@ def flow(
     - `updates`: the changes of the knowledge. They advance the engine (`KnowledgeUpdates.bring`), so that each change
       takes effect at its time.
 
-    If batches have watermarks, no record is late. While no records arrive, event time continues from its last value
-    with the clock. A record that arrives after such a silence is late if it ends before the new time.
+    If batches have watermarks, no record is late. While no records arrive, event time advances with the clock. A record
+    that arrives after such a silence is late if it ends before the new event time.
 
     The end of the input closes every open window and deadline. A signal does not close them, because more input could
     follow. If a signal interrupted a step (`Interrupt.steps`), reading stops. The rows of that batch are not counted,

@@ -73,8 +73,8 @@ class JournaledBatches:
     def _taken(self, batch: Batch) -> Batch:
         """Write a batch to the journal, if there is one, and return the batch.
 
-        A batch may say since when the input was silent. If that was before the latest handover to another program, the
-        silence is counted from the handover on.
+        A batch may contain the duration of a silence of the input. If the silence began before the latest handover to
+        another program, it is counted from the handover on.
         """
         self._silence = batch.silence
         if batch.handover is None:

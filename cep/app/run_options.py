@@ -314,7 +314,8 @@ class RunOptions:
 
     @property
     def revised(self) -> int | None:
-        """Return how old results may be to be revised, in microseconds. Returns None if results are not revised.
+        """Return the greatest age of results that are revised, in microseconds. Returns None if results are not
+        revised.
 
         Raises CepError if `--revise` is not a duration, or does not fit other options.
         """

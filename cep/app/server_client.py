@@ -112,9 +112,10 @@ def plain(text: object) -> str:
 
 
 def _no_redirections() -> HTTPRedirectHandler:
-    """Return a handler that refuses redirections to other servers.
+    """Return a handler that refuses redirections.
 
-    Another server must not receive the token, and a POST request would become a GET request.
+    The server to which a request is redirected must not receive the token. Besides, a POST request would become a GET
+    request.
     """
     from urllib.request import HTTPRedirectHandler
 

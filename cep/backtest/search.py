@@ -58,8 +58,8 @@ ROWS = 1 << 18
 class BacktestResult:
     """The figures of all points of a grid.
 
-    - `merge`: the largest gap between two detections of an episode. None if it differs between points, because it is
-      the longest window of the rules.
+    - `merge`: the largest gap between two detections of an episode. None if it is the longest window of the rules, and
+      this window differs between points.
     - `remarks`: doubts about the labels.
     - `chosen`: the number of the chosen point, or None if no point was chosen.
     """
@@ -312,8 +312,8 @@ class Search:
         return ", ".join(sorted(told))
 
     def _of(self) -> dict[str, Any]:
-        """Return everything on which the figures depend, except the parameter values of the grid. It identifies the
-        backtest in its state file."""
+        """Return everything on which the figures depend, except the parameter values of the grid. The result identifies
+        the backtest in its state file."""
         scores, history = self.options.scores, self.options.history
         sources = inputs(history.inputs, self.schemas, history.format)
         names = [axis.parameter.name for axis in self.axes]

@@ -1,5 +1,5 @@
-"""Explain why a fluent holds. A simple fluent is explained by its beginning and end, and a fluent defined by formulas
-by the intervals of their parts."""
+"""Explain why a fluent holds. A simple fluent is explained by its beginning and end. A fluent that formulas define is
+explained by the intervals of the formulas' parts."""
 
 from __future__ import annotations
 

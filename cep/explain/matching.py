@@ -105,8 +105,8 @@ class Attempt:
 
     @property
     def placed(self) -> int:
-        """The stage at which the attempt failed, as a number. An attempt that failed because of an event has the lowest
-        number, followed by the order of events, and then by conditions.
+        """The stage at which the attempt failed, as a number. The stages are the events, then their order, then the
+        conditions.
 
         The greatest number means that the attempt did not fail.
         """

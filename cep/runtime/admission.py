@@ -131,8 +131,8 @@ def late_rows(
     """Return the lateness of rows in microseconds, for each table that may have late rows.
 
     A row is late if it ends at or before `passed`, or if it ends at least `back` microseconds before the time of its
-    clock. All rows share one clock, which shows the latest end of a row. With `words`, the hashes of the rows' keys,
-    there is one clock per key.
+    clock. `words`: hashes of the rows' keys if each key has its own clock. If it is None, all rows share one clock,
+    which shows the latest end of a row.
     """
     clocks = parts.buffer.clocks
     if clocks is not None and words is not None:

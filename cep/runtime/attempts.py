@@ -150,8 +150,8 @@ class Attempts:
         return self._cut[id(table)][1]
 
     def keep_others(self) -> None:
-        """Also keep the states of the goals that did not run in the last step. They still have the state that `states`
-        must return."""
+        """Also keep the states of the goals that did not run in the last step. The step has not changed these
+        states."""
         for part in self.parts:
             for unit, goal in part.goals_by_unit():
                 if self._states is not None and unit not in self._states:

@@ -25,7 +25,7 @@ from cep.runtime.machine_part import SingleGoal
 MOST = 100
 """The number of rounds after which a recursion counts as endless, once the input has ended.
 
-The rounds must follow each other, and the results of each must all begin after the latest time of the input.
+Only rounds in a row count, and only rounds whose results all begin after the latest time of the input.
 """
 
 

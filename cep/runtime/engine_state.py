@@ -42,8 +42,8 @@ def save(
     - `program`: the name of the program.
     - `events`: the fingerprint of each event, with which another program can carry over the lineage. None for an engine
       of a stage, because its lineage cannot be carried over.
-    - `whole`: True to include everything that the history keeps. If input is revised, this also saves an earlier state:
-      the state at the time up to which results are final. Rows after this time are saved as waiting rows.
+    - `whole`: True to include everything that the history keeps. If input is revised, the saved state is then that of
+      the time up to which results are final. Rows after this time are saved as waiting rows.
     """
     final = whole and parts.revision is not None and not parts.revision.window.final
     header, batches = _saved(parts, goals, knowledge, final)

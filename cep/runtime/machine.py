@@ -81,7 +81,7 @@ class Machine:
         self.families: list[Family] = []
         self.transitions: tuple[str, ...] = ()
         self.watched: dict[PlanUnit, list[Table]] = {}
-        """The output of each watched unit since the last `take`."""
+        """The output of each watched unit. The caller removes the tables that it has processed."""
         self.given = plan.derived
         self.made: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)
         self.spent: dict[PlanUnit, int] = dict.fromkeys(self.widths, 0)

@@ -85,7 +85,8 @@ class Incremental:
         self.waiting = self.netted = 0
         """The current number of rows in `pending`, and their number after the last call of `_net_given`."""
         self.since = END_OF_TIME
-        """The earliest change. Stored states of stretches that begin after it are out of date."""
+        """The time of the earliest change that the stored states do not reflect. The states of stretches that begin
+        before this time are up to date."""
         self.keys = 0
         """The number of known keys when incremental revision began."""
         self.come: Given = {}
@@ -230,7 +231,7 @@ class Incremental:
     ) -> Mapping[PlanUnit, Table]:
         """Return the changes of a part's output, including those that the passing of time causes.
 
-        `read`: the part's inputs. `all_revised`: the result of the revision, to which this method adds the number of
+        `read`: the part's inputs. `all_revised`: the result of the revision, in which this method records the number of
         keys that were rerun.
         """
         row_counts, single = self.machine.made, part.part
@@ -401,7 +402,7 @@ def _goals(machine: Machine) -> list[GoalInPlan]:
 
 
 def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
-    """Return the reviser of the goal of each unit that is a part of its own. The value is None if the goal has no
+    """Return the reviser of each unit that runs as a single goal. The value is None if the unit's goal has no
     reviser."""
     goals = _goals(machine)
     revisers = revisers_of(goals, machine.widths, machine.given, plan)

@@ -22,8 +22,8 @@ from cep.runtime.keyed_stage import Key, encoded_key
 FEW = 4
 """The maximum number of keys that are compared one by one."""
 KEPT = 1024
-"""The number of known keys that may exceed the number of the window's rows. If there are more, all keys are forgotten,
-because most of them no longer have rows in the window."""
+"""A limit for known keys. If their number exceeds the number of the window's rows by more than KEPT, all keys are
+forgotten, because most of them no longer have rows in the window."""
 NEAR = 1 << 20
 """A limit for keys of a single column. If their greatest value exceeds their least value by less than this, they are
 looked up in an array."""
@@ -155,8 +155,8 @@ def _near(low: int, wanted: Bools, table: Ints) -> Bools:
 
 
 def _at(active: Bools, numbers: Ints) -> Bools:
-    """Return for each of `numbers` if this key number is active. `active`: a mask, which may be too short for new
-    keys."""
+    """Return a mask over `numbers` that is True for each active key number. `active`: a mask over all key numbers,
+    which may be too short for new keys."""
     if not len(active):
         return np.zeros(len(numbers), np.bool_)
     is_active: Bools = active[np.minimum(numbers, len(active) - 1)] & (numbers < len(active))

@@ -37,7 +37,7 @@ SMALL = 2_000_000
 """The size in bytes below which a stored state is changed directly, without an overlay."""
 
 Goals = tuple[int, ...]
-"""Some goals, as numbers. A region numbers its goals that have state."""
+"""The numbers of some goals. A region counts its goals that have state from 0."""
 
 LiveGoals = Sequence[tuple[PlanUnit, Goal]]
 """The goals of the running program. They have the current states, unlike the stored states of the window."""
@@ -571,7 +571,7 @@ class RerunFromStretches(Rerun):
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
         """See `Reviser`. This method applies the overlays of all stretches, so that their states are up to date. It
-        returns nothing."""
+        returns an empty sequence."""
         for stretch in self.stretches:
             self.region.settle(stretch.state)
         return ()

@@ -36,7 +36,7 @@ Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
 
 
 class KnowledgeReplay:
-    """The knowledge as it was or is at the times that a revision processes again.
+    """The knowledge that a revision uses when it processes input of the past again.
 
     - `changes`: the changes of the knowledge, or None if the knowledge does not change.
     - `asking`: the numbers of the stages that query the knowledge.
@@ -304,7 +304,7 @@ class GoingBack:
 
     @property
     def numbered(self) -> int:
-        """The number of known keys in the stage that has the most."""
+        """The number of known keys in the stage that knows the most keys."""
         return max((replay.numbers.count for replay in self.replays.values()), default=0)
 
     def clear(self) -> None:
