@@ -1,8 +1,8 @@
 """Distribution of rows to the buckets of a stage, and merging of the buckets' output.
 
 Each bucket has its own engine, `Engine(program, stage=n, lateness=None)`. In a round, the stages run one after the
-other. The input rows of a stage are dealt to its buckets (`cep.runtime.state_by_key.deal_groups`). Each bucket receives
-its rows by `push`, even if it has none, and then goes on to the round's watermark by `advance`.
+other. The input rows of a stage are distributed to its buckets (`cep.runtime.state_by_key.deal_groups`). Each bucket
+receives its rows by `push`, even if there are none. Then `advance` moves it to the watermark of the round.
 
 The buckets' output is merged for the stages that read it (`merged_by_arrival`). Output for writing is merged without
 duplicates (`merged_identical`). So rows that have the same end leave all stages in the same round.
@@ -25,7 +25,7 @@ from cep.operators.goals.keys import mix
 from cep.plan.partition import Route
 
 PART = 32
-"""The inverse of the least share of a frequent key. A key is frequent if more than one in `PART` rows has it."""
+"""The limit for frequent keys. A key is frequent if more than one in `PART` rows has it."""
 
 _BINS, _TABLES = 1024, 256
 _LONGEST = 80
@@ -34,10 +34,12 @@ _LONGEST = 80
 
 @dataclass(frozen=True, slots=True)
 class KeyShares:
-    """The most frequent keys of an event type whose rows are distributed by the attributes `by`.
+    """The most frequent keys of an event type.
 
-    `rows` is the number of all rows. `keys` maps each frequent key, as text, to its number of rows; the most frequent
-    key is first. There are fewer than `PART` keys.
+    - `by`: the attributes whose values are the key, by which the rows are distributed.
+    - `rows`: the number of all rows.
+    - `keys`: the number of rows of each frequent key. The keys are written as text, and the most frequent one is first.
+      There are fewer than `PART` keys.
 
     If counts of several tables are added, a key's count may be too small by at most one `PART`-th of all rows. So a key
     that has more than two `PART`-ths of the rows is always included.
@@ -54,16 +56,16 @@ class KeyShares:
 
 
 def slowdown(share: float, partitions: int) -> float:
-    """Return the factor by which one key slows a step down. It is 1 if all keys are equally frequent.
+    """Return the factor by which one frequent key slows a step down. The factor is 1 if all keys are equally frequent.
 
-    `share`: the key's share of the rows. Each partition runs on its own core. The partition of the key processes all
-    rows of the key and its part of the other rows.
+    `share`: the key's share of the rows. Each partition runs on its own core. One partition processes all rows of the
+    frequent key, and an equal part of the other rows.
     """
     return share * partitions + 1 - share
 
 
 class KeyCounter:
-    """A counter of dealt rows by key, which uses bounded memory."""
+    """A counter of distributed rows by key, which uses bounded memory."""
 
     def __init__(self) -> None:
         self._found: list[KeyShares] = []
@@ -76,10 +78,10 @@ class KeyCounter:
         hashed: NDArray[np.uint64],
         groups: NDArray[np.int64] | None = None,
     ) -> None:
-        """Count the rows of an event type that are dealt by the attributes `by`.
+        """Count rows of an event type that are distributed by the attributes `by`.
 
         `hashed`: the hash of each row's key. `groups`: the number of rows in each key group (the last ten bits of the
-        hash), if known.
+        hash), or None if these numbers are not known.
         """
         if not table.height or not set(by) <= set(table.columns):
             return
@@ -98,13 +100,13 @@ class KeyCounter:
             self._found = list(merged(self._found))
 
     def counts(self) -> tuple[KeyShares, ...]:
-        """Return the counts since the last call."""
+        """Return the counts of the rows since the last call."""
         counts, self._found = merged(self._found), []
         return counts
 
 
 def merged(parts: Iterable[KeyShares]) -> tuple[KeyShares, ...]:
-    """Add up the counts of several tables. There is one result per event type and list of attributes, sorted by
+    """Add up the counts of several tables. The result has one element per event type and list of attributes, sorted by
     name."""
     rows: dict[tuple[str, str], int] = {}
     keys: dict[tuple[str, str], dict[str, int]] = {}
@@ -132,8 +134,8 @@ def _text(value: object) -> str:
 
 
 PLACE = ["end", "start", ARRIVAL, TIE]
-"""The columns that order the rows of one event type from several stages. The column `tie` only distinguishes rows of
-one round."""
+"""The columns by which the rows of one event type from several stages are sorted. The column `tie` only distinguishes
+rows of the same round."""
 
 # The initial value of the hash of a text.
 _TEXT = np.uint64(0x3C6EF372FE94F82B)
@@ -143,16 +145,17 @@ _TEXT = np.uint64(0x3C6EF372FE94F82B)
 
 
 def buckets(table: pl.DataFrame, schema: Schema, route: Route, count: int) -> Ints:
-    """Return the bucket of each row. It depends on the arguments at the route's positions, or on the whole row."""
+    """Return the bucket of each row. `route`: the positions of the arguments that determine the bucket, or `whole` if
+    the whole row determines it. `count`: the number of buckets."""
     numbers: Ints = (row_hashes(table, schema, route) % np.uint64(count)).astype(np.int64)
     return numbers
 
 
 def row_hashes(table: pl.DataFrame, schema: Schema, route: Route) -> NDArray[np.uint64]:
-    """Return a hash of each row's key, or of the whole row. The hash decides the row's bucket or key group.
+    """Return a hash of each row's key, or of the whole row. The hash determines the row's bucket or key group.
 
-    The hash depends on values alone and is the same in every process and version. Numbers are hashed by value, texts by
-    their characters. A row that lacks the key, or has a value of another type in it, also gets a hash.
+    The hash only depends on values, and is the same in every process and version. Numbers are hashed by value, texts by
+    their characters. Rows whose key is missing, or has a value of a wrong type, also get a hash.
     """
     named: list[tuple[str, str]] = [(a.name, a.type) for a in schema.attributes]
     if route == "whole":
@@ -176,8 +179,8 @@ def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uin
 
 
 def hash_words(series: pl.Series, type: str) -> Ints:
-    """Return a 64-bit word for each value of a column. Equal values have equal words, in whatever column type they are
-    stored."""
+    """Return a 64-bit integer for each value of a column. Equal values have equal integers, even if they are stored in
+    columns of different types."""
     dtype = series.dtype
     if dtype == pl.Object:
         return _mixed(series.to_list())
@@ -214,7 +217,7 @@ def _texts(series: pl.Series) -> Ints:
 
 
 def _mixed(values: Sequence[object]) -> Ints:
-    """Return the words of values that have several types."""
+    """Return a 64-bit integer for each of `values`, which have several types."""
     by_kind = pl.DataFrame(
         {
             "text": pl.Series([v if isinstance(v, str) else None for v in values], dtype=pl.String),
@@ -234,7 +237,8 @@ def _fold(hashed, values):  # type: ignore[no-untyped-def]
 
 @njit()
 def _spelt(stops, data):  # type: ignore[no-untyped-def]
-    """Hash each text, eight bytes at a time. `stops`: the end offset of each text in `data`."""
+    """Return a hash of each text, computed from eight bytes at a time. `data`: the bytes of all texts. `stops`: the end
+    offset of each text in `data`."""
     hashes_of_texts = np.empty(stops.shape[0] - 1, np.int64)
     for i in range(hashes_of_texts.shape[0]):
         hashed = mix(_TEXT, stops[i + 1] - stops[i])
@@ -253,7 +257,7 @@ def _spelt(stops, data):  # type: ignore[no-untyped-def]
 
 
 def merged_by_arrival(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Merge the buckets' output of one event type in a round, for the stages that read it. Rows are in order of
+    """Merge the buckets' output of one event type in a round, for the stages that read it. The result is sorted by
     arrival.
 
     Rows that have equal positions keep the order of their buckets.

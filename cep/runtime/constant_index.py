@@ -1,7 +1,9 @@
-"""An index of the constants in the conditions of many readers of one table. It finds the readers that a row concerns.
+"""An index of the constants in the conditions of many readers of one table. It finds the readers whose conditions a row
+satisfies.
 
-Readers that have an equality, or one bound, are found by binary search. Readers that have two bounds are tested one by
-one, but only those whose lower bound is reached. So most readers cost nothing if no row fulfils their conditions.
+Readers whose condition is an equality, or has only one bound, are found by binary search. Readers whose condition has
+two bounds are tested one by one, but only those whose lower bound is reached. So most readers cost nothing if no row
+satisfies their conditions.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from cep.operators.goals.contract import Ints
 from cep.rules.conditions.column_tests import HIGH, LOW, MASK, NEGATED, ROW, Tests, reach
 
 FEW = 3
-"""The number of readers up to which no index is built, because it is faster to check them one by one."""
+"""The number of readers up to which no index is built. It is faster to check so few readers one by one."""
 ROOM = 1 << 22
 """The maximum number of row positions in the result of one call."""
 
@@ -25,7 +27,8 @@ ROOM = 1 << 22
 class ConstantIndex:
     """The index of some readers, which are identified by number.
 
-    Each reader has a lower and an upper bound on the same column: row `row` of a table's matrix.
+    All readers test the same column, which is row number `row` of a table's matrix. Each reader has a lower and an
+    upper bound for its values.
     """
 
     def __init__(self, row: int, mask: int, bounds: Mapping[int, tuple[int, int]]) -> None:
@@ -47,9 +50,9 @@ class ConstantIndex:
         self.parts: Ints = np.cumsum([0, *map(len, kinds)])
 
     def concerned(self, table: Table) -> list[tuple[int, Table]]:
-        """Return each reader that rows of the table concern, together with these rows.
+        """Return the readers whose conditions some rows of the table satisfy, each with these rows.
 
-        A reader that most rows concern gets the whole table.
+        If most rows satisfy the conditions of a reader, it gets the whole table.
         """
         table, count = contiguous(table), rows(table)
         counts, starts, places = _concerned(
@@ -65,7 +68,8 @@ class ConstantIndex:
 
 
 def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], list[int]]:
-    """Build indexes for readers that have these conditions. Also return the readers that are in no index."""
+    """Build indexes for readers. `tests`: the conditions of each reader. Also return the readers that are in no
+    index."""
     groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for number, of_reader in tests.items():
         bounds = [test for test in of_reader.tolist() if not test[NEGATED]]
@@ -80,13 +84,13 @@ def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], l
 
 @njit()
 def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type: ignore[no-untyped-def]
-    """Return for each reader the number of rows that concern it, and the start of its row list (-1: not listed). Also
-    return the concatenated row lists.
+    """Find the rows that satisfy the condition of each reader. Return three arrays: for each reader the number of these
+    rows, for each reader the start of its row list (-1 if it has no list), and the row lists of all readers.
 
-    `parts` holds the first positions of four kinds of readers: those that have an equality, a lower bound, an upper
-    bound, or both bounds. In each part, `ranks` ascend. They are lower bounds or, for readers that have only an upper
-    bound, negated upper bounds. So if a row concerns a reader that has one bound, it also concerns all readers before
-    that one in the same part.
+    `parts` contains the first positions of four groups of readers: those that have an equality, a lower bound, an upper
+    bound, or both bounds. In each group, `ranks` ascend. They are lower bounds or, for readers that only have an upper
+    bound, negated upper bounds. So if a row satisfies the only bound of a reader, it also satisfies those of all
+    readers before this one in the group.
     """
     n, readers = table.shape[1], ranks.shape[0]
     counts = np.zeros(readers, np.int64)
@@ -139,8 +143,8 @@ def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type:
 
 @njit(inline="always")
 def _reached(ranks, first, stop, key):  # type: ignore[no-untyped-def]
-    """Return the position after the last reader whose rank is at most `key`, between the positions `first` and
-    `stop`."""
+    """Search the positions from `first` to `stop`. Return the position after the last reader whose rank is at most
+    `key`."""
     while first < stop:
         middle = (first + stop) // 2
         if ranks[middle] <= key:

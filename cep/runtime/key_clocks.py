@@ -1,7 +1,7 @@
 """The progress of time, and the lateness of rows, if each key has its own clock (`lateness_by`).
 
-The current time is a time that at least two keys have reached, so a single wrong clock cannot advance it. While no
-other key sends records, the furthest key advances the current time by its own clock, by at most APART per record. So
+The current time is a time that at least two keys have reached, so a single wrong clock cannot advance it. If only the
+key with the latest clock sends records, it advances the current time by its own clock, by at most APART per record. So
 deadlines pass even if all other keys are silent.
 
 The watermark is the time of the slowest key. Keys that are more than APART behind the current time are ignored: they
@@ -30,11 +30,11 @@ from cep.operators.goals.contract import demand
 from cep.runtime.buckets import hash_words
 
 APART = 5 * 60_000_000
-"""The tolerated difference between the clocks of keys, in microseconds. A longer lateness replaces it."""
+"""The tolerated difference between the clocks of keys, in microseconds. If the lateness is longer, it is used
+instead."""
 
 SPARE = 1024
-"""The allowance for silent keys. Silent keys are forgotten when they exceed the number of the other keys by more than
-this number."""
+"""A limit for silent keys. They are forgotten when there are more than SPARE plus the number of the other keys."""
 
 # Columns of `KeyClocks.keys`, and places of `KeyClocks.state`.
 LATEST, HEAPED = 0, 1
@@ -44,20 +44,21 @@ LEADER, SECOND, ALONE, SPEAKER, WAITING, TIME = range(6)
 class KeyClocks:
     """The clocks of all keys, and the current time.
 
-    `by` is the attribute whose values are the keys, and `types` holds its type in each event that has it. All rows of
-    other events share one key. A key is stored as a hash of the attribute's value, which is the same in every process.
+    - `by`: the attribute whose values are the keys.
+    - `types`: the type of this attribute in each event that has it. All rows of other events share one key.
+    - `keys`: one row per key id: the latest end of the key's records, and 1 if the key is in the `heap`.
+    - `heap`: the ids of keys, ordered by an end that may be out of date.
 
-    `keys` has one row per key id: the latest end of the key's records, and 1 if the key is in the `heap`. The heap
-    orders the ids by an end that may be out of date.
+    A key is stored as a hash of the attribute's value. The hash is the same in every process.
 
-    `state` holds six numbers:
+    `state` contains six numbers:
 
-    - the id of the furthest key
-    - the end that a second key has reached
-    - the progress of the furthest key while no other key sent records
+    - the id of the key with the latest end
+    - the latest end that a second key has reached
+    - the progress of the key with the latest end while no other key sent records
     - the id of the key that sent the last record
     - the size of the heap
-    - the furthest watermark so far
+    - the greatest watermark so far
     """
 
     def __init__(self, by: str, lateness: int, schemas: Mapping[str, Schema]) -> None:
@@ -85,7 +86,8 @@ class KeyClocks:
     # --- keys ---
 
     def words(self, name: str, batch: Mapping[str, pl.DataFrame] | Sequence[Event], rows: Ints) -> Ints:
-        """Return the hashed keys of pushed rows of one event type. `rows`: the positions of these rows in the push."""
+        """Return the hashed keys of pushed rows of one event type. `rows`: the positions of these rows in the pushed
+        table."""
         if name not in self.types:
             return np.full(len(rows), MISSING)
         if isinstance(batch, Mapping):
@@ -98,18 +100,18 @@ class KeyClocks:
 
     @property
     def time(self) -> int:
-        """The current watermark: every key that is not ignored has reached it."""
+        """The current watermark. Every key that is not ignored has reached this time."""
         return int(_go_on(self.keys, self.heap, self.state, self.apart))
 
     def judge(
         self, tables: Mapping[str, Table], words: Mapping[str, Ints], passed: int, back: int, in_turn: bool
     ) -> dict[str, Ints]:
-        """Return by how many microseconds each row is late (0 or less: not late). Advance the clocks by the rows that
-        are not late.
+        """Return the lateness of each row in microseconds. It is 0 or less for a row that is not late. Rows that are
+        not late advance the clocks.
 
-        A row is late if it ends at or before `passed`, or if it ends `back` or more before the watermark or before its
-        own key's clock. `in_turn`: compare with the clocks just before the row. Otherwise, compare with the clocks
-        before the push.
+        A row is late if it ends at or before `passed`, or if it ends at least `back` microseconds before the watermark
+        or before its own key's clock. `in_turn`: True to compare each row with the clocks just before this row.
+        Otherwise, all rows are compared with the clocks before the push.
         """
         ends = np.concatenate([np.empty(0, np.int64), *(table[END] for table in tables.values())])
         order = np.argsort(np.concatenate([ends[:0], *(table[ORDER] for table in tables.values())]), kind="stable")
@@ -133,9 +135,9 @@ class KeyClocks:
             self.keys, self.heap = keys, heap
 
     def _forget(self) -> None:
-        """Free the memory of ignored keys, once there are many.
+        """Free the memory of ignored keys, once there are many of them.
 
-        This does not change which rows are late: a row that is late by the clock of an ignored key is also late by the
+        This does not change which rows are late. A row that is late by the clock of an ignored key is also late by the
         watermark.
         """
         if self.ids.count < 2 * int(self.state[WAITING]) + SPARE:
@@ -148,7 +150,7 @@ class KeyClocks:
             self.state[place] = moved[self.state[place]] if self.state[place] >= 0 else -1
 
     def _become(self, words: Ints, latest: Ints) -> None:
-        """Replace all keys by the keys `words`, whose latest ends are `latest`. Put each of them in the heap."""
+        """Replace all keys by the keys `words`, and put them in the heap. `latest`: the latest end of each key."""
         self.ids.become(words.reshape(-1, 1).copy(), len(words))
         self.keys = np.stack([latest, np.ones(len(words), np.int64)], axis=1)
         order = np.argsort(latest, kind="stable")  # a sorted array is a heap
@@ -176,7 +178,7 @@ class KeyClocks:
         return copied
 
     def save(self) -> dict[str, Any]:
-        """Return the clocks as JSON. Ignored keys are omitted."""
+        """Return the clocks in a form that can be written as JSON. Ignored keys are omitted."""
         kept = np.flatnonzero(self.keys[: self.ids.count, HEAPED])
         moved = {int(place): number for number, place in enumerate(kept)}
         state = self.state.tolist()
@@ -189,7 +191,8 @@ class KeyClocks:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Restore the result of `save`. Raises CepError if it is damaged, or if it belongs to another attribute."""
+        """Restore the clocks that `save` returned. Raises CepError if they are damaged, or if they belong to another
+        attribute."""
         if saved["by"] != self.by:
             message = f"the snapshot was made with lateness by `{saved['by']}`, and not by `{self.by}`"
             raise CepError(message, hint="use the same attribute as for the snapshot", code="snapshot")
@@ -203,7 +206,7 @@ class KeyClocks:
 
 @njit(_nrt=False)
 def _sift(heap, place, count):  # type: ignore[no-untyped-def]
-    """Move the heap entry at `place` down until both entries below it are later."""
+    """Move the heap entry at `place` down until both of its children are later. `count`: the size of the heap."""
     time, key = heap[place, 0], heap[place, 1]
     while True:
         below = 2 * place + 1
@@ -220,9 +223,10 @@ def _sift(heap, place, count):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Return the least time that the keys have reached. Ignore the keys that are too far behind.
+    """Return the earliest of the keys' latest ends, but at most the current time. Keys that are more than `apart`
+    behind the current time are ignored.
 
-    The heap holds each key once, with an end that may be out of date.
+    The heap contains each key once, with an end that may be out of date.
     """
     leader = state[LEADER]
     if leader < 0:
@@ -246,15 +250,15 @@ def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _go_on(keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Update the furthest watermark in `state` and return it. It never goes back, even if a wrong furthest key is
-    corrected."""
+    """Update the greatest watermark in `state` and return it. It never decreases, even if the key with the latest end
+    turns out to be wrong."""
     state[TIME] = max(state[TIME], _reached(keys, heap, state, apart))
     return state[TIME]
 
 
 @njit(_nrt=False)
 def _hear(key, end, keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Record the end of a row of `key` that is not late. The heap must have room for all keys."""
+    """Record the end of a row of `key`. The row must not be late. The heap must have room for all keys."""
     before = keys[key, LATEST]
     if end <= before:
         return
@@ -284,7 +288,7 @@ def _hear(key, end, keys, heap, state, apart):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _judge(ids, ends, passed, back, in_turn, keys, heap, state, apart, late):  # type: ignore[no-untyped-def]
-    """Compute the lateness of rows in their order. Advance the clocks by the rows that are not late."""
+    """Compute the lateness of rows in their order. Rows that are not late advance the clocks."""
     mark = max(passed, _go_on(keys, heap, state, apart) - back)
     if not in_turn:
         for i in range(ids.shape[0]):

@@ -1,4 +1,4 @@
-"""Changes of the input by a push: rows that the push adds, and known rows that it withdraws or replaces.
+"""Changes of the input by a push: the rows that the push adds, and the stored rows that it withdraws or replaces.
 
 Equal records count as often as they were sent, and a withdrawal removes the last of them. If an event's records are a
 set, equal records count once. If the event has a KEY, only the last record of each key and time counts.
@@ -21,9 +21,9 @@ from cep.runtime.revision.row_window import RowChanges
 UNKNOWN = "unknown-withdrawal"
 
 KnownRows = Callable[[Table, Sequence[int]], Table]
-"""A function that returns the known rows of an event that equal a row of a table.
+"""A function that takes a table and returns the stored rows of an event that equal one of the table's rows.
 
-Its second argument lists the matrix rows to compare, which include the end.
+Its second argument contains the numbers of the matrix rows to compare. They include the row of ends.
 """
 
 
@@ -31,8 +31,8 @@ Its second argument lists the matrix rows to compare, which include the end.
 class InputChanges:
     """The changes of one event's input by a push.
 
-    `unknown`: the pushed rows that withdraw unknown records. `merged`: the number of pushed records that were dropped
-    as duplicates.
+    - `unknown`: the pushed rows that withdraw a record that is not stored.
+    - `merged`: the number of pushed records that were dropped as duplicates.
     """
 
     changes: RowChanges
@@ -51,10 +51,12 @@ def input_changes(
 ) -> InputChanges:
     """Compute how a push changes the input of one event.
 
-    - `pushed`: the pushed rows, in order of their positions. `first`: the earliest end among them.
-    - `withdraws`: a mask of the rows that are withdrawals. None: there are none.
-    - `known`: a function that finds known rows. `last`: the latest end of all known rows; no later row needs a search.
-    - `key`: the arguments that identify a record among those of the same time. None: all arguments.
+    - `pushed`: the pushed rows, sorted by their positions in the push.
+    - `first`: the earliest end of a pushed row.
+    - `withdraws`: a mask of the rows that are withdrawals, or None if there are no withdrawals.
+    - `known`: a function that finds stored rows.
+    - `last`: the latest end of all stored rows. Pushed rows that end later equal no stored row.
+    - `key`: the arguments that identify a record among those of the same time, or None if all arguments do.
     - `several`: True if equal records count as often as they were sent.
     """
     ends, none = pushed[END], np.empty(0, np.int64)
@@ -92,11 +94,11 @@ def _each_once(pushed: Table) -> Table:
 
 
 def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequence[int]) -> tuple[Table, Ints, Ints]:
-    """Match pushed rows with known rows if equal rows count separately. A withdrawal removes the last equal row before
+    """Match pushed rows with stored rows if equal rows count separately. A withdrawal removes the last equal row before
     it.
 
-    Return the known rows to remove, the positions of the pushed rows to add, and those of the unknown withdrawals.
-    `words`: the matrix rows to compare.
+    Return three arrays: the stored rows to remove, the positions of the pushed rows to add, and the positions of
+    withdrawals of rows that do not exist. `words`: the numbers of the matrix rows to compare.
     """
     kinds = KeySet(len(words))
     known = known[:, np.argsort(known[ORDER], kind="stable")]
@@ -114,10 +116,12 @@ def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequ
 
 @njit()
 def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-untyped-def]
-    """Match withdrawals with rows of the same kind, like brackets. The rows are sorted by kind, and then by order.
+    """Match each withdrawal with a row of the same kind, as a closing bracket is matched with an opening one. The rows
+    are sorted by kind, and then by order.
 
-    `goes` marks withdrawals, and `places` numbers the rows. For each withdrawal, the last unmatched row of its kind is
-    marked in `taken`. If no such row exists, the withdrawal is marked in `unknown`. `stack` has room for all rows.
+    `goes` marks withdrawals, and `places` contains the position of each row. For each withdrawal, the last unmatched
+    row of its kind is marked in `taken`. If no such row exists, the withdrawal is marked in `unknown`. `stack` is a
+    buffer with room for all rows.
     """
     depth = 0
     for i in range(len(kinds)):
@@ -134,8 +138,8 @@ def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-unt
 
 
 def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
-    """Return a mask over `ends`. It is True for an end at which several rows of `table` have equal start, end and
-    key."""
+    """Return a mask over `ends`. It is True for an end at which `table` has several rows whose start and key are equal,
+    too."""
     named = by_arrival(contiguous(table[[START, END, ORDER, IDENTITY, *(FIRST + column for column in key)]]))
     once = first_of_equal(named)
     if rows(once) == rows(named):
@@ -148,13 +152,14 @@ def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
 def _changed(
     pushed: Table, withdraws: Bools, known: Table, words: Sequence[int], keyed: bool
 ) -> tuple[Table, Ints, Ints]:
-    """Match pushed rows with known rows if equal rows count once.
+    """Match pushed rows with stored rows if equal rows count once.
 
-    Return the known rows to remove, the positions of the pushed rows to add, and those of the unknown withdrawals.
+    Return three arrays: the stored rows to remove, the positions of the pushed rows to add, and the positions of
+    withdrawals of rows that do not exist.
 
-    - `known`: the known rows that agree with a pushed row in the matrix rows `words`.
-    - `keyed`: True if rows that agree in `words` may differ in other arguments. The later row then replaces the
-      earlier.
+    - `known`: the stored rows that equal a pushed row in the matrix rows `words`.
+    - `keyed`: True if rows that are equal in `words` may differ in other arguments. The later row then replaces the
+      earlier row.
     """
     groups = KeySet(len(words))
     before, _ = groups.insert(np.ascontiguousarray(known[words].T))
@@ -185,10 +190,13 @@ def _changed(
 def _in_turn(
     pushed: Table, withdraws: Bools, known: Table, several: Ints, group: Ints, known_row: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Process in order the pushed rows at the positions `several`, which agree with other pushed rows.
+    """Process those pushed rows one by one that are equal to other pushed rows. `several`: the positions of these rows.
 
-    `group`: for each pushed row, the number of its group of equal rows. `known_row`: for each group, the known row, or
-    -1. Return the pushed rows to add, the groups whose known row is removed, and the unknown withdrawals.
+    - `group`: for each pushed row, the number of its group of equal rows.
+    - `known_row`: for each group, the position of the stored row that equals the group's rows, or -1 if there is none.
+
+    Return three arrays: the pushed rows to add, the groups whose stored row is removed, and the withdrawals of rows
+    that do not exist.
     """
     now: dict[int, int | None] = {}  # the number of a pushed row, or ~number of a known row
     first: dict[int, int | None] = {}

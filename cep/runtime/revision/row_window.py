@@ -17,13 +17,15 @@ from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.keys import grow
 
 FEW = 8
-"""The number of rows with the same end up to which they are compared one by one. More rows are looked up by hash."""
+"""The maximum number of rows with the same end that are compared one by one. If there are more, rows are looked up by
+hash."""
 SMALL = 8192
-"""The number of rows below which a table is joined with the next one, to keep the number of tables small."""
+"""The number of rows below which a table is joined with the next table, to keep the number of tables small."""
 
 
 class RowWindow:
-    """Rows of one event, in tables that are ordered by arrival. A table is sorted by end when it is first searched.
+    """Rows of one event, in tables whose rows are ordered by arrival. A table is sorted by end when it is first
+    searched.
 
     So rows that arrive in order are neither copied nor sorted. `last`: the latest end of all rows.
     """
@@ -33,14 +35,14 @@ class RowWindow:
         self.runs: list[Table] = []
         self.last = BEGINNING
         self._spans: list[tuple[int, int]] = []
-        """The first and the last end of each table."""
+        """The earliest and the latest end in each table."""
         self._sorted: list[bool] = []
-        """True for each table that is known to be sorted by end."""
+        """For each table, True if it is known to be sorted by end."""
 
     def add(self, table: Table, span: tuple[int, int] | None = None) -> None:
-        """Add rows in any order. The window keeps the table, so the caller must not change it any more.
+        """Add rows in any order. The window stores the table itself, so the caller must not change it any more.
 
-        `span`: the first and the last end of the rows, if known.
+        `span`: the earliest and the latest end of the rows, if known.
         """
         if not rows(table):
             return
@@ -112,7 +114,8 @@ class RowWindow:
     def same(self, table: Table, words: Sequence[int]) -> Table:
         """Return the rows of the window that equal a row of `table`, in any order.
 
-        `table` is sorted by end. `words`: the matrix rows to compare, which include the end.
+        `table` must be sorted by end. `words`: the numbers of the matrix rows to compare, which include the row of
+        ends.
         """
         parts = [empty(self.arguments)]
         if rows(table):
@@ -124,7 +127,7 @@ class RowWindow:
         return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def drop(self, table: Table) -> None:
-        """Remove the rows of `table` from the window."""
+        """Remove from the window all rows that are in `table`."""
         if not rows(table):
             return
         table = table.take(stable_order(table[END]), axis=1)
@@ -168,8 +171,8 @@ class RowWindow:
         return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
 
     def _same(self, number: int, table: Table, words: Ints) -> Ints:
-        """Return the positions of rows in the stored table `number` that equal a row of `table`. `words`: the matrix
-        rows to compare."""
+        """Return the positions of those rows in the stored table `number` that equal a row of `table`. `words`: the
+        numbers of the matrix rows to compare."""
         count = rows(table)
         buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
         room = np.empty(count, np.int64), np.empty((count, 1), np.int64)
@@ -177,7 +180,7 @@ class RowWindow:
         return alike
 
     def _run(self, number: int) -> Table:
-        """Return the stored table `number`. If necessary, sort it by end and make it contiguous first."""
+        """Return the stored table `number`. If it is not sorted by end or not contiguous, sort and copy it first."""
         run = self.runs[number] = contiguous(self.runs[number])
         if not self._sorted[number]:
             if bool((run[END, 1:] < run[END, :-1]).any()):
@@ -188,12 +191,12 @@ class RowWindow:
 
 @njit()
 def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-untyped-def]
-    """Return the positions of rows in `run` that equal a row of `table` in the matrix rows `words`. Both are sorted by
-    end.
+    """Return the positions of those rows in `run` that equal a row of `table` in the matrix rows `words`. Both tables
+    must be sorted by end.
 
-    If more than FEW rows of `table` have the same end, they are looked up by hash. `buckets` and `chained` are memory
-    for this: `buckets` needs room for a power of two that is at least twice the number of these rows, `chained` for
-    each of them. `places` grows as needed.
+    If more than FEW rows of `table` have the same end, they are looked up by hash. `buckets` and `chained` are buffers
+    for this lookup. `buckets` must have room for a power of two that is at least twice the number of these rows, and
+    `chained` for each of these rows. `places` grows as needed.
     """
     count, ends = 0, run[END]
     i, last = np.searchsorted(table[END], ends[0]), ends[ends.shape[0] - 1]
@@ -253,7 +256,7 @@ def _equal(first_table, row, other, its, words):  # type: ignore[no-untyped-def]
 
 
 def _telling(words: Sequence[int]) -> Ints:
-    """Order matrix rows so that a comparison finds differences early: arguments first."""
+    """Sort matrix rows so that a comparison finds differences early: rows of arguments come first."""
     return np.array(words[::-1], np.int64)
 
 
@@ -267,7 +270,8 @@ def without(table: Table, others: Table) -> Table:
 
 
 def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
-    """Split a table into the chosen rows and the other rows. This is fast if the chosen rows come first."""
+    """Split a table into the chosen rows and the other rows. This is fast if the chosen rows are at the beginning of
+    the table."""
     count = int(np.count_nonzero(chosen))
     if chosen[:count].all():
         return contiguous(table[:, :count]), contiguous(table[:, count:])
@@ -275,7 +279,7 @@ def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
 
 
 def _words(table: Table) -> Ints:
-    """Return the words that identify each row: everything except its handle."""
+    """Return the values that identify each row: everything except its handle."""
     return np.ascontiguousarray(np.delete(table, IDENTITY, axis=0).T)
 
 
@@ -288,7 +292,7 @@ class RowChanges:
 
 
 def joined(changes: Iterable[RowChanges]) -> RowChanges:
-    """Combine successive changes into one."""
+    """Combine successive changes into one object."""
     listed = list(changes)
     if len(listed) == 1:
         return listed[0]
