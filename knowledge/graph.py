@@ -239,7 +239,7 @@ class Knowledge(KnowledgeSource):
         DESCRIBE.
 
         Rows are sorted by value unless the query has an ORDER BY. `name`: the name of the query in error messages.
-        Raise CepError if the query is invalid.
+        Raises CepError if the query is invalid.
         """
         results = self.found(sparql, prefixes, name)
         if isinstance(results, ox.QueryBoolean):
@@ -309,7 +309,7 @@ class Knowledge(KnowledgeSource):
         """Drop unused terms that arrived in changes. Do nothing unless the number of terms has doubled since the last
         time.
 
-        `always`: True to drop them even if it has not doubled.
+        `always`: True to drop them even if the number of terms has not doubled.
         """
         if self.loaded is not None and (always or len(self.terms) > self._many):
             forget(self)

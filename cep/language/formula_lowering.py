@@ -36,7 +36,7 @@ class FormulaLowering:
 
         - `keep`: the variables that the pattern must bind.
         - `cycle`: the fluents that depend on the rule's fluent and on which it depends.
-        - `now`: the fluents of the cycle that depend on each other at the same time. Unless `lagging` is True, these
+        - `now`: the fluents of the cycle that depend on each other without a delay. Unless `lagging` is True, these
           are all fluents of the cycle.
         - `lagging`: True if a rule of the cycle contains NOT or AGGREGATE.
         """
@@ -78,7 +78,7 @@ class FormulaLowering:
 
     def through(self, formula: Formula) -> bool:
         """Return True if a formula uses a fluent of the cycle. If the cycle contains NOT or AGGREGATE, count only
-        fluents that the formula uses at the same time."""
+        fluents that the formula uses without a delay."""
         return _asks(asked_now(formula) if self.lagging else formulas(formula), self.now)
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:

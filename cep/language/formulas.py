@@ -67,8 +67,8 @@ class Formulas:
     def _recursive(self) -> set[str]:
         """Check the recursion among fluents. Return the fluents whose recursion was refused.
 
-        For each recursive fluent, record the fluents of its cycle in `cycles`, and the fluents that it uses at the same
-        time in `now`. Record the fluents whose cycle contains NOT or AGGREGATE in `lagging`.
+        For each recursive fluent, record the fluents of its cycle in `cycles`, and the fluents that it uses without a
+        delay in `now`. Record the fluents whose cycle contains NOT or AGGREGATE in `lagging`.
         """
         refused: set[str] = set()
 
@@ -106,10 +106,10 @@ class Formulas:
         return refused
 
     def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
-        """Record which fluents of a cycle depend on each other at the same time. The cycle contains NOT or AGGREGATE.
+        """Record which fluents of a cycle depend on each other without a delay. The cycle contains NOT or AGGREGATE.
 
-        Report an error if NOT or AGGREGATE applies to the current value of a fluent that itself depends on the result
-        at the same time.
+        Report an error if NOT or AGGREGATE applies to the current value of a fluent that depends on its result without
+        a delay.
         """
 
         def now(name: object) -> list[str]:
@@ -369,8 +369,8 @@ class Formulas:
 
 
 def _names(formula: Formula, now: bool = False) -> frozenset[str]:
-    """Return the fluents and events that a formula uses. `now`: True to return only those that the formula uses at the
-    same time."""
+    """Return the fluents and events that a formula uses. `now`: True to return only those that the formula uses without
+    a delay."""
     parts = asked_now(formula) if now else formulas(formula)
     return frozenset(part.name for part in parts if isinstance(part, FormulaAtom))
 

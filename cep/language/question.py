@@ -47,7 +47,7 @@ _NAMED = re.compile(r"\s*(?P<name>[^\W\d]\w*\s*:\s)?\s*(?P<value>.*?)\s*", re.DO
 
 
 def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
-    """Read the event of a question. Raises CepError if the text has another form.
+    """Read the event of a question. Raises CepError if the text is not an event.
 
     `prefixes`: the prefixes of the program, each with its IRI.
     """

@@ -228,5 +228,5 @@ def _all_missing(event: ast.EventDeclaration) -> tuple[int | float | str, ...]:
 
 
 def argument_count(arguments: int) -> str:
-    """Write a number of arguments: `1 argument`."""
+    """Return a count of arguments as text: `1 argument` or `2 arguments`."""
     return {0: "no arguments", 1: "1 argument"}.get(arguments, f"{arguments} arguments")

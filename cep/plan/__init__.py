@@ -1,1 +1,2 @@
-"""The planner: turn lowered rules into a plan of binary nodes that rules share, and report all static errors."""
+"""The planner. It turns lowered rules into a plan of binary nodes that several rules can share, and reports all static
+errors."""

@@ -363,7 +363,7 @@ class _Copartitioning:
 
 
 def _column(argument: Typed) -> int | None:
-    """Return the column that a head argument copies unchanged, or None."""
+    """Return the column that a head argument copies unchanged. Return None if the argument is not such a copy."""
     match argument:
         case TypedVariable(name) if name[0] == "v":
             return int(name[1:])

@@ -42,8 +42,8 @@ Slot = tuple[PlanUnit, int | str]
 
 
 class Step(Enum):
-    """The relation of a computed value to the value from which it is computed, if the computation is repeated in each
-    round."""
+    """The relation of a computed value to its source, which is the value from which it is computed. For example, it is
+    the same value, or it is new and greater."""
 
     SAME = "the same"
     OTHER = "another that soon repeats"
@@ -93,7 +93,7 @@ class EndlessCycle:
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """Return the cycles that never end at an instant at which they begin.
+    """Return the cycles whose evaluation never ends at an instant at which it has begun.
 
     The result includes cycles whose conditions test the growing values if these conditions may not bound them.
     """
@@ -224,8 +224,8 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
 def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
     """Add to `flow` the slots from which the slot `slot` is computed.
 
-    `used`: the variables of the node `unit` from which the slot is computed, each with the relation of the result to
-    it.
+    `used`: the variables of the node `unit` from which the slot is computed. With each variable, the relation of the
+    slot's value to the variable's value.
     """
     for name, step in used.items():
         sources = flow.setdefault(slot, {})
@@ -233,7 +233,8 @@ def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
 
 
 def _both(left: Step, other: Step | None) -> Step:
-    """Combine two computations that have the same source. `other`: None if there is only one computation."""
+    """Return the relation of a value to its source if it is computed from the source in two ways. `left`, `other`: the
+    relation by each way. `other` is None if there is only one."""
     if other is None or left is other:
         return left
     if left.makes_new or other.makes_new:

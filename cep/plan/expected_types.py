@@ -29,11 +29,12 @@ _PASSED_ON = ("first", "last", "mode", "min", "max", "sum")  # aggregates of the
 def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[ArgumentPosition, str]:
     """Infer the types of the argument positions that are None in `types`. Their columns contain no values.
 
-    If the values of a column would reach a declared attribute, the column has the attribute's type. Static rules and
-    undeclared events may lie between. If a policy ranks by the column and nothing else uses it, the column is a float.
+    If the values of a column would reach a declared attribute, directly or through static rules and undeclared events,
+    the column has the attribute's type. If a policy ranks by the column and nothing else uses it, the column is a
+    float.
 
-    The result lacks a position if no type can be inferred, or several types other than int and float. Such a column has
-    the type `any`.
+    The result lacks a position if no type can be inferred for it, or several types other than int and float. Such a
+    column has the type `any`.
     """
     wants = _Wants(rules, types)
     for rule in rules.rules:

@@ -170,7 +170,7 @@ class Formula(ABC):
         return None
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
-        """Return the parts that the formula can evaluate at a time only when their results at this time are complete.
+        """Return the parts whose results at a time must be complete before the formula can be evaluated at this time.
         With each part, return the operator's word and the position."""
         return []
 

@@ -195,7 +195,8 @@ class Parameters:
             self.by_name[name] = parameter.with_value(raw, self.prefixes, f"parameter `{name}`")
 
     def named(self, name: str) -> Parameter | None:
-        """Return the parameter of a name, and mark it as used. Return None if there is no such parameter."""
+        """Return the parameter that has the name `name`, and mark it as used. Return None if there is no such
+        parameter."""
         parameter = self.by_name.get(name)
         if parameter is not None:
             self.used.add(name)

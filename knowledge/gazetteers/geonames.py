@@ -81,7 +81,7 @@ def read_dump(path: Path) -> Dump:
     """Read a dump (`.txt`, or a `.zip` that contains one) and the companion files in the same folder.
 
     The companion files are `admin1CodesASCII.txt`, `admin2Codes.txt`, `countryInfo.txt`, `featureCodes_en.txt`, and
-    `hierarchy.txt` or `.zip`. Raise CepError at the first invalid line, with file, line and reason.
+    `hierarchy.txt` or `.zip`. Raises CepError at the first invalid line, with file, line and reason.
     """
     regions = [_companion(path, name, _REGIONS) for name in ("admin1CodesASCII", "admin2Codes")]
     hierarchy = _companion(path, "hierarchy", _HIERARCHY)

@@ -12,7 +12,7 @@ from cep.core.errors import CepError
 
 
 def data(package: str, path: str, install: str = "") -> Path:
-    """Return the path of a data file in a package. Raise CepError if the package or the file does not exist."""
+    """Return the path of a data file in a package. Raises CepError if the package or the file does not exist."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise CepError(

@@ -64,8 +64,8 @@ def solve(
 ) -> Bindings:
     """Return the distinct bindings of the variables `wanted` for which all patterns match triples.
 
-    `start`: bindings of some variables, which the result extends. Raise TooLarge if a table would have more than `most`
-    cells.
+    `start`: bindings of some variables, which the result extends. Raises TooLarge if a table would have more than
+    `most` cells.
     """
     left = list(patterns)
     answers = start

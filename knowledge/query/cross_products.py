@@ -1,5 +1,5 @@
-"""Detection of accidental cross products. A group of a pattern is one if some of its parts share no variable, and the
-product of these parts has too many rows."""
+"""Detection of accidental cross products. A group of a pattern is a cross product if some of its parts share no
+variable. It is assumed to be accidental if the product of these parts has too many rows."""
 
 from __future__ import annotations
 

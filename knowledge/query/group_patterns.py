@@ -15,9 +15,8 @@ class GroupElement:
     """An element of a group.
 
     - `start`, `end`: its position in the text of the group.
-    - `kind`: the kind of the element. These are triples (of one subject), group (in braces, with its UNIONs),
-      optional, minus, graph, values, filter, bind, and select (a subquery, which is then the only element of the
-      group).
+    - `kind`: one of triples (of one subject), group (in braces, with its UNIONs), optional, minus, graph, values,
+      filter, bind, and select. A select is a subquery, and is the only element of its group.
     - `variables`: the variables and labelled blank nodes in it. For a subquery, only the variables that it selects.
     """
 

@@ -131,7 +131,7 @@ def pattern_table(
     resolve: Resolve,
     most: int,
 ) -> PatternTable:
-    """Evaluate a basic graph pattern, and return its table. Raise TooLarge if a component would have more than `most`
+    """Evaluate a basic graph pattern, and return its table. Raises TooLarge if a component would have more than `most`
     cells."""
     components = [
         PatternComponent(

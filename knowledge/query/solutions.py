@@ -45,7 +45,7 @@ class TooMany(Exception):
 def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) -> tuple[Terms, list[Ints]]:
     """Return the distinct solutions: a dictionary of their terms, and one column of ids per variable.
 
-    Raise TooMany if there are more than `most` distinct rows, or more than `most_read` rows including duplicates.
+    Raises TooMany if there are more than `most` distinct rows, or more than `most_read` rows including duplicates.
     """
     rows = _SolutionRows(most, most_read)
     solutions.serialize(cast("IO[bytes]", rows), format=ox.QueryResultsFormat.TSV)

@@ -25,7 +25,7 @@ _DEFAULT = "urn:x-rdflib:default"
 def foreign_quads(source: Any) -> Iterator[ox.Quad]:
     """Yield the quads of an rdflib or pyoxigraph graph, or of an iterable of rdflib's or pyoxigraph's triples or quads.
 
-    Raise CepError if an item is not a triple or quad.
+    Raises CepError if an item is not a triple or quad.
     """
     known: dict[Any, Any] = {}
 
@@ -81,7 +81,7 @@ def _with_names(graph: rdflib.ConjunctiveGraph) -> Iterator[tuple[Any, ...]]:
 def of_rdflib(term: Any) -> Any:
     """Convert a term of rdflib to pyoxigraph. Return a term of pyoxigraph unchanged.
 
-    Raise ValueError or TypeError for anything else.
+    Raises ValueError or TypeError for anything else.
     """
     if isinstance(term, ox.NamedNode | ox.BlankNode | ox.Literal):
         return term

@@ -59,7 +59,7 @@ def close_once(
     """Return the result of `compute_closure`, from the cache if the closure of these triples was computed before.
 
     An unreadable file in the cache is replaced. If the folder cannot be written, nothing is cached. Closures of fewer
-    than LEAST triples are never cached. Raise CepError if the triples are inconsistent.
+    than LEAST triples are never cached. Raises CepError if the triples are inconsistent.
     """
     if reasoning == "none" or len(triples) < LEAST:
         return compute_closure(terms, triples, reasoning, prefixes)
@@ -96,7 +96,7 @@ def key(terms: Terms, triples: TripleSet, reasoning: Reasoning) -> str:
 
 @cache
 def _code() -> bytes:
-    """Return a hash of all code on which a closure depends. Raise OSError if the code cannot be read."""
+    """Return a hash of all code on which a closure depends. Raises OSError if the code cannot be read."""
     here = Path(__file__).parent
     digest = hashlib.blake2b(f"{pl.__version__} {np.__version__}".encode())
     for file in (*sorted(here.glob("*.py")), *(here.parent / name for name in _READ_TOO)):

@@ -35,7 +35,7 @@ def compute_closure(
 ) -> Closure:
     """Compute the closure of triples. The terms in the rules are added to the dictionary.
 
-    `prefixes`: the prefixes for error messages. Raise CepError (code `inconsistent`) if the triples contradict each
+    `prefixes`: the prefixes for error messages. Raises CepError (code `inconsistent`) if the triples contradict each
     other. The message shows the rule and the proof.
     """
     assert reasoning in REASONING, f"no kind of reasoning: {reasoning}"
@@ -78,7 +78,7 @@ class Closure:
         return PrefixedNames(self.terms, self.prefixes if prefixes is None else prefixes, self.asserted)
 
     def proof(self, s: int, p: int, o: int) -> Proof:
-        """Return the proof of a triple. Raise CepError if it is neither asserted nor inferred."""
+        """Return the proof of a triple. Raises CepError if it is neither asserted nor inferred."""
         if min(s, p, o) < 0 or not self.facts[p].has(packed(np.array([s]), np.array([o])))[0]:
             raise CepError("the triple is neither asserted nor inferred", code="unknown-triple")
         return self._prover.proof((s, p, o))

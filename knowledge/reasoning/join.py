@@ -15,7 +15,7 @@ from cep.knowledge.rdf.relation import BinaryRelation, PredicateRelations, conta
 from cep.knowledge.reasoning.rule import HAS, RuleAtom, RuleTerm
 
 BLOCK = 1 << 21
-"""The number of rows that a step produces at a time."""
+"""The number of rows that a join produces at a time."""
 
 MOST = 2_000_000_000
 """The maximum number of rows that one join may produce. It takes some minutes to produce so many rows."""

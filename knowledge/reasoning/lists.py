@@ -43,7 +43,7 @@ class Lists:
 
 
 def lists_of(facts: PredicateRelations, words: ReasoningVocabulary, names: PrefixedNames) -> Lists:
-    """Return the lists in the axioms of `facts`. Raise CepError if a list branches, is incomplete or has a cycle."""
+    """Return the lists in the axioms of `facts`. Raises CepError if a list branches, is incomplete or has a cycle."""
     object_ids = [facts[predicate].objects for predicate in words.of_lists]
     heads = sorted_distinct(np.concatenate(object_ids))
     nodes, place, step = heads, np.arange(len(heads)), 0

@@ -38,8 +38,8 @@ _ERROR = "http://www.daml.org/2002/03/agents/agent-ont#error"
 def rule_set(named: str | type[Any]) -> type[Any]:
     """Return the class of a rule set. `named`: the class, or its name as `module:Class`.
 
-    The module is searched among installed packages and in the current folder. Raise CepError if it cannot be
-    imported, or is not a rule set of owlrl.
+    The module is searched among installed packages and in the current folder. Raises CepError if it cannot be imported,
+    or is not a rule set of owlrl.
     """
     from owlrl.Closure import Core
 
@@ -121,7 +121,7 @@ def quiet() -> Iterator[None]:
 
 
 def close_by(rules: str | type[Any], terms: Terms, triples: TripleSet) -> OwlrlClosure:
-    """Compute the closure under a custom rule set. Raise CepError if the rule set reports a contradiction."""
+    """Compute the closure under a custom rule set. Raises CepError if the rule set reports a contradiction."""
     asserted = PredicateRelations.of(*triples.columns)
     start = ruleset("none", terms, asserted, PrefixedNames(terms, {}, asserted))
     facts, labels = _closed(rule_set(rules), terms, asserted), np.arange(len(terms), dtype=np.int64)

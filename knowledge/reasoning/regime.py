@@ -17,7 +17,7 @@ from cep.knowledge.reasoning.ruleset import REASONING
 def closed_under(terms: Terms, asserted: TripleSet, reasoning: str | type[Any]) -> tuple[str, Closure | None]:
     """Return the name of an entailment regime, and the closure of the asserted triples under it (None for `none`).
 
-    Raise CepError if the regime is unknown or the triples are inconsistent.
+    Raises CepError if the regime is unknown or the triples are inconsistent.
     """
     if reasoning == "none":
         return "none", None

@@ -59,7 +59,7 @@ class Ruleset:
 def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, names: PrefixedNames) -> Ruleset:
     """Return the rules that the asserted triples need. The terms in the rules are added to the dictionary.
 
-    Raise CepError if a list in the triples is invalid.
+    Raises CepError if a list in the triples is invalid.
     """
     words = ReasoningVocabulary(terms)
     if reasoning == "none":

@@ -222,7 +222,7 @@ class Saturation:
             heads.add(self.words.same, pairs_of(self.labels, grown))
 
     def _take(self, heads: DerivedFacts) -> PredicateRelations:
-        """Add those derived triples to the facts that are new. Return them. This ends the round.
+        """Add the derived triples that are new to the facts, and return these triples. This ends the round.
 
         Raises CepError if there are more than MOST facts.
         """

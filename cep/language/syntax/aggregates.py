@@ -116,8 +116,8 @@ def _each(cursor: Cursor) -> Over:
 
 
 def _divisor(length: int) -> int:
-    """Return the common divisor of a day that is nearest to `length`, for instance 15 minutes or an hour. Both are in
-    microseconds."""
+    """Return the duration that divides a day and is nearest to `length`, among common ones such as 15 minutes and an
+    hour. Both are in microseconds."""
     usual = [DAY // n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48, 96, 144, 288, 1440, 86_400)]
     return min(usual, key=lambda part: abs(part - length))
 

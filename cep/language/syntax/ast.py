@@ -283,7 +283,8 @@ class AlertStatement:
 
     - `title`, `text`, `instruction`, `runbook`: texts in which `{S}` stands for the value of S.
     - `duration` (FOR), `after`, `keep`, `repeat`: durations in microseconds.
-    - `escalations`: each severity, the time since the alert fired in microseconds, and the span.
+    - `escalations`: for each escalation, its severity, its time in microseconds since the alert fired, and its
+      span.
     - `position`: the latitude and longitude in degrees, or empty.
     - `radius`: the radius in metres.
     - `area`: a text in WKT.

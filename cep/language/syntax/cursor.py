@@ -127,8 +127,7 @@ class Cursor:
         return token
 
     def accept(self, key: str) -> bool:
-        """Return True and move past the next token if it is the keyword or mark `key`. Otherwise return False and
-        stay."""
+        """If the next token is the keyword or mark `key`, move past it and return True. Otherwise return False."""
         if self.token.key != key:
             return False
         self.advance()

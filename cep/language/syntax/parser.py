@@ -1,8 +1,8 @@
 """The parser. It turns the text of a program into a syntax tree, or reports syntax errors with position and hint.
 
-It is a hand-written recursive descent parser, together with terms.py, patterns.py and declarations.py. A generated LALR
-parser was as fast, but at an error it only knows the possible next tokens. Here, messages say what the mistake is and
-what to write instead.
+This module, terms.py, patterns.py and declarations.py are a hand-written recursive descent parser. A generated LALR
+parser was as fast, but at an error it only knew which tokens are possible next. The messages of this parser say what
+the mistake is and what to write instead.
 
     program     = { statement }
     statement   = "PREFIX" [NAME] ":" IRI

@@ -1,7 +1,7 @@
 """Recovery from syntax errors. The parser skips a statement that has a mistake and reads the others, so that all
 mistakes are reported together.
 
-The next statement begins on a new line. It begins after a `.`, or with a word such as `event`.
+After a skipped statement, the parser continues on a new line: after a `.`, or with a word such as `event`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Warn about declared facts that the program gets from nowhere, and about tables whose column names differ from the
+"""Warn about declared predicates that have no facts, and about tables whose column names differ from the
 declaration."""
 
 from __future__ import annotations

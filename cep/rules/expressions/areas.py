@@ -45,7 +45,7 @@ def read(text: str) -> Shape:
 
 
 def read_all(texts: Sequence[str]) -> tuple[Shapes, dict[int, WrongArea]]:
-    """Return the shapes of WKT literals, and for each invalid literal its index and the error.
+    """Return the shapes of WKT literals. Also return the errors of the invalid literals, by their index.
 
     A literal may begin with a coordinate system. The longitudes of a shape increase from west to east and may exceed
     180 degrees. The parts of a shape do not overlap.

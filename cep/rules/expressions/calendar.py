@@ -100,12 +100,14 @@ BEGIN: dict[str, Callable[[Ints], Ints]] = {
     "quarter": lambda local: _begin_of_months(local, 3),
     "year": lambda local: _begin_of_months(local, 12),
 }
-"""For each calendar unit, a function that takes local times and returns the local times at which their unit began."""
+"""For each calendar unit, a function that takes local times and returns the local times at which their hour, day, month
+or other unit began."""
 _OF_A_DAY = ("second", "minute", "hour")
 
 
 def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
-    """For each time, return the instant at which its calendar unit began. `place`: the time zone, or None for UTC.
+    """For each time, return the instant at which its hour, day, month or other `unit` began. `place`: the time zone, or
+    None for UTC.
 
     An hour that clocks show twice begins twice. A day without midnight begins right after the time that clocks skip.
     """

@@ -34,7 +34,8 @@ _BETWEEN = {
 
 
 def instead(token: DatalogMtlToken, before: DatalogMtlToken) -> str | None:
-    """Suggest what to write instead of the unexpected token `token`, or return None. `before`: the token before it."""
+    """Suggest what to write instead of the unexpected token `token`. Return None if no suggestion fits. `before`: the
+    token before `token`."""
     if token is before and token.text in ("!", "-", "\u00ac"):
         return "negation is written `not B(X)`"
     if token.text in _BETWEEN and token.kind != "string":

@@ -84,7 +84,7 @@ class DatalogMtlCursor:
         return self.previous
 
     def accept(self, *marks: str) -> bool:
-        """Return True and move past the next token if it is one of `marks`. Otherwise return False and stay."""
+        """If the next token is one of `marks`, move past it and return True. Otherwise return False."""
         if self.token.kind in ("end", "string") or self.token.text not in marks:
             return False
         self.advance()

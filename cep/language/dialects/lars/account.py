@@ -32,8 +32,7 @@ def counted(program: LarsProgram) -> list[str]:
 
 
 def comes_in(program: LarsProgram) -> list[str]:
-    """Return the predicates that must arrive as input although no declaration says so: bodies use them, but no rule,
-    fact or declaration defines them.
+    """Return the undeclared input predicates. Rule bodies use them, but no rule, fact or declaration defines them.
 
     If the program declares events, return an empty list.
     """

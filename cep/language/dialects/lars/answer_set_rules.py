@@ -31,7 +31,7 @@ from cep.rules.answer_set_rules import AnswerSetRules, AskedWindow, Calculation,
 from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
 
 ASKED = "asks."
-"""The prefix of predicates that contain the solver's input."""
+"""The prefix of the names of predicates that contain the solver's input."""
 BEGUN = f"{ASKED}begun"
 """The predicate that holds at every tick of the stream."""
 
@@ -101,7 +101,7 @@ def _reached(name: str, asks: dict[str, set[str]]) -> set[str]:
 
 @dataclass
 class _Writer:
-    """Writer of the solver's program. `numbers`: assigns a number to each predicate that the solver derives."""
+    """Writer of the solver's program. `numbers`: for each predicate that the solver derives, its number."""
 
     program: LarsProgram
     numbers: dict[str, int]

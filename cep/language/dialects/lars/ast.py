@@ -13,12 +13,12 @@ from cep.language.syntax import ast
 from cep.rules.terms import Comparison, Expression, Graph
 
 NOW, SOME, EVERY, AT = "now", "some", "every", "at"
-"""Modalities of a literal.
+"""Modalities of a literal. They say at which ticks its atom must be true.
 
-- NOW: the literal has no window.
+- NOW: at the current tick. The literal has no window.
 - SOME: at some tick of the window (`in`, ◇).
 - EVERY: at every tick of the window (`always in`, □).
-- AT: at the tick T (`at T in`, @).
+- AT: at the tick T of the window (`at T in`, @).
 """
 
 
@@ -85,8 +85,8 @@ BodyLiteral = LarsLiteral | Comparison | Graph
 
 @dataclass(frozen=True, slots=True)
 class LarsRule:
-    """A rule, `head at T :- body.` `head`: None in a constraint. `tick`: the tick at which the head is derived, or None
-    for the current tick."""
+    """A rule, `head at T :- body.` `head`: the head, or None for a constraint. `tick`: the tick at which the head is
+    derived, or None for the current tick."""
 
     head: LarsAtom | None
     tick: Expression | None

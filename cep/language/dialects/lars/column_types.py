@@ -1,4 +1,4 @@
-"""Type inference for the predicates of a LARS program, from declared input through the rules."""
+"""Type inference for the predicates of a LARS program. It starts from the declared input and follows the rules."""
 
 from __future__ import annotations
 

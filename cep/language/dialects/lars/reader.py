@@ -286,7 +286,8 @@ def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral
 
 
 def _negated_behind(cursor: LarsCursor, negated: bool) -> bool:
-    """Read the `not` that follows an atom. Raises CepError if the atom already has a `not` before it."""
+    """Read the `not` after an atom, and return True. Raises CepError if the atom already has a `not` before it
+    (`negated`)."""
     if negated:
         cursor.stop(
             "`not` is written twice", "put it before the atom or after it, not both: `not a in [5]`, `a not in [5]`"

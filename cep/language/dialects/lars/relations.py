@@ -44,7 +44,7 @@ class Relations:
 
     - `events`: the declarations of the input predicates.
     - `types`: the argument types of all predicates.
-    - `asks_first`, `asks_clock`, `filled`: records of the auxiliary fluents that the formulas use.
+    - `asks_first`, `asks_clock`, `filled`: say which auxiliary fluents the formulas use.
     """
 
     def __init__(

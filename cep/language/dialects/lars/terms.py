@@ -16,7 +16,7 @@ from cep.rules.terms import DIVIDED, Call, Constant, Expression, Variable
 
 DEEPEST = 100
 HIGHEST = 200
-"""The maximum height of an expression. It allows later passes to be recursive."""
+"""The maximum height of an expression. Because the height is limited, later passes may be recursive."""
 LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
 FUNCTIONS = {"+": "+", "-": "-", "*": "*", "%": "mod"}
 COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}

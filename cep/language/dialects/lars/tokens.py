@@ -191,7 +191,7 @@ class LarsCursor:
         return self.token.kind in ("mark", "name") and self.token.text in texts
 
     def accept(self, *texts: str) -> bool:
-        """Return True and move past the next token if it is one of `texts`. Otherwise return False and stay."""
+        """If the next token is one of `texts`, move past it and return True. Otherwise return False."""
         if not self.sees(*texts):
             return False
         self.advance()

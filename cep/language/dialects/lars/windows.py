@@ -120,8 +120,8 @@ def duration(cursor: LarsCursor, token: LarsToken) -> int:
 
 
 def _finer(exact: int, tick: int) -> str:
-    """Return the longest tick of a fixed list that divides `exact` and `tick`, as text. Both are durations in
-    microseconds."""
+    """Return a duration that divides `exact` and `tick`, as text: the longest one in a list of common durations. All
+    are in microseconds."""
     for size in (60_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10):
         if exact % size == 0 and tick % size == 0:
             return write_duration(size).replace(" ", "")
@@ -129,7 +129,7 @@ def _finer(exact: int, tick: int) -> str:
 
 
 def whole_ticks(cursor: LarsCursor, token: LarsToken, hint: str = WINDOW) -> int:
-    """Read the text of a number token as whole ticks."""
+    """Convert the text of a number token to a whole number of ticks."""
     span = cursor.place(token.start, token.end)
     if not token.text.isdigit():
         cursor.stop(

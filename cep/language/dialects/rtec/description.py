@@ -222,7 +222,7 @@ def refused(source: Source, message: str, span: Span, hint: str | None = None, c
 
 
 def flat(source: Source, term: Compound) -> tuple[str, tuple[Term, ...]]:
-    """Return the name and arguments of a fluent or event without nested terms.
+    """Flatten the nested terms of a fluent or event. Return its new name and its arguments.
 
     The names of nested terms become part of the name: `obl(pay(X))` becomes `obl_pay(X)`.
     """

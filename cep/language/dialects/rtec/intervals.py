@@ -199,7 +199,7 @@ class HoldsForConverter:
 
     def helpers(self) -> list[ast.Statement]:
         """Return the statements that define an auxiliary fluent which always holds from tick 0 on. The complement of a
-        list of intervals is computed as a part of this fluent."""
+        list of intervals consists of the times of this fluent that are in none of the intervals."""
         if not self.asks_ever:
             return []
         begins = ast.FluentRule("initiate", EVER, (), None, ast.TimePoint(-self.tick))

@@ -103,9 +103,10 @@ class Types:
         return FUNCTIONS[term.name]
 
     def use(self, name: str, arguments: tuple[Term, ...], clause: int) -> None:
-        """Record that the arguments of a predicate, event or fluent have the same types as the terms of one use.
+        """Record that each argument of a predicate, event or fluent has the same type as a term that is used in its
+        place.
 
-        Raises CepError if a term is a list.
+        `arguments`: these terms. Raises CepError if one of them is a list.
         """
         for index, term in enumerate(arguments):
             if isinstance(term, Many):
