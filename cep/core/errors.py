@@ -37,7 +37,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a full disk or an exhausted quota."""
 
 NO_ROOM = "No space left"
-"""The text by which a library's error reports a full disk without an error number."""
+"""A part of the text of a library's error for a full disk. Such an error has no error number."""
 
 
 Files = tuple[tuple[str, int], ...]
@@ -71,7 +71,7 @@ class Source:
         return f"{name}:{number}" if self.files else f"line {number}"
 
     def line(self, number: int) -> str:
-        """Return line `number` (1-based) without its line break. After the last line, return an empty text."""
+        """Return line `number` (1-based) without its line break. If the text has fewer lines, return an empty text."""
         lines = self.lines
         return lines[number - 1] if 1 <= number <= len(lines) else ""
 

@@ -33,7 +33,7 @@ class WindowTicks:
 
     @property
     def late(self) -> int:
-        """The delay until a tick is complete, in microseconds."""
+        """The delay from the start of a tick until the tick is complete, in microseconds."""
         return self.tick - 1
 
     def opens(self, ticks: Ints) -> Ints:

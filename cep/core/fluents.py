@@ -18,17 +18,20 @@ RECORDS_OF, TIMES_OF, TRANSITIONS_OF = "records of ", "times of ", "transitions 
 """Prefixes of the names of a fluent's tables: input records, beginnings and ends, and transitions that rules derive."""
 
 RECORDED = " recorded"
-"""The suffix of the fluent that holds a fluent's input records, if formulas define the fluent, too."""
+"""The suffix of an auxiliary fluent's name. If formulas define a fluent that also has input records, the auxiliary
+fluent contains these records."""
 
 LASTS = "what lasts in "
 """The prefix of an auxiliary fluent's name. If LASTING defines `f`, then `what lasts in f` is the operand of
 LASTING."""
 
 UNCONSTRAINED = " before constraints"
-"""The suffix of the fluent that holds a fluent's tuples before LARS constraints are applied."""
+"""The suffix of an auxiliary fluent's name. The auxiliary fluent contains the tuples before LARS constraints are
+applied."""
 
 AT_TICKS = " at"
-"""The suffix of the predicate for the atoms that LARS derives at ticks. Its last argument is the tick."""
+"""The suffix of an auxiliary predicate's name. The predicate contains the atoms that LARS derives at ticks. Its last
+argument is the tick."""
 
 FIRST_TICK, TICK_NOW = "first tick", "tick now"
 """Auxiliary fluents of LARS whose argument is a tick.
@@ -37,7 +40,8 @@ FIRST_TICK holds for the stream's first tick, from that tick on. TICK_NOW holds 
 """
 
 INCONSISTENT = "answer streams"
-"""The fluent that holds at each tick at which a LARS program has no answer stream. Its argument is their number, 0."""
+"""The fluent that holds at each tick at which a LARS program has no answer stream. Its argument is the number of answer
+streams, which is always 0."""
 
 OWN_END = -3
 """The matrix row that holds the records' ends in a table of records, as a negative index. The bounds and the starts of
@@ -66,7 +70,8 @@ BEGINNING and ENDING are the instants of beginnings and ends, as occurrences tha
 whether the change takes effect at the instant or just after it.
 """
 GIVEN = 9
-"""The kind of a maximal interval for output. Its bounds (`BOUNDS`) are in the column for the arrival order."""
+"""The kind of a row that reports a maximal interval in the output. The bounds of the interval are in the column for the
+arrival order, as an index into BOUNDS."""
 KINDS = GIVEN + 1
 BOUNDS = ("()", "[)", "(]", "[]")
 """The brackets of an interval. The index is 1 if the start belongs to the interval, plus 2 if the end does."""
@@ -98,7 +103,7 @@ class FluentTable:
     - `name`: the name of the fluent.
     - `valued`: True if the fluent's last attribute is its value.
     - `defined`: True if formulas or records define the fluent, so that each interval has its own bounds.
-    - `late`: the delay after which all rows up to a time are known, in microseconds.
+    - `late`: the delay of the table in microseconds. At watermark w, all rows up to time w - `late` are known.
     - `final`: True if the interval of a record without an end lasts for ever, and no later record closes it.
     """
 

@@ -22,11 +22,12 @@ Ints = NDArray[np.int64]
 MISSING = -(2**63)
 NAN = 0x7FF8000000000000  # the bits of a missing float; as an int, they equal no key either
 AHEAD = 24
-"""The number of rows by which index slots are prefetched. Keys are prefetched half as many rows ahead."""
+"""The number of rows by which the prefetching of index slots is ahead of processing. For keys, it is half this
+number."""
 CACHED = 1 << 14
 """The number of slots up to which an index fits in the processor's cache, so that nothing is prefetched."""
 FEW = 1 << 10
-"""The maximum number of new rows for which room is reserved before rows are compared with the stored ones.
+"""The maximum number of rows for which room is reserved before it is known how many rows are new.
 
 If the room were reserved for all rows, repetitive input would create a table much larger than necessary.
 """
@@ -185,8 +186,7 @@ def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
-    """Do the same as `ids_of`, but for keys of one word. Most keys have one word, and a small table fits in the
-    cache."""
+    """Do the same as `ids_of`, but faster, for keys of one word. Most keys have one word."""
     n = ids.shape[0]
     known = count
     listed = fresh.shape[0] > 0
@@ -324,8 +324,8 @@ def id_of(key, index, table):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def id_of_two(first, second, index, table, count):  # type: ignore[no-untyped-def]
-    """Return the id of a key of two words, which are in the first two columns of `table`. Missing words are ordinary
-    words.
+    """Return the id of a key of two words, which are in the first two columns of `table`. A missing word counts like
+    any other word.
 
     A new key becomes row `count`. `table` and `index` must have room for it, and the caller must increment the count.
     """

@@ -47,7 +47,8 @@ class IdentityColumns:
     """A description of the columns whose values are part of an identity.
 
     - `kinds`: the kind of each column.
-    - `places`: the row in the cells, or the number of the text column.
+    - `places`: for each column, its row in the matrix of cells or, if it contains texts, its index among the text
+      columns.
     - `nones`: the number that means a missing value.
     - `head`: the beginning of every hashed message.
     """

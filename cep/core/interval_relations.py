@@ -1,5 +1,5 @@
-"""Relations between two intervals. Each relation is defined once, by bounds. All its other properties follow from
-these.
+"""Relations between two intervals. Each relation is defined once, by bounds. All its other properties follow from these
+bounds.
 
 A relation holds between L = [a, b] and R = [c, d] if the differences of their ends lie within bounds. So it is a simple
 temporal problem (Dechter, Meiri, Pearl, *Temporal constraint networks*, 1991). Its implications, for instance which
@@ -35,7 +35,7 @@ def before(earlier: int, later: int) -> Bound:
 
 
 def at_once(first: int, other: int) -> Bound:
-    """Return the bound that requires two ends to be the same instant."""
+    """Return the bound that requires `first` and `other`, two of the ends A, B, C, D, to be the same instant."""
     return Bound(first, other, 0, 0)
 
 
@@ -47,8 +47,8 @@ class IntervalRelation:
     """A named relation between two intervals.
 
     - `example`: its use in a rule.
-    - `of_instant`: the reason why no instant can be on one side, and what the author probably meant. None: an instant
-      can be on either side.
+    - `of_instant`: the reason why one of the sides cannot be an instant, and what the author probably meant. None: both
+      sides can be instants.
     """
 
     name: str
@@ -70,10 +70,10 @@ class IntervalRelation:
         return low <= high
 
     def misses(self, a: int, b: int, c: int, d: int) -> int | None:
-        """Return by how much [a, b] and [c, d] miss the relation, or None if they satisfy it.
+        """Return how far the intervals [a, b] and [c, d] are from satisfying the relation, or None if they satisfy it.
 
-        The result is the sum, in microseconds, of the distances by which they miss its bounds. A strict bound counts as
-        an inclusive one.
+        The result is a sum in microseconds. For each bound of the relation that the intervals violate, it contains the
+        distance to this bound. A strict bound counts as an inclusive one.
         """
         ends = (a, b, c, d)
         gaps = [(ends[bound.later] - ends[bound.earlier], bound) for bound in self.bounds]
@@ -103,12 +103,14 @@ class IntervalRelation:
 
     @property
     def right_waits_an_instant(self) -> bool:
-        """True if a right side waits no longer than for the left sides that end at the same instant."""
+        """True if no left side ends after its right side. Then a right side only waits for left sides that end at the
+        same instant."""
         return self.implies(Bound(B, D, 0))
 
     @property
     def left_waits_an_instant(self) -> bool:
-        """True if a left side waits no longer than for the right sides that end at the same instant."""
+        """True if no right side ends after its left side. Then a left side only waits for right sides that end at the
+        same instant."""
         return self.implies(Bound(D, B, 0))
 
     def meets_again(self, side: int) -> bool:
@@ -132,7 +134,8 @@ class IntervalRelation:
 
     @property
     def reach(self) -> int:
-        """The time after its own end for which a left side can still match an instant on the right, or UNBOUNDED.
+        """The longest time from the end of a left side to an instant on the right that it can still match, or
+        UNBOUNDED.
 
         Only valid for relations in which the right side ends last.
         """
@@ -144,8 +147,7 @@ class IntervalRelation:
         return _spread(self.bounds, B, C)
 
     def instant_if(self, *known: Bound) -> bool:
-        """Return True if each pair that satisfies the relation and the bounds `known` has an interval that is an
-        instant."""
+        """Return True if the interval of each pair that satisfies the relation and the bounds `known` is an instant."""
         return (
             self.implies(at_once(A, B), *known) and self.implies(at_once(B, C), *known) and self.ends_together(*known)
         )

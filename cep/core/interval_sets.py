@@ -71,7 +71,7 @@ def code(time: int, closed: bool, end: bool) -> int:
 
 
 def first_reached(code: int, by: Reach) -> int:
-    """Return the first code that dilating `code` or later codes by this reach can produce."""
+    """Return the first code that dilation by this reach can produce from intervals that start at or after `code`."""
     return -INFINITE if by.low == -INFINITE else code + by.low - (code & by.low & 1)
 
 
@@ -304,8 +304,8 @@ def _difference(key, start, end, other_key, other_start, other_end):  # type: ig
 
 @njit()
 def _stretches(key, start, end, other_key, other_start, other_end, low, high):  # type: ignore[no-untyped-def]
-    """Return the times at which the right set held at a positive displacement back, and the left set has held ever
-    since.
+    """Return the times for which two conditions are true: the right set held earlier, by a positive displacement
+    between `low` and `high`, and the left set has held ever since.
 
     The right set may have held at the ends of a left interval. The resulting ranges of two left rows share at most one
     point, which at most one right row contains. So there are at most as many rows as in the right set, plus twice as

@@ -108,8 +108,10 @@ def targets() -> tuple[Target, ...]:
 
 @cache
 def target() -> Target | None:
-    """Return the target whose kernels this process loads. None if no target fits, or if the user configured numba's
-    processor."""
+    """Return the target whose kernels this process loads.
+
+    Returns None if no target fits this machine, or if the user has configured a processor for numba.
+    """
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return None
     features = get_host_cpu_features()

@@ -1,8 +1,8 @@
 """The files of a kernel: numba's index of signatures, and the compiled code of each signature.
 
 Any number of processes may read and write these files, and each process may end at any moment. Therefore a file of
-compiled code is complete before the index names it. It is named after the hash of its key, because numba's own numbers
-collide between processes. It begins with a checksum, and a damaged file counts as missing.
+compiled code is complete before the index names it. The file's name is a hash of the signature's key, because numba's
+own numbers collide between processes. The file begins with a checksum, and a damaged file counts as missing.
 """
 
 from __future__ import annotations

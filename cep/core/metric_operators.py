@@ -55,12 +55,13 @@ class TemporalOperator:
 
     @property
     def throughout(self) -> bool:
-        """True if a tuple must satisfy the operand at several times. The operand must then keep all its variables."""
+        """True if the operator requires that a tuple of the operand holds at several times. The operand must then keep
+        all its variables."""
         return self.kernel in (ERODE, LAST)
 
     @property
     def keeps(self) -> bool:
-        """True if a tuple still counts after its end, for as long as the operator reaches back in time."""
+        """True if a tuple still satisfies the operator for some time after the tuple's end."""
         return self.kernel == DILATE and not self.ahead
 
     def same_way(self, kernel: int) -> TemporalOperator:

@@ -1,4 +1,4 @@
-"""An instruction that prefetches memory, for kernels. numba does not have one.
+"""A prefetch instruction for kernels, which loads memory into the cache in advance. numba has no such instruction.
 
 Hash tables, and goals that have many keys, spend most of their time waiting for memory.
 """

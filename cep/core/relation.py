@@ -36,7 +36,7 @@ def rows(table: Table) -> int:
 
 
 def span(table: Table) -> tuple[int, int]:
-    """Return the first and the last end of a table's occurrences. The table must not be empty."""
+    """Return the earliest and the latest end of a table's occurrences. The table must not be empty."""
     ends = table[END]
     if len(ends) == 1:
         return int(ends[0]), int(ends[0])
@@ -46,8 +46,8 @@ def span(table: Table) -> tuple[int, int]:
 
 @njit(_nrt=False)
 def _bounds(values):  # type: ignore[no-untyped-def]
-    """Return the least and the greatest of some numbers. If there are few, this is eight times as fast as two passes of
-    numpy."""
+    """Return the least and the greatest of some numbers. For few numbers, this loop is eight times as fast as two
+    passes of numpy."""
     least = greatest = values[0]
     for i in range(values.shape[0]):
         least, greatest = min(least, values[i]), max(greatest, values[i])

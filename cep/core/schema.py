@@ -114,9 +114,9 @@ class Schema:
     - `format`: the format of times. `records`: the format of records.
     - `fluent`: None for an event, otherwise the kind of a fluent's table.
     - `key`: the attributes of the KEY. A later record that has the same key and time replaces an earlier one.
-    - `when`: the tests that a record of this event passes. None: a record names its event.
-    - `strict`: True if a record of no event is a dead letter.
-    - `distinct`: True if equal records are one event.
+    - `when`: the tests that select the records of this event. None: each record contains the name of its event.
+    - `strict`: True if a record that belongs to no event becomes a dead letter.
+    - `distinct`: True if equal records count as one occurrence.
     """
 
     name: str
@@ -143,7 +143,8 @@ class Schema:
 
     @property
     def shown(self) -> tuple[Attribute, ...]:
-        """The attributes in the form for display. The attributes of an undeclared event are not shown as optional."""
+        """The attributes in the form in which they are displayed. The attributes of an undeclared event are not shown
+        as optional."""
         return (
             self.attributes
             if self.declared

@@ -68,8 +68,8 @@ class Stops:
 
     @contextmanager
     def listening(self, on_request: Callable[[int], None]) -> Iterator[None]:
-        """Treat the first signal during the block as a request to end. `on_request`: is called with the signal's
-        number."""
+        """Treat the first signal during the block as a request to end. `on_request`: a function that is called with the
+        signal's number."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -99,7 +99,7 @@ class Stops:
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        """Mark the block as a step that may be abandoned, because nobody continues from its state."""
+        """Mark the block as a step that may be abandoned, because its state is not used afterwards."""
         self._stepping = True
         try:
             yield
@@ -116,9 +116,9 @@ class Stops:
             raise KeyboardInterrupt
 
     def wait(self, descriptor: int | None, seconds: float | None) -> bool:
-        """Wait until the descriptor has data or is at its end. Return False if the time is up before.
+        """Wait until the descriptor has data or is at the end of its file. Return False if `seconds` pass before that.
 
-        `seconds`: the maximum time. None: unlimited. Raises KeyboardInterrupt if an end is requested before.
+        `seconds`: the maximum time. None: unlimited. Raises KeyboardInterrupt if an end is requested during the wait.
         """
         until = None if seconds is None else monotonic() + seconds
         poll = select.poll()
@@ -160,8 +160,8 @@ class Stops:
             self.look()
 
     def _end(self) -> None:
-        """End the process at once, without the interpreter's own shutdown. That would take time, in which its reaction
-        to signals is unpredictable."""
+        """End the process at once, without the interpreter's own shutdown. The shutdown takes time, and a signal that
+        arrives during it has unpredictable effects."""
         if self.status is None:
             return
         for stream in (sys.stdout, sys.stderr):

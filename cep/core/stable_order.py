@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 WORD = 63
 """The number of bits in a non-negative int64."""
 PIECE = 64
-"""The average length of ascending runs, in rows, from which merging them is faster than sorting."""
+"""The average length of ascending runs from which merging the runs is faster than sorting all values."""
 FEW = 64
 """The number of values up to which they are sorted directly, because combining them into words would take longer."""
 
@@ -100,7 +100,8 @@ def ranks(values: Ints) -> Ints:
 
 
 def span(values: Ints) -> tuple[int, int]:
-    """Return the least and the greatest finite value, extended by one if -INFINITE or INFINITE occurs."""
+    """Return the least and the greatest finite value. If -INFINITE or INFINITE occurs, the range is one larger on that
+    side."""
     low, high = int(values.min()), int(values.max())
     if low > -INFINITE and high < INFINITE:
         return low, high

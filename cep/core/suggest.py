@@ -1,4 +1,4 @@
-"""Suggestions for misspelt names: the known word that an unknown word probably means."""
+"""Suggestions for misspelt names. A suggestion is the name that the author probably means."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from heapq import nlargest
 from pathlib import Path
 
 ALIKE, SURE = 0.65, 0.85
-"""The least similarity (at most 1) of a word that may be meant, and of a word that surely is meant."""
+"""Limits of the similarity of two words, which is at most 1. From ALIKE on, one word is suggested for the other. From
+SURE on, it is surely what the author means."""
 CLOSELY = 20
-"""The maximum number of candidates that are compared by the order of their letters. They have the most similar
-letters."""
+"""The maximum number of candidates for which the order of the letters is compared. These are the candidates that have
+the most letters in common with the word."""
 LONGEST = 100
 """The maximum length of a compared word. Comparisons take quadratic time."""
 
@@ -71,8 +72,10 @@ def astray(path: Path) -> str | None:
 
 
 def missing(path: Path) -> str | None:
-    """Return a hint about a missing file, or None. It names a similar file in the same folder, or says that the folder
-    does not exist."""
+    """Return a hint about a missing file, or None if there is no hint.
+
+    The hint names a similar file in the same folder, or says that the folder does not exist.
+    """
     folder = path.parent
     if folder.is_dir():
         near = beside(path)

@@ -1,4 +1,4 @@
-"""Patterns of times, such as `%d.%m.%Y %H:%M`. They are parsed and checked, and times are read by them.
+"""Patterns of times, such as `%d.%m.%Y %H:%M`. This module checks patterns, and reads times that are written in them.
 
 The directives are those of Python's `strptime` for a date, a time of day or an offset, with English names. `%f` reads
 any number of digits; the result is rounded half to even to microseconds. Adjacent numbers, as in `%d%m%Y`, must have
@@ -235,8 +235,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def whole_digits(pattern: str) -> tuple[int, int] | None:
     """Return the least and the full number of digits for a pattern that consists of adjacent numbers.
 
-    The least number applies to whole numbers, which lose leading zeros. Return None if the pattern contains anything
-    else, or begins with a year of four digits, which has no leading zeros.
+    A time may have fewer digits than the full number if it was stored as a whole number, without leading zeros. Return
+    None if the pattern contains anything else, or begins with a year of four digits, which has no leading zeros.
     """
     if not _NUMBERS.fullmatch(pattern) or pattern[1] in "YG":
         return None
@@ -251,7 +251,7 @@ def padded(text: str, pattern: str) -> str:
 
 
 def of_clock(text: str, pattern: str) -> int:
-    """Read a time of day as microseconds since midnight. `24:00` ends a day.
+    """Read a time of day as microseconds since midnight. `24:00` is the end of the day.
 
     Raises ValueError if the text does not match the pattern.
     """
@@ -259,7 +259,7 @@ def of_clock(text: str, pattern: str) -> int:
 
 
 def _unfit(text: str, pattern: str) -> str:
-    """Explain why a text does not match a pattern: adjacent numbers may have too few digits."""
+    """Explain why a text does not match a pattern. The explanation says if adjacent numbers have too few digits."""
     if numbers := _NUMBERS.match(pattern):
         full = sum(_DIGITS[name] for name in numbers[0][1::2])
         rest = text.lstrip("0123456789")

@@ -9,7 +9,7 @@ SETTING = "SEMCEP_CACHE_DIR"
 
 
 def asked_cache() -> Path | None:
-    """Return the cache folder that the environment variable names, or None if it is not set."""
+    """Return the cache folder from the environment variable SEMCEP_CACHE_DIR, or None if the variable is not set."""
     setting = os.environ.get(SETTING)
     return Path(setting) if setting else None
 

@@ -92,8 +92,8 @@ class Pool:
         return self._integer[np.maximum(codes, -1)]
 
     def code(self, value: Value) -> int:
-        """Return the code of one value, and never drop the value. Return MISSING for None and for numbers that are out
-        of range."""
+        """Return the code of one value. `sweep` never drops this value. Return MISSING for None and for numbers that
+        are out of range."""
         code = self._code(value)
         if code != MISSING:
             self._pinned.add(code)
@@ -194,8 +194,8 @@ class Pool:
         return pl.Series(self.decode_values(codes), dtype=pl.Object)
 
     def sweep(self, live: Sequence[Ints]) -> int:
-        """Drop the values whose codes are not in `live`, except those that `code` or `pin` protect. Return their
-        number.
+        """Drop the values whose codes are not in `live`, except those that `code` or `pin` protect. Return the number
+        of dropped values.
 
         `live` may contain other numbers. The remaining values keep their codes, and free codes are reused.
         """
@@ -217,7 +217,7 @@ class Pool:
     def dump(self, live: Sequence[Ints] | None = None) -> pl.DataFrame:
         """Return a snapshot of the pool, with the columns code, kind, text, integer and number.
 
-        `live`: restrict it to the values of these codes and to protected values.
+        `live`: the only codes that are included, besides those of protected values. None: all codes.
         """
         keep = self._kind[: len(self._values)] != FREE
         if live is not None:
@@ -291,7 +291,8 @@ class Pool:
         """Return the codes of a categorical column. Each category in the column is looked up once, in order of its
         first row.
 
-        If the process has more categories than a quarter of the rows, the rows are looked up instead, which is faster.
+        If there are more categories than a quarter of the rows, the rows are looked up instead, which is faster. The
+        column may share its categories with other columns of the process.
         """
         cells: Ints
         if series.null_count():

@@ -196,8 +196,8 @@ class GoalBuilder:
     ) -> tuple[tuple[int, ...], tuple[Evaluation, ...]]:
         """Return the key columns of one side, and the evaluations that convert key columns.
 
-        A column needs conversion if it is compared in another type than its own. The results of the evaluations are
-        appended to the table as further columns.
+        A column needs conversion if the join compares it in a type that differs from the column's own type. The results
+        of the evaluations are appended to the table as further columns.
         """
         places: list[int] = []
         added: list[Evaluation] = []

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class And(OverSeveral):
     """`p AND q AND NOT r`.
 
-    `negated`: for each part, True if it follows NOT. The first part never does.
+    `negated`: for each part, True if it follows NOT. The first part never follows NOT.
     """
 
     parts: tuple[Formula, ...]
@@ -173,7 +173,7 @@ class ConjunctionPattern(Pattern):
 class Conjunction(FormulaNode):
     """The node of a conjunction. It outputs pairs of a left and a right tuple that have the same key, while both hold.
 
-    - `key`: pairs of a left and a right column that must be equal.
+    - `key`: pairs of a column of the left side and a column of the right side that must be equal.
     - `negated`: True to output instead each left tuple while no right tuple with the same key holds.
     - `left_kind`, `right_kind`: the column of each side that contains the kind of change.
 

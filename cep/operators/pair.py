@@ -200,7 +200,7 @@ class Join(Node):
     """The node of a join. Output columns: the columns of the left side, then the columns of the right side that are not
     in the key.
 
-    - `key`: pairs of a left and a right column that must be equal.
+    - `key`: pairs of a column of the left side and a column of the right side that must be equal.
     - `absent`: the node of the event that must not occur between the two sides, or None.
     - `absent_key`: pairs of a column of `absent` and an output column that must be equal.
     - `decide`: the conditions that the join tests on each pair.

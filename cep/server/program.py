@@ -53,7 +53,7 @@ class ServedProgram:
     - `schemas`: the events that are read from the input.
     - `inputs`: the inputs; empty for a program on Spark.
     - `live`: True if the inputs have no end.
-    - `rest`: acknowledges messages to brokers, or None.
+    - `rest`: the object that acknowledges messages to brokers, or None.
     - `sources`: the state of the sources, including those that are lost.
     - `origins`: the file and line of each record.
     - `folder`: the state folder of the server.

@@ -42,7 +42,8 @@ def deal_packed(
     """Distribute tables to `count` partitions, as `cep.runtime.state_by_key.deal_groups` does.
 
     `tables`: the tables by event. Each consists of parts that have the same columns. Returns the non-empty tables of
-    each partition. They refer to the rows of the parts, which are copied later.
+    each partition. These tables refer to rows of the given parts, and the rows are copied only when the tables are
+    sent.
     """
     check_partitions(count)
     dealt: list[Dealt] = [{} for _ in range(count)]
@@ -63,7 +64,7 @@ def deal_packed(
 
 
 def _rows_of(part: pl.DataFrame, schema: Schema, route: Route, count: int, keys: KeyCounter) -> list[Ints]:
-    """Return the row numbers of each partition, for the rows of one part of a table."""
+    """Return the row numbers that go to each partition, for one part of a table."""
     hashed = row_hashes(part, schema, route)
     rows, stops, groups = deal_rows(hashed, partition_of(np.arange(GROUPS), count), count)
     if isinstance(route, tuple):

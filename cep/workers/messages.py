@@ -143,7 +143,7 @@ class Forget:
 class ListPartial:
     """A request to list at most `limit` partial matches of an event (`cep.runtime.partial_matches`).
 
-    `copies`: True to include partial matches that every worker has.
+    `copies`: True to include partial matches that exist in every worker.
     """
 
     event: str

@@ -58,7 +58,7 @@ class Rounds:
 
     - `held`: the rows and bytes of state, for each worker and stage.
     - `counts`: the counters of operators since they were last read, for each worker and stage.
-    - `keys`: counts the distributed rows by key.
+    - `keys`: the object that counts the distributed rows by key.
     - `keys_replayed`: the number of keys that were recomputed.
     - `equal`: for each event type, the number of records that were merged with an equal record.
     - `given_events`: the events that are returned to the caller.

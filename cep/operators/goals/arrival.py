@@ -1,4 +1,4 @@
-"""The order of arrival (by end, start and order number), and sets of occurrences."""
+"""Sorting of occurrences by arrival (by end, start and order number), and removal of equal occurrences."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from cep.operators.goals.keys import mix
 SELDOM = 16
 """A mask counts as sparse if at most one value in this many is True."""
 MANY = 1_024
-"""The limit for sorting rows that end together by merging: fewer sorted runs than this. Otherwise rows are sorted by
-words."""
+"""If rows that end together form at least this many sorted runs, they are sorted by words (`_by_words`) instead of by
+merging."""
 
 
 @bare
 def _disorder(table):  # type: ignore[no-untyped-def]
     """Return how much of a table is out of order.
 
-    0: nothing. 1: only rows that have the same end. 2: also ends. The loop has no branches, because the processor would
-    mispredict half of them.
+    0: nothing. 1: only rows that have the same end. 2: also rows that have different ends. The loop has no branches,
+    because the processor would mispredict half of them.
     """
     end, start, order = table[END, :-1], table[START, :-1], table[ORDER, :-1]
     next_end, next_start, next_order = table[END, 1:], table[START, 1:], table[ORDER, 1:]
@@ -49,10 +49,10 @@ def _earlier(table, i, j):  # type: ignore[no-untyped-def]
 
 @bare
 def _merge_runs(table, permutation, merged, bounds, first, last):  # type: ignore[no-untyped-def]
-    """Sort rows that end together, from `first` to before `last`, by merging their ascending and descending runs.
+    """Sort the rows `first` to `last` - 1, which end together, by merging their ascending and descending runs.
 
-    `merged`: a buffer with one number per row. `bounds`: a buffer for the bounds of the runs. Return False if `bounds`
-    is too small.
+    `merged`: a buffer with one number per row. `bounds`: a buffer for the first row of each run. Return False if
+    `bounds` is too small.
     """
     runs, i = 0, first
     while i < last:
@@ -194,8 +194,8 @@ def _same(table, i, j, since):  # type: ignore[no-untyped-def]
 def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
     """Write, for each occurrence in a sorted table, the number of equal occurrences before it into `numbers`.
 
-    Return how many occurrences have an equal one before them. Occurrences are equal if their intervals are equal, and
-    all values in the matrix rows from `since` on.
+    Return how many occurrences have an equal one before them. Two occurrences are equal if their intervals are equal
+    and all their values in the matrix rows from `since` on are equal.
     """
     n = table.shape[1]
     numbers[:] = 0
@@ -256,7 +256,7 @@ def _plain(table):  # type: ignore[no-untyped-def]
 def as_set(tables: Sequence[Table], numbered: bool = False) -> Table:
     """Merge sorted tables. Of occurrences that have equal intervals and arguments, keep only the first.
 
-    `numbered`: True if they must also have the same number in IDENTITY to count as equal.
+    `numbered`: True if two occurrences must also have the same number in IDENTITY to count as equal.
     """
     if len(tables) == 1 and _plain(tables[0]):
         return tables[0]
@@ -264,7 +264,8 @@ def as_set(tables: Sequence[Table], numbered: bool = False) -> Table:
 
 
 def first_of_equal(table: Table, numbered: bool = False) -> Table:
-    """Keep the first of equal occurrences in a sorted table. See `as_set` for what is equal."""
+    """Keep the first of equal occurrences in a sorted table. Two occurrences are equal under the same conditions as in
+    `as_set`."""
     first = first_places(table, numbered)
     if len(first) == rows(table):
         return table
@@ -282,7 +283,7 @@ def first_places(table: Table, numbered: bool) -> NDArray[np.int64]:
 def equal_before(table: Table) -> NDArray[np.int64] | None:
     """Return, for each row of a sorted table, the number of equal rows before it; None if all rows are distinct.
 
-    Rows are equal if their intervals and arguments are.
+    Two rows are equal if their intervals and their arguments are equal.
     """
     if _plain(table):
         return None

@@ -23,14 +23,16 @@ ALL = slice(None)
 PICKED = 8
 """The number of consecutive rows that can be copied in the time in which one row is picked by index."""
 Touched = Mapping[str, Ints | slice]
-"""The state that a step may change. It maps attributes of a goal to rows of their arrays, or to ALL for a number."""
+"""The state that a step may change, by attribute of the goal. If the attribute is an array, the value selects rows of
+the array. If it is a number, the value is ALL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A copy of a goal's state from before a step.
 
-    `state`: the whole state, or None. `rows`: copies of only the rows that the step may change, with their attribute.
+    - `state`: a copy of the whole state, or None if only some rows were copied.
+    - `rows`: for each attribute that the step may change, its name, the selected rows, and a copy of these rows.
     """
 
     state: dict[str, Ints] | None = None
@@ -51,7 +53,7 @@ class TakenBack(ABC):
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
         """Return the rows of the state that a step over these inputs may change, or None if it may change any row.
 
-        Rows that the step appends do not count. The step must not move rows of the arrays.
+        The result does not include rows that the step appends. The step must not move rows of the arrays.
         """
         return None
 
@@ -67,7 +69,7 @@ class TakenBack(ABC):
         return Checkpoint({name: array.copy() for name, array in self.as_arrays().items()})
 
     def take_back(self, to: Checkpoint) -> None:
-        """See `cep.operators.goals.contract`. Keys that have no state may remain."""
+        """See `cep.operators.goals.contract`. Keys that the undone step added may remain, without any state."""
         if to.state is not None:
             self.become_arrays(to.state)
         for name, rows, value in to.rows:

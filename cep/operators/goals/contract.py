@@ -28,9 +28,11 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Arrays = dict[str, Ints]
 KeyedRows = tuple[Ints, Ints]
-"""For each row of a state, the number of its key (-1 if the row belongs to every key); then the rows themselves."""
+"""The rows of a state, by key. The first array contains the number of each row's key, or -1 if the row belongs to every
+key. The second array contains the rows themselves."""
 Translation = Callable[[Ints], Ints]
-"""A function that translates pool codes from one pool to another, or lineage handles. It keeps missing values."""
+"""A function that translates pool codes of one pool to those of another pool. It may instead translate lineage handles
+of one lineage to those of another lineage. Missing values stay the same."""
 
 
 class Goal(Protocol):
@@ -43,7 +45,7 @@ class Goal(Protocol):
     def due(self) -> int | None:
         """Return the earliest time at which stored rows produce results without further input, in microseconds.
 
-        None if they never do.
+        Returns None if stored rows never do so.
         """
         ...
 
@@ -52,8 +54,8 @@ class Goal(Protocol):
         ...
 
     def begin(self, frontier: Frontier) -> None:
-        """Start at `frontier` with an empty state. The goal does not output results that time alone has produced
-        earlier."""
+        """Start at `frontier` with an empty state. Results that time alone produced before `frontier` are not
+        output."""
         ...
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
@@ -68,9 +70,9 @@ class Goal(Protocol):
         ...
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """Load a snapshot. Raises CepError if it cannot be a snapshot of the same operator.
+        """Load a snapshot. Raises CepError if `batch` cannot be a snapshot of the same operator.
 
-        Even a damaged snapshot that passes these checks never makes a kernel read or write outside its arrays.
+        Not all damage is detected. However, undetected damage never makes a kernel read or write outside its arrays.
         """
         ...
 
@@ -93,9 +95,10 @@ class Goal(Protocol):
         ...
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """Return the state as arrays, without anything that no input later than `frontier` can need.
+        """Return the state as arrays, after everything has been dropped that input later than `frontier` does not need.
 
-        Use it to compare goals with different histories, which may not have dropped the same unneeded state yet.
+        Use it to compare goals that have different histories. Such goals may not have dropped the same unneeded state
+        yet.
         """
         ...
 
@@ -121,7 +124,7 @@ class Goal(Protocol):
     def together(self, left: Arrays, other: Arrays) -> Arrays:
         """Combine two states that have no key in common.
 
-        Exactly one of the states must contain the part that belongs to every key.
+        Exactly one of the two states must contain the rows that belong to every key.
         """
         ...
 
@@ -155,8 +158,8 @@ class Goal(Protocol):
     def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
         """Copy the state that a step over these inputs may change.
 
-        Revision and recursion call this before a step that they may undo. If any other step fails, the engine cannot be
-        used any more.
+        Revision and recursion call this method before a step that they may undo. After an error in a step for which no
+        checkpoint exists, the engine cannot be used any more.
         """
         ...
 
@@ -167,7 +170,8 @@ class Goal(Protocol):
     def take_back(self, to: Checkpoint) -> None:
         """Restore the state of a checkpoint.
 
-        After a checkpoint for certain inputs, the goal may have taken only one step, over these inputs.
+        If the checkpoint was made for certain inputs, the goal may have taken at most one step since then, over these
+        inputs.
         """
         ...
 
@@ -187,7 +191,7 @@ class Lasting(ABC):
 
     @abstractmethod
     def open(self, ended: bool = True) -> Table:
-        """Return the occurrences that have not ended. In the result, their end is later than every time.
+        """Return the occurrences that have not ended yet. In the result, their END is END_OF_TIME.
 
         `ended`: True if the input has ended. Then each occurrence gets a new handle, if there is lineage.
         """
@@ -211,7 +215,8 @@ class KnowledgeOverTime(Protocol):
         ...
 
     def changed(self, after: int, until: int) -> list[int]:
-        """Return the times at which the knowledge changed, in ascending order, from after `after` up to `until`.
+        """Return the times at which the knowledge changed, in ascending order: those after `after` and not after
+        `until`.
 
         Only versions that `follow` keeps are known.
         """
@@ -226,9 +231,10 @@ class KnowledgeOverTime(Protocol):
 class EventGoal(Protocol):
     """The protocol of the goal of an event.
 
-    `merged`: the number of records that were dropped because they equal an earlier record. `latest_equal`: the end of
-    the latest record that equals an earlier one. It is only updated if equal records are numbered, or if `looks` is
-    True.
+    - `merged`: the number of records that were dropped because they equal an earlier record.
+    - `latest_equal`: the end of the latest record that equals an earlier one. It is updated if equal records are
+      numbered, or if `looks` is True.
+    - `looks`: True if a caller needs `latest_equal`, even if equal records are not numbered.
     """
 
     merged: int
@@ -236,13 +242,13 @@ class EventGoal(Protocol):
     looks: bool
 
     def taken(self, table: Table) -> Table:
-        """Return the event's own input in order. Equal records are merged or numbered."""
+        """Return the event's own input rows, in which equal records are merged or numbered as the event requires."""
         ...
 
     def numbered(self, table: Table) -> Table:
-        """Return the same rows, with the number of each row among equal rows in IDENTITY.
+        """Return the same rows. Their column IDENTITY contains the number of equal rows before each row.
 
-        If the event is a set, every number is 0.
+        The number is always 0 if the event keeps only one of several equal occurrences.
         """
         ...
 
@@ -264,12 +270,12 @@ class Untimed:
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """The inputs of a part of the machine.
+    """The inputs of a machine part (`cep.runtime.machine_part`).
 
-    - `units`: the units whose output it reads.
-    - `events`: the input events that it reads.
-    - `timed`: True if it also runs when one of its goals is due (`Goal.due`).
-    - `always`: True if it runs at every step.
+    - `units`: the units whose output the part reads.
+    - `events`: the input events that the part reads.
+    - `timed`: True if the part also runs when one of its goals is due (`Goal.due`).
+    - `always`: True if the part runs at every step.
     """
 
     units: tuple[PlanUnit, ...]
@@ -313,8 +319,8 @@ def to_arrow(arrays: Mapping[str, Ints]) -> pa.RecordBatch:
 
 
 def from_arrow(batch: pa.RecordBatch) -> Arrays:
-    """Return the arrays in a result of `to_arrow`, as writable arrays. Raises CepError if the batch has another
-    form."""
+    """Return the arrays in a result of `to_arrow`, as writable arrays. Raises CepError if `batch` does not have the
+    form that `to_arrow` writes."""
     arrays: Arrays = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.metadata is None:
@@ -333,8 +339,8 @@ def from_arrow(batch: pa.RecordBatch) -> Arrays:
 def restored(batch: pa.RecordBatch, **columns: int) -> Arrays:
     """Return the arrays in a result of `to_arrow`.
 
-    `columns`: the expected names, each with the number of columns of its array. Raises CepError if the batch has other
-    names or widths.
+    `columns`: the expected names of the arrays, each with the number of columns of its array. Raises CepError if the
+    names or the numbers of columns are not as expected.
     """
     arrays = from_arrow(batch)
     demand(arrays.keys() == columns.keys())
@@ -369,7 +375,7 @@ class WaitingRows:
     """Copies of rows that wait for a partner or a deadline.
 
     - `arguments[column]`: the arguments of the rows.
-    - `arrival`: the order in which the rows arrived, if it matters.
+    - `arrival`: the position of each row in the order of arrival, or 0 if the goal does not need this order.
     - `until`: the last time at which each row may find a partner or be output without one; END_OF_TIME if there is no
       limit.
     """

@@ -19,7 +19,7 @@ from cep.rules.expressions.evaluate import Evaluation
 class WithConvertedKeys:
     """A wrapper that appends converted key columns to the inputs of `goal`.
 
-    `drop`: the number of last columns that the wrapper removes from the output.
+    `drop`: the number of columns that the wrapper removes from the end of the output.
     """
 
     def __init__(self, goal: Goal, added: Sequence[Sequence[Evaluation]], types: Sequence[Sequence[str]]) -> None:
@@ -67,7 +67,7 @@ class WithConvertedKeys:
 
 
 class RecursiveWithConvertedKeys(WithConvertedKeys, InRounds):
-    """The same wrapper for a goal that may be part of a cycle of formulas."""
+    """A `WithConvertedKeys` for a goal that may be part of a cycle of formulas."""
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
         self._in_rounds.open_stretch(first, last, goes_on)

@@ -34,7 +34,7 @@ def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting:
 
 
 def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
-    """Return the same occurrences with other arguments. Each evaluation computes one argument."""
+    """Return the same occurrences with new arguments. Each evaluation computes one of the new arguments."""
     projected = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
     projected[:FIRST] = table[:FIRST]
     named = columns_of(table, types)
@@ -48,8 +48,8 @@ class Head:
 
     - `types`: the types of the columns that the head reads.
     - `evaluations`: an evaluation for each argument.
-    - `columns`: for each argument, the column that it copies, or None if it is a constant. None instead of the list if
-      any argument must be computed.
+    - `columns`: for each argument, the column that it copies, or None if the argument is a constant. If any argument
+      must be computed, `columns` is None.
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class Head:
             self.constants = [(FIRST + place, int(bits(evaluations[place]({}, 1))[0])) for place in places]
 
     def of_family(self) -> Head:
-        """Return the same head for a family (`cep.operators.goals.in_family`). It also copies the member."""
+        """Return this head for a family of goals (`cep.operators.goals.in_family`). The returned head also copies the
+        column of the member."""
         member = len(self.types)
 
         def evaluate(columns: Columns, count: int) -> Column:

@@ -17,12 +17,13 @@ from cep.core.time import Frontier
 
 
 class InRounds(ABC):
-    """A goal of formulas that can be evaluated in rounds. Only the first three methods have no default.
+    """A goal of formulas that can be evaluated in rounds. Subclasses must define `open_stretch`, `shrink` and `grow`.
 
-    - `timed`: True if time alone changes its results. `follows`: True if changes of the knowledge do.
-    - `late`: the delay of its results in microseconds.
-    - `ahead`: True if its results depend on later times.
-    - `holds_from`: the time code before which none of its tuples hold.
+    - `timed`: True if the goal's results may change because time passes.
+    - `follows`: True if the goal's results may change because the knowledge changes.
+    - `late`: the delay of the goal's results in microseconds.
+    - `ahead`: True if the goal's results depend on input at later times.
+    - `holds_from`: the time code before which none of the goal's tuples hold.
     """
 
     timed = False
@@ -33,8 +34,8 @@ class InRounds(ABC):
 
     @abstractmethod
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
-        """Begin a stretch of time codes. The goal's state contains the tuples that hold before the stretch; inputs are
-        empty.
+        """Begin a stretch of time codes. The goal's state then contains the tuples that hold before the stretch, and no
+        input of the stretch.
 
         `goes_on`: True if tuples that hold before the stretch also hold in it, unless they are passed to `shrink`.
         """
@@ -51,9 +52,9 @@ class InRounds(ABC):
         """Return the results that follow from new intervals of each input. It may repeat earlier results."""
 
     def remaining(self) -> Table | None:
-        """Return the rows from `shrink` that do not end, because something else supports them.
+        """Return the rows that `shrink` has returned but that do not end, because they have another support.
 
-        None if the goal does not count supports.
+        Returns None if the goal does not count supports.
         """
         return None
 
@@ -67,7 +68,11 @@ class InRounds(ABC):
         raise AssertionError("its node does not settle")
 
     def next_change(self) -> int:
-        """Return the time code at which time or the knowledge next changes the goal's results, or INFINITE."""
+        """Return the next time code at which the passing of time or a change of the knowledge changes the goal's
+        results.
+
+        Returns INFINITE if there is no such time code.
+        """
         return INFINITE
 
     def held(self, changes: Table, first: int, last: int) -> Table:

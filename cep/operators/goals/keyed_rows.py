@@ -75,7 +75,7 @@ def same_key(changes, c):  # type: ignore[no-untyped-def]
 
 @bare
 def coming(changes, c, stop):  # type: ignore[no-untyped-def]
-    """Count the changes from `c` to before `stop` that may add a row, because rows need room for them."""
+    """Count the changes from `c` to before `stop` that may add a row. The caller makes room for this number of rows."""
     count = 0
     for d in range(c, stop):
         count += changes[d, TIMES] > 0
@@ -292,8 +292,8 @@ def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
 
 @bare
 def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
-    """Move those keys to the front of `short` that are still almost full after rows have been dropped. Return their
-    number."""
+    """Reduce `short` to the keys that are still almost full after old rows have been dropped. Return the number of
+    these keys."""
     left = 0
     for i in range(count):
         if 8 * (spans[short[i, 0], COUNT] + short[i, 1]) > 7 * spans[short[i, 0], ROOM]:
@@ -306,7 +306,7 @@ def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
 class KeyedRows:
     """A store of rows by key.
 
-    - `words`: the number of words that identify a row. `rest`: the number of words stored with it.
+    - `words`: the number of words that identify a row. `rest`: the number of further words that each row has.
     - `bag`: True if rows have a multiplicity; False if the rows of a key are a set.
     - `kept`: when rows of a key are dropped, the last `kept` words of the last dropped row are saved in `before`.
     """
@@ -368,7 +368,7 @@ class KeyedRows:
             self._pack()
 
     def _rooms(self, counts: Ints, first: Ints) -> Ints:
-        """Return how much room keys should have.
+        """Return the number of rows for which each key should have room.
 
         `counts`: the number of rows of each key. `first`: the end of its first row. The room is one and a half times
         the number of rows that are expected when the window is full, if rows arrive at the same rate.
@@ -390,7 +390,7 @@ class KeyedRows:
         self._pack()
 
     def _pack(self) -> None:
-        """Copy the rows of all keys to a new array that has no unused rows between the rooms of keys."""
+        """Copy the rows of all keys to a new array that has no gaps between the rooms of different keys."""
         whole = int(self.spans[:, ROOM].sum())
         packed = np.empty((roomy(whole, whole + whole // 2), self.rows.shape[1]), np.int64)
         self.used = _packed(self.rows, self.spans, packed)
@@ -430,7 +430,7 @@ class KeyedRows:
 
 
 def demand_there(wrong: int) -> None:
-    """Assert that no change contradicts the rows. `wrong`: the number of changes that do."""
+    """Assert that no change contradicts the rows. `wrong`: the number of changes that contradict them."""
     assert not wrong, "what goes was there"
 
 
@@ -532,7 +532,7 @@ def _by_row(changes):  # type: ignore[no-untyped-def]
 
 @bare
 def _netted(changes):  # type: ignore[no-untyped-def]
-    """Merge changes that apply to the same row, and drop those that cancel out. Return the number that is left.
+    """Merge changes that apply to the same row, and drop those that cancel out. Return the number of remaining changes.
 
     The changes must be sorted.
     """

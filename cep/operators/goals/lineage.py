@@ -41,7 +41,7 @@ class Lineage:
     def link(self, wholes: Ints, parts: Ints) -> None:
         """Record pairs of a derived occurrence and its constituent, by their names.
 
-        A part of 0 stands for a time point, which is not recorded.
+        Pairs whose part is 0 are not recorded. The constituent is then a time point, which has no name.
         """
         known = parts != 0
         self._new.append(np.stack([wholes[known], parts[known]]))
@@ -124,7 +124,7 @@ class Lineage:
         return both[:, 0], both[:, 1]
 
     def behind(self, live: Ints) -> Ints:
-        """Return these names and the names of everything that they were derived from, sorted."""
+        """Return the names `live` and the names of all occurrences from which these were derived, sorted."""
         seen: list[Table] = []
         frontier = np.unique(live)
         while len(frontier):
@@ -135,7 +135,8 @@ class Lineage:
         return np.sort(np.concatenate([np.empty(0, np.int64), *(run[0] for run in seen)]))
 
     def keep(self, live: Ints) -> Ints:
-        """Drop everything that no occurrence in `live` was derived from. Return the names that remain, sorted."""
+        """Drop the records of all occurrences except `live` and those from which these were derived. Return the names
+        of the remaining occurrences, sorted."""
         needed = self.behind(live)
         settled, self._runs = self._settled(), []
         for run in settled:

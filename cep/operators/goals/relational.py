@@ -128,7 +128,7 @@ class TickGoal(Memoryless):
         return np.array([[self.ticks], [self.ticks], [-1], [0]], np.int64)
 
     def due(self) -> int | None:
-        """Return the time point, or None once it was output."""
+        """Return the time point, or None if it has already been output."""
         return None if self.done else self.ticks
 
     def pending(self) -> int:
@@ -150,10 +150,11 @@ class TickGoal(Memoryless):
 
 
 class SelectGoal(Memoryless, InFamily):
-    """The goal of conditions. It outputs the occurrences for which they hold, once per answer if they bind variables.
+    """The goal of conditions. It outputs the occurrences for which the conditions hold. If the conditions bind
+    variables, it outputs an occurrence once per answer.
 
     - `tests`: conditions that compare one column with a constant (`cep.rules.conditions.column_tests`).
-    - `conditions`: all other conditions. `asked`: the conditions that they were compiled from.
+    - `conditions`: all other conditions, compiled. `asked`: the same conditions before they were compiled.
     - `within`: the greatest length of an occurrence in microseconds, or None.
     """
 
@@ -252,11 +253,11 @@ class Own(Enum):
 class Project(Memoryless, InFamily):
     """The goal of an event. It outputs the event's input and the results of its rules, as a set.
 
-    Equal occurrences that have the same number are merged. Numbers count equal occurrences from 0. They are stored in
-    IDENTITY or, if there is a lineage, in the lineage.
+    Equal occurrences are numbered from 0, and those that have the same number are merged. The numbers are stored in the
+    column IDENTITY or, if there is a lineage, in the lineage.
 
     - `heads`: the heads of the event's rules, in program order.
-    - `rules`: the numbers of these heads. The lineage records them if there are several.
+    - `rules`: the rule number of each head. The lineage records rule numbers if there are several.
     - `own`: how equal input records are treated.
     - `passing`: the rules whose results keep the number of the row that the head reads.
     - `distinct`: True if the results of the heads are already a set.
@@ -359,7 +360,8 @@ class Project(Memoryless, InFamily):
         return table
 
     def every(self, inputs: Sequence[Table]) -> Table:
-        """Return all occurrences of the inputs, including equal ones, in no order and without new handles."""
+        """Return all occurrences of the inputs, including equal ones, in no particular order and without new
+        handles."""
         tables = [inputs[0]] if rows(inputs[0]) else []
         tables += [head(table) for table, head in zip(inputs[1:], self.heads, strict=True) if rows(table)]
         return concat(tables) if tables else empty(self.width)

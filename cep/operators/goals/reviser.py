@@ -2,8 +2,9 @@
 
 A reviser accompanies a goal, and stores the recent input of the goal. `came` records input that arrived in order, which
 the goal has already processed. `revise` receives changes of earlier input, together with new input. It returns the
-changes of the output, and updates the goal's state. Both are tables of changes (`cep.operators.goals.keyed_rows`).
-Tables are bags here: a row may occur several times, and removing one copy leaves the others.
+changes of the output, and updates the goal's state. The changes of input and output are tables of changes
+(`cep.operators.goals.keyed_rows`). Tables are bags here: a row may occur several times, and removing one copy leaves
+the others.
 """
 
 from __future__ import annotations
@@ -201,7 +202,8 @@ class SetReviser(KeyedReviser):
         return changes_of(table, slots, words_of(0), self.known.count)
 
     def _found(self, keys: Ints, ends: Ints) -> Table:
-        """Return the occurrences that have these keys and end at these times, each once."""
+        """Return the occurrences that have one of these keys and end at the corresponding time. Equal occurrences are
+        returned once."""
         matched, pairs = self.rows.at(keys, ends, True)
         table = np.zeros((FIRST + self.width, len(matched)), np.int64)
         table[END], table[START], table[ORDER] = matched.T
@@ -314,7 +316,7 @@ def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
 def differing_keys(before: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int) -> Bools:
     """Return a mask of the keys whose rows differ between two states.
 
-    Each state is the keys of its rows, and the rows. `count`: the number of keys.
+    A state is an array with the key of each row, and an array of the rows. `count`: the number of keys.
     """
     differing = np.zeros(count, np.bool_)
     (mine, left), (theirs, right) = before, other

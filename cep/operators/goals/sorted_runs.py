@@ -36,7 +36,7 @@ def found(run: Table, values: Ints, key: int) -> tuple[Ints, Ints]:
 
 
 def holds(sorted: Ints, values: Ints) -> NDArray[np.bool_]:
-    """Return a mask of those of `values` that are in a sorted array."""
+    """Return a mask of the elements of `values` that a sorted array contains."""
     if not len(sorted):
         return np.zeros(len(values), np.bool_)
     places = np.searchsorted(sorted, values)

@@ -43,8 +43,8 @@ Column = tuple[str, int]
 class KeyedBy:
     """The columns that tell which key of an input a row belongs to.
 
-    `input`: the number of the input. `columns`: for each key column of the input, the state column that has its value.
-    It is in the same table, or in a table with parallel rows.
+    `input`: the number of the input. `columns`: for each key column of the input, the state column that contains the
+    same value. This state column is in the row's own table, or in a table that has parallel rows.
     """
 
     input: int
@@ -59,17 +59,19 @@ class StateTable:
     - `keyed`: for each input, the columns of its key. `tag`: the column with the number of the input that a row is
       from.
     - `beside`: the name of a parallel table: row i belongs to row i of that table.
-    - `owner`: the column with the number of the row that owns this row, in the table that `refers` names for it.
-    - `counted`: another table and one of its columns. Each row of that table owns as many consecutive rows of this
-      table as the column says.
+    - `owner`: a column of row numbers. Each number identifies the row that owns this row. `refers` says which table
+      this owner is in.
+    - `counted`: another table and one of its columns. The column contains the number of consecutive rows of this table
+      that each row of that table owns.
     - `refers`: columns that contain row numbers of another table: its name and the least valid number. Negative numbers
       mean no row.
-    - `distinct`: no two rows are equal.
-    - `dictionary`: rows are unique, and exist only because other tables refer to them.
+    - `distinct`: True if no two rows are equal.
+    - `dictionary`: True if rows are unique, and exist only because other tables refer to them.
     - `codes`: columns of pool codes. `codes_by_tag`: the same for the rows of each tag.
     - `handles`: columns of lineage handles.
     - `ranges`: for some columns, the least valid value and the first value beyond the greatest.
-    - `clock`: the table has one row; when states are combined, the row with the later time is kept.
+    - `clock`: True if the table has one row, which contains a time. When states are combined, the row with the later
+      time is kept.
     - `order`: the columns by which rows are sorted when states are combined. Default: rows are appended.
     """
 
@@ -91,9 +93,10 @@ class StateTable:
 
 
 def tuples_of(name: str, columns: Sequence[int], input: int = 0, first: int = 0) -> tuple[KeyedBy, ...]:
-    """Declare that the columns from `first` on contain the values of these key columns of an input.
+    """Declare that a state table contains the values of an input's key columns.
 
-    `name`: the name of the state table.
+    `name`: the name of the state table. `columns`: the key columns of the input. `first`: the state column that
+    contains the first of them; the others follow it.
     """
     return (KeyedBy(input, {column: (name, first + place) for place, column in enumerate(columns)}),)
 
@@ -101,7 +104,7 @@ def tuples_of(name: str, columns: Sequence[int], input: int = 0, first: int = 0)
 class DeclaredState(TakenBack):
     """The part of the goal protocol about state, for goals that declare their tables.
 
-    `lineage`: None if derivations are not recorded.
+    `lineage`: the lineage in which the goal records derivations, or None.
     """
 
     lineage: Lineage | None = None
@@ -115,8 +118,7 @@ class DeclaredState(TakenBack):
         """Return the state as the arrays of its tables."""
 
     def _needed(self) -> Arrays:
-        """Return the state as the arrays of its tables, right after `evict` has dropped everything that is not
-        needed."""
+        """Return the needed part of the state, as the arrays of its tables. The caller has called `evict` before."""
         return self._state()
 
     @abstractmethod
@@ -128,7 +130,7 @@ class DeclaredState(TakenBack):
         """See `cep.operators.goals.contract`."""
 
     def _fits(self, state: Arrays) -> None:
-        """Raise CepError if arrays that fit the declared tables are not a valid state for another reason."""
+        """Raise CepError if the state is not valid, although its arrays fit the declared tables."""
 
     @cached_property
     def tables(self) -> dict[str, StateTable]:
@@ -328,8 +330,8 @@ class DeclaredState(TakenBack):
     def _masks(self, state: Arrays, keys: StateKeys, staying: bool = False) -> dict[str, Bools]:
         """Return, for each table, a mask of the rows that belong to these keys.
 
-        `staying`: True to return instead masks of the rows that remain without these keys. The mask of a dictionary has
-        no meaning, because `_chosen` keeps the rows to which other chosen rows refer.
+        `staying`: True to return the opposite, masks of the rows that remain after these keys have been removed. The
+        mask of a dictionary has no meaning, because `_chosen` keeps the rows to which other chosen rows refer.
         """
         masks: dict[str, Bools] = {}
         for name in self.tables:
@@ -363,7 +365,8 @@ class DeclaredState(TakenBack):
         return mask
 
     def _chosen(self, state: Arrays, masks: Mapping[str, Bools]) -> Arrays:
-        """Return the rows where the masks are True, the dictionary rows that they refer to, and all clocks."""
+        """Return the rows where the masks are True, and all clocks. A row of a dictionary is returned if a returned row
+        refers to it."""
         chosen: Arrays = {}
         places: dict[str, Ints] = {}
         for name, table in self.tables.items():

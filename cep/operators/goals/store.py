@@ -103,8 +103,9 @@ def put(hot, cold, count, table, i, slot, side, width):  # type: ignore[no-untyp
 def ask_ahead(store, chains, slots, i, stored, supersedes, own, searches, searched, onward):  # type: ignore[no-untyped-def]
     """Prefetch the memory that the arrivals after arrival `i` will need.
 
-    - `stored`: True if they will be appended to their chain, `own`.
-    - `searches`: True if they will search the other side's chain, from its end `searched` on, along the link `onward`.
+    - `stored`: True if arrivals are appended to the chain of their side, whose column in `chains` is `own`.
+    - `searches`: True if arrivals search the chain of the other side. The search begins at the column `searched` of
+      `chains`, and follows the link `onward`.
     """
     n = slots.shape[0]
     if i + FAR < n:
@@ -214,11 +215,11 @@ def unlink(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
 
 @inside
 def supersede(store, chains, slot, head, within, coming):  # type: ignore[no-untyped-def]
-    """Remove left rows that can no longer be chosen, because a newer row is preferred. All right sides must be
-    instants.
+    """Remove left rows that can no longer be chosen, because a newer row is preferred. All occurrences of the right
+    side must be instants.
 
-    `coming`: the earliest time of further right sides. Of the rows that end before this time, only the last can still
-    be chosen.
+    `coming`: the earliest time of right occurrences that may still arrive. Of the rows that end before this time, only
+    the last can still be chosen.
     """
     p = chains[np.uint64(slot), head + 1]
     while p >= 0 and store[np.uint64(p), END] >= coming:

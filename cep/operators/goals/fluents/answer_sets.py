@@ -177,8 +177,8 @@ class AnswerSetGoal(DeclaredState):
         self.given = lines
 
     def _told(self, answers: Sequence[frozenset[Derived]]) -> Iterator[tuple[Told, Line]]:
-        """Yield the output rows of these answer sets, and the row that counts them. Reuse rows that have not
-        changed."""
+        """Yield the output rows of these answer sets, and the row that contains the number of answer sets. Reuse rows
+        that have not changed."""
         count = None, len(answers)
         yield count, self.told.get(count) or self._count(len(answers))
         for place, answer in enumerate(answers, 1):

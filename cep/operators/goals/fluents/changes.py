@@ -125,7 +125,8 @@ def _by_instant(key, code, begins, first, changes):  # type: ignore[no-untyped-d
 
 @njit()
 def _settled(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
-    """Copy rows into `changes`, sorted by insertion. Return False if a row would have to move too far."""
+    """Copy rows into `changes` by insertion sort. Return False if a row would have to move by more than _NEAR
+    places."""
     for i in range(len(code)):
         position = i
         now, later = code[i], begins[i] ^ first
@@ -146,7 +147,7 @@ def _settled(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
 
 
 NOTHING = -INFINITE - 1
-"""A code before all times. If input is decided up to it, nothing is decided yet."""
+"""The code up to which an input is decided before any of it has arrived. It is before all times."""
 _NONE: Ints = np.empty(0, np.int64)
 _LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
 """Flags of the kinds of rows. _LATER: the row applies just after its instant. _BEGIN: it is a beginning. _CHANGE: it is
@@ -179,7 +180,8 @@ def due(code: int, late: int) -> int:
 
 
 def delay_of(late: int) -> int:
-    """Return how many microseconds after its time a change is output, if its input has the delay `late`.
+    """Return the delay with which a change is output, in microseconds, if the input that causes it has the delay
+    `late`.
 
     The result is 0 if the change is known only at the end of the input.
     """
@@ -238,7 +240,7 @@ def _arguments(table, places):  # type: ignore[no-untyped-def]
 def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: int = 0) -> None:
     """Write the kinds and the times of changes into a table.
 
-    `delay`: how many microseconds after its time a change is output.
+    `delay`: the delay with which each change is output, in microseconds.
     """
     _put(table, kind_row, code, begins, delay)
 
@@ -272,12 +274,12 @@ def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-de
 def waiting_table(
     name: str, width: int, kind: int, codes: Iterable[int], input: int = 0, columns: Sequence[int] | None = None
 ) -> StateTable:
-    """Declare the state table for waiting changes of an input (`PendingChanges.state`): a time, then the input's
-    columns.
+    """Declare the state table for waiting changes of an input (`PendingChanges.state`). Its first column is a time, the
+    others are the input's columns.
 
     - `width`: the number of input columns. `kind`: the column with the kind of change, which is never part of a key.
     - `codes`: the columns of pool codes.
-    - `columns`: the input columns that are stored, by number; None: all.
+    - `columns`: the numbers of the input columns that are stored; None: all.
     """
     keyed = tuples_of(name, range(width) if columns is None else columns, input, first=1)
     return StateTable(
@@ -309,8 +311,9 @@ class PendingChanges:
     def take(self, inputs: Sequence[Table], frontier: Frontier) -> list[tuple[Table, Ints, Ints]]:
         """Take new changes, and return those that all inputs have decided by now.
 
-        For each input, the result has a table, the codes, and 1 for each beginning. Changes are in order of arrival,
-        which is almost the order of codes. Only the arguments in the tables are valid.
+        For each input, the result has a table, the codes, and 1 for each beginning, 0 for each end. Changes are in
+        order of arrival, which is almost the order of codes. In the tables, only the matrix rows of arguments are
+        valid.
         """
         until = decided(frontier, self.late)
         taken = []
@@ -420,7 +423,8 @@ class Rows:
     def add(self, table: Table, keys: Ints, known: int) -> None:
         """Add the rows of a table.
 
-        `keys`: the number of each row's join key; -1 if it matches nothing. `known`: the number of known keys.
+        `keys`: the number of each row's join key; -1 if the row matches nothing. `known`: the number of join keys that
+        exist. Every number in `keys` is below it.
         """
         needed = self.count + rows(table)
         if needed > len(self._table):
@@ -434,7 +438,7 @@ class Rows:
         self.count = needed
 
     def met(self, table: Table, keys: Ints) -> tuple[Ints, Ints]:
-        """Return the stored rows that each row of `table` meets. They have the same key, and their times overlap.
+        """Return the stored rows that have the same key as a row of `table`, and a time in common with it.
 
         The result is pairs of indexes (row of `table`, stored row).
         """
@@ -530,8 +534,8 @@ def changed_in(changes: Table, first: int, last: int) -> tuple[Table, Table]:
 def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals:
     """Return the intervals in which tuples hold during a stretch, sorted by key.
 
-    `changes`: the changes of the stretch. `held`: the tuples that hold before it; those that have changes may be
-    missing.
+    `changes`: the changes of the stretch. `held`: the tuples that hold before the stretch. It need not contain tuples
+    that occur in `changes`.
     """
     if not len(changes.key):
         key = np.unique(held)
@@ -554,7 +558,7 @@ def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals
 
 
 def changes_against(held: Intervals, before: Ints, first: int, last: int) -> Changes:
-    """Return the changes that lead to given intervals in a stretch, sorted by code.
+    """Return the changes in a stretch after which tuples hold in the intervals `held`, sorted by code.
 
     `held`: the intervals, sorted by key. `before`: the tuples that hold before the stretch.
     """
@@ -570,7 +574,7 @@ def changes_against(held: Intervals, before: Ints, first: int, last: int) -> Cha
 
 
 def clipped(table: Table, first: int, last: int) -> Table:
-    """Return the rows that overlap a stretch, with their intervals cut to it."""
+    """Return the rows that overlap a stretch. Their intervals are cut to the stretch."""
     inside = (table[START] <= last) & (table[END] >= first)
     if not inside.all():
         table = table.compress(inside, axis=1)

@@ -1,4 +1,5 @@
-"""The goal of conjunctions of formulas: pairs of tuples that hold together, or tuples that hold while no partner does.
+"""The goal of conjunctions of formulas. It returns pairs of tuples that hold together. Under NOT, it returns the left
+tuples while no right tuple with the same key holds.
 
 goal(P, Q):  stores the tuples that hold, by side and join key; pairs each change with tuples of the other side
 """
@@ -82,7 +83,8 @@ def _lose(  # type: ignore[no-untyped-def]
 
 @njit()
 def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
-    """Return pairs (index into `keys`, tuple of one side that has this key and continues), and their count.
+    """Return pairs of an index into `keys` and a tuple of the other side that has this key and continues. Also return
+    their count.
 
     `gone`: a mark for each tuple that does not continue. `pairs`: a buffer, which is replaced by a larger one if
     needed.
@@ -127,8 +129,8 @@ class Side:
 class ConjunctionSpec:
     """A conjunction of two inputs.
 
-    `lates`: the delay of each input in microseconds. `negated`: True if the results are left tuples that hold while no
-    right tuple with their key does.
+    `lates`: the delay of each input in microseconds. `negated`: True for NOT. The results are then left tuples, while
+    no right tuple with the same key holds.
     """
 
     left: Side
@@ -183,9 +185,11 @@ class ConjunctionStretches(InRounds):
         return table
 
     def _on(self, side: int, table: Table) -> tuple[Ints, Table]:
-        """Pair the rows in `table` with tuples of the other side, `side`, that continue through the stretch.
+        """Pair the rows in `table`, which belong to one side, with the tuples of the other side, whose number is
+        `side`.
 
-        Return the numbers of the rows, and the tuples as a table.
+        Only tuples that continue through the stretch are paired. Return the number of each pair's row, and a table with
+        each pair's tuple.
         """
         keys = self.keys.slots(table, self.key[1 - side], insert=False)
         pairs, paired = _facing(
@@ -290,7 +294,8 @@ def unlink(state, chains, p, key):  # type: ignore[no-untyped-def]
 def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
     """Apply a change to tuple `p`: it begins to hold if `begun`, and otherwise stops holding.
 
-    Return 0 if it already was in this state, 2 if no other tuple with its key holds, and else 1.
+    Return 0 if the tuple was already in this state. Otherwise, return 1 if another tuple with the same key holds, and 2
+    if none does.
     """
     if begun == state[p, HOLDS]:
         return 0
@@ -462,7 +467,10 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
         return self.waiting.due()
 
     def pending(self) -> int:
-        """Return an upper bound. It assumes that each waiting change is paired with all tuples of the other side."""
+        """Return an upper bound of the number of results that waiting changes produce.
+
+        It assumes that each waiting change is paired with all tuples of the other side.
+        """
         return self.waiting.count * (1 + max(keys.count for keys in self.tuples))
 
     def _numbers(self) -> int:
@@ -649,7 +657,8 @@ class MatchedConjunctionGoal(ConjunctionGoal):
 
 
 def conjunction_of(node: Conjunction, builder: GoalBuilder, number: int) -> Goal:
-    """Return the goal of a node. On a cycle, it is always the general goal, which supports evaluation in rounds."""
+    """Return the goal of a node. In a cycle, this is always the general goal, because only that can be evaluated in
+    rounds."""
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
     left_key, left_added = builder.widened_key(mine, left)

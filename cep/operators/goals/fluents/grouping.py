@@ -1,4 +1,5 @@
-"""The goal of aggregates of formulas. It aggregates the tuples of each group that hold, whenever they change.
+"""The goal of aggregates of formulas. It aggregates the tuples of a group that hold, and does so again after each
+change.
 
 goal(P):  when tuples of a group begin or end, ends the group's old results and begins new ones
 
@@ -337,7 +338,7 @@ class GroupingGoal(NumberedState):
         }
 
     def _become(self, state: Arrays) -> None:
-        """Load a state: all its tuples begin now."""
+        """Load a state. Each of its tuples is processed like a tuple that begins."""
         self._clear()
         known = state["tuples"]
         table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)

@@ -102,7 +102,8 @@ class HeldAtSpec(HoldingSpec):
     """The specification of a condition at a past time.
 
     - `time_column`: the left column with the time.
-    - `back`: how long before the occurrence's end this time can be, in microseconds; None if unbounded.
+    - `back`: the maximum number of microseconds by which this time may precede the end of the occurrence; None if
+      unbounded.
     - `single`: True if each key has one tuple.
     """
 
@@ -134,7 +135,8 @@ class HeldAtGoal(HoldingGoal):
         return {"count": ALL, "newest": slots[slots >= 0], "latest": tuples, "cells": latest[latest >= 0]}
 
     def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
-        """Return beginnings and ends in order, the keys of the rows, and their tuples. Make room for new tuples."""
+        """Return the beginnings and ends in order, the key of each row, and the tuple of each row. Make room for new
+        tuples."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, groups=True)

@@ -47,7 +47,7 @@ def _meet(left, right, left_slots, tuples, right_slots, kind_row, negated, state
     """Process both sides in order of arrival. Return rows (left row, tuple that holds, lineage handle), and their
     count.
 
-    - `negated`: True to return instead the left rows that meet no tuple.
+    - `negated`: True to return instead the left rows for which no tuple holds.
     - `pairs`: a buffer for the result, which is replaced by a larger one if needed.
 
     At one instant, beginnings and ends that apply at the instant itself come first, then left rows, then beginnings and
@@ -130,11 +130,12 @@ def _touched(tuples, slots, state, chains, places, known):  # type: ignore[no-un
 
 @dataclass(frozen=True, slots=True)
 class HoldingSpec:
-    """Columns of a condition on a fluent. Key columns of both sides have the same representation.
+    """Columns of a condition on a fluent. The right side is the fluent. Key columns of both sides have the same
+    representation.
 
-    - `kind`: the right column with the kind of change.
-    - `take`: the right columns that are output.
-    - `codes`: the right columns of pool codes.
+    - `kind`: the column of the right side with the kind of change.
+    - `take`: the columns of the right side that are output.
+    - `codes`: the columns of the right side that contain pool codes.
     """
 
     left_width: int
@@ -178,7 +179,8 @@ class HoldingGoal(NumberedState, Untimed):
         return {"state": places[:count], "chains": known[:held]}
 
     def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
-        """Return beginnings and ends in order, the keys of the rows, and their tuples. Make room for new tuples."""
+        """Return the beginnings and ends in order, the key of each row, and the tuple of each row. Make room for new
+        tuples."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, groups=True)
@@ -251,7 +253,7 @@ class HoldingGoal(NumberedState, Untimed):
         }
 
     def _become(self, state: Arrays) -> None:
-        """Load a state: all its tuples begin now."""
+        """Load a state. Each of its tuples is processed like a tuple that begins."""
         self._begin()
         count = len(state["tuples"])
         right = np.zeros((FIRST + self.spec.right_width, count), np.int64)
@@ -282,8 +284,8 @@ class HoldingGoal(NumberedState, Untimed):
 
 
 def in_turn(edges: Table, kind: int) -> Table:
-    """Sort beginnings and ends. At one instant, those that apply at the instant itself come before those just after
-    it."""
+    """Sort beginnings and ends. At one instant, those that apply at the instant itself come before those that apply
+    just after it."""
     edges = contiguous(edges)
     kinds = edges[FIRST + kind]
     at_once = (kinds == BEGINS_AT) | (kinds == ENDS_AT)
@@ -303,7 +305,8 @@ def spec_of(
 ) -> tuple[HoldingSpec, Sequence[Sequence[Evaluation]], Sequence[Sequence[str]]]:
     """Return the specification of the goal of a Holding node.
 
-    Also return, for each input, evaluations of the key columns to append, and the types of the input's own columns.
+    Also return two lists with one entry per input: the evaluations whose results are appended as key columns, and the
+    types of the input's own columns.
     """
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)

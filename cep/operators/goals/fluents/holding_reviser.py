@@ -1,7 +1,8 @@
 """The reviser of conditions on fluents. For each key, it stores recent occurrences, and beginnings and ends of tuples.
 
-If beginnings or ends change, later occurrences of the key are tested again. Two sweeps run side by side over the
-beginnings and ends. One computes which tuples held before the revision, the other computes which hold now.
+If beginnings or ends change, the occurrences of the key that end after the change are tested again. Two sweeps run side
+by side over the beginnings and ends. One computes which tuples held before the revision, the other computes which hold
+now.
 """
 
 from __future__ import annotations
@@ -91,11 +92,10 @@ def _passed(edges, i, lists, places, which):  # type: ignore[no-untyped-def]
 
 @njit()
 def _met(left, lists, places, which, negated, differing, pairs, count):  # type: ignore[no-untyped-def]
-    """Append the pairs (left row, tuple) of one left row to `pairs`. Return `pairs`, perhaps enlarged, and the new
-    count.
+    """Append the pairs (`left`, tuple) of a left row to `pairs`. Return `pairs`, perhaps enlarged, and the new count.
 
     The tuples are those that hold in the state `which`. If `differing`, they are only those that do not hold in the
-    other state. If `negated`, append (left row, -1) if no tuple holds.
+    other state. If `negated`, append (`left`, -1) instead if no tuple holds.
     """
     if negated:
         if lists[which, 0] == 0:
@@ -116,9 +116,9 @@ def _met(left, lists, places, which, negated, differing, pairs, count):  # type:
 
 @inside
 def _meets(lists, negated):  # type: ignore[no-untyped-def]
-    """Return True if the tuples that an occurrence meets have changed.
+    """Return True if an occurrence has other matching tuples in the new state than in the old one.
 
-    If `negated`, return True only if it met none and now meets some, or the other way round.
+    If `negated`, return True only if it has matching tuples in exactly one of the two states.
     """
     if negated:
         return (lists[OLD, 0] == 0) != (lists[NEW, 0] == 0)
@@ -187,11 +187,11 @@ def sweep(  # type: ignore[no-untyped-def]
     `wholly`: True to return all pairs of an occurrence if one of them changes. The store of each key must have room for
     the key's changes, `lists` for the key's tuples, and `ended` for all changed beginnings and ends. Returns:
 
-     - `pairs`, `counted`: the occurrences with changed pairs, each with its old and new multiplicity, and their number
-     - `was`, `old`, `now`, `new`: their old and their new pairs, with the number of each
-     - `ends`: the number of tuples whose final state changes, which are written to `ended`
-     - `again`: the number of keys with changes up to `before_now`
-     - `wrong`: the number of changes that contradict the rows
+    - `pairs`, `counted`: the occurrences with changed pairs, each with its old and new multiplicity, and their number
+    - `was`, `old`, `now`, `new`: the old and the new pairs of these occurrences, with the number of each
+    - `ends`: the number of tuples whose final state changes, which are written to `ended`
+    - `again`: the number of keys with changes up to `before_now`
+    - `wrong`: the number of invalid changes, which remove a row that does not exist or add a row that exists
     """
     c = d = counted = old = new = ends = again = wrong = 0
     words = left.shape[1] - 1
@@ -297,7 +297,7 @@ def edges_of(table, kind_row, slots, tuples, changes):  # type: ignore[no-untype
 
 @inside
 def _into_table(matched, pairs, i, times, sign, tuples, taken, table, place):  # type: ignore[no-untyped-def]
-    """Write a pair into a table of changes, as often as its occurrence exists. Return the next free place."""
+    """Write a pair into a table of changes, once for each copy of its occurrence. Return the next free place."""
     row, tuple_, width = pairs[i, 0], pairs[i, 1], matched.shape[1] - R_REST - 2
     for _ in range(matched[row, times]):
         table[END, place], table[START, place] = matched[row, R_END], matched[row, R_START]
@@ -312,7 +312,8 @@ def _into_table(matched, pairs, i, times, sign, tuples, taken, table, place):  #
 
 @bare
 def told(matched, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
-    """Write old pairs as removed rows and new pairs as added rows. A pair is written as often as its occurrence exists.
+    """Write old pairs as removed rows and new pairs as added rows. A pair is written once for each copy of its
+    occurrence.
 
     `taken`: the columns of tuples that are output.
     """
@@ -472,9 +473,9 @@ class HoldingReviser:
         return self.own._paired(table, named)
 
     def _without_key(self, left: Table) -> Table:
-        """Return the left occurrences whose key has a missing value.
+        """Return the left occurrences whose key has a missing value, if the condition is negated.
 
-        They meet no tuple. So they are output under `not`; otherwise the result is empty.
+        No tuple matches such an occurrence. So it is always output under `not`, and never without `not`.
         """
         if not self.spec.negated or not rows(left):
             return left[:, :0]
@@ -500,7 +501,8 @@ class HoldingReviser:
         self.edges.tuples = self.tuples.count
 
     def _put_right(self, goal: HoldingGoal, ended: Ints) -> None:
-        """Correct the goal's state for tuples that now hold and did not before, or the other way round."""
+        """Correct the goal's state for tuples that hold now but did not hold before the revision, or held before but
+        not now."""
         if not len(ended):
             return
         right = np.zeros((FIRST + self.spec.right_width, len(ended)), np.int64)

@@ -66,11 +66,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InertiaSpec:
-    """Columns and deadlines of an inertia goal. The input columns are `keys` arguments, a value if `valued`, and the
-    transition.
+    """The columns and deadlines of an inertia goal.
 
+    The input columns are the arguments, the value, and the transition.
+
+    - `keys`: the number of arguments. `valued`: True if there is a value.
     - `codes`: the columns of pool codes.
-    - `deadlines`: one row per deadline.
+    - `deadlines`: an array with one row per deadline.
     - `wanted`: for each kind of output row, 1 if a reader needs it.
     """
 
@@ -150,7 +152,7 @@ class InertiaGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended. In the result, their end is later than every time."""
+        """Return the intervals that have not ended yet. In the result, their END is END_OF_TIME."""
         slots = np.flatnonzero(self.state[: self.keys.count, HOLDS])
         told = np.zeros((len(slots), 8), np.int64)
         for place, cell in ((0, SINCE), (2, ARRIVAL), (3, NAME), (6, VALUE)):
@@ -179,8 +181,8 @@ class InertiaGoal(NumberedState, Lasting):
         return None
 
     def pending(self) -> int:
-        """Return an upper bound of the number of results that deadlines produce, including deadlines that follow
-        others."""
+        """Return an upper bound of the number of results that deadlines produce. A deadline that passes can start
+        another one."""
         return int(self.counts[S_HEAP]) * (1 + len(self.spec.deadlines))
 
     def _numbers(self) -> int:

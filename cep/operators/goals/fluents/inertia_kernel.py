@@ -119,7 +119,7 @@ def pass_deadline(state, now, slot, deadlines):  # type: ignore[no-untyped-def]
 def terminated(state, now, slot, every, value, name):  # type: ignore[no-untyped-def]
     """Terminate a value of a key, or all values if `every`, at the current instant.
 
-    All values that are initiated at this instant must be known.
+    Call this function after all initiations of the same instant.
     """
     place = state[slot, PLACE]
     if state[slot, HOLDS] and (every or value == state[slot, VALUE]):
@@ -185,7 +185,7 @@ def inertia(  # type: ignore[no-untyped-def]
     """Process all instants up to the watermark. Return the output rows, in an array that may be larger than `told`.
 
     - `transitions`: sorted by end, none later than the watermark.
-    - `latest`: the time up to which deadlines are processed that follow each other for ever.
+    - `latest`: the time up to which deadlines in a cycle are processed. In a cycle, each deadline starts the next one.
     - `state`: must have room for all slots. `heap`: must have room for one further deadline per transition.
 
     An output row is (start, end, order, two lineage handles, slot, value, kind). There are at most three rows per key

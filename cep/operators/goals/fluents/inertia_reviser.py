@@ -92,7 +92,7 @@ def _instant(table, first, last, now, state, keys, deadlines, wanted, told, coun
 
 @njit()
 def _time_passes(table, until, state, keys, deadlines, wanted, told, count, number):  # type: ignore[no-untyped-def]
-    """Process the deadlines of a key up to `until`, if it has no transition before.
+    """Process the deadlines of a key up to `until`. The key must have no transition in this period.
 
     Return the output rows, in an array that may be larger than `told`, and their number.
     """
@@ -104,7 +104,8 @@ def _time_passes(table, until, state, keys, deadlines, wanted, told, count, numb
 
 @inside
 def _same(left, other):  # type: ignore[no-untyped-def]
-    """Return True if two states of a key are the same. All states in which the fluent does not hold are."""
+    """Return True if two states of a key are the same. Two states in which the fluent does not hold count as the
+    same."""
     if left[0, HOLDS] == 0 and other[0, HOLDS] == 0:
         return True
     for cell in range(KEPT):
@@ -161,14 +162,14 @@ def _revise(  # type: ignore[no-untyped-def]
 ):
     """Apply changes to the stored transitions of keys, and update the states that are stored with them.
 
-    The store of each key must have room for its changes. Without `tells`, changes must follow all stored rows. With
-    `tells`, returns:
+    The store of each key must have room for its changes. `tells`: True to compute how the output changes. Otherwise the
+    changes must follow all stored rows. With `tells`, returns:
 
-     - `was`, `old`, `now`, `new`: the old output up to `since` and the new output up to `until`, without common rows,
-       with the number of rows of each
-     - `ends`: the number of keys whose final state changes; `ended` gets their numbers and states
-     - `again`: the number of keys with changes up to `since`
-     - `wrong`: the number of changes that contradict the rows
+    - `was`, `old`, `now`, `new`: the old output up to `since` and the new output up to `until`, without common rows,
+      with the number of rows of each
+    - `ends`: the number of keys whose final state changes; `ended` gets their numbers and states
+    - `again`: the number of keys with changes up to `since`
+    - `wrong`: the number of invalid changes, which remove a row that does not exist or add a row that exists
     """
     state, start = np.zeros((1, CELLS), np.int64), np.zeros((1, CELLS), np.int64)
     keys = np.zeros((1, STOPPER + 1), np.int64)
@@ -316,7 +317,8 @@ class InertiaReviser(KeyedReviser):
         return changes_of(table, slots, self.words, self.known.count)
 
     def _revised(self, changes: Ints, since: int, until: int, tells: bool, count: int) -> tuple[Ints, Ints, Ints, int]:
-        """Apply changes to the stored transitions.
+        """Apply changes to the stored transitions. The arguments are those of `_revise`; `count`: the number of rows to
+        allocate.
 
         Return the old output rows, the new output rows, the final states that have changed (one row per key), and the
         number of keys that have changes up to `since`.
@@ -377,8 +379,8 @@ def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
 def inertia_reviser(goal: InertiaGoal) -> Reviser | None:
     """Return the reviser of a goal, or None if the goal cannot revise.
 
-    This is so if it records lineage, or if deadlines follow each other for ever, because then results depend on the end
-    of the input.
+    A goal cannot revise if it records lineage. It also cannot revise if its deadlines form a cycle, because results
+    then depend on the end of the input.
     """
     endless = len(goal.spec.deadlines) and bool(goal.spec.deadlines[:, D_ENDLESS].any())
     return None if goal.lineage is not None or endless else InertiaReviser(goal.spec)

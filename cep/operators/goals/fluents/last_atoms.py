@@ -1,4 +1,4 @@
-"""The goal of windows of tuples. Each arriving atom takes the place of the one that arrived `atoms` atoms before it.
+"""The goal of windows of tuples. Each arriving atom removes the oldest atom from a window that contains `atoms` atoms.
 
 goal(E, A):  returns the tuples of E, each while it is among the last arrivals A, perhaps with its tick
 """

@@ -220,9 +220,9 @@ class OwnTimesGoal(NumberedState, InRounds):
         return table_of(Intervals(slots[some], start[some], end[some]), self.tuples.known)
 
     def _news(self, slots: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-        """Drop the intervals of tuples that continue through the stretch anyway.
+        """Drop the intervals of tuples that hold through the whole stretch, because such intervals add nothing.
 
-        In the first round, add intervals for tuples that do not continue although their input does.
+        In the first round, add intervals for tuples that hold in the input, but did not hold in the output.
         """
         count, (first, last) = len(self.lost), self.stretch
         goes_on = self._holding(GIVEN)[:count] & ~self.stopped

@@ -146,7 +146,7 @@ class RecordingGoal(NumberedState, Lasting):
         return edges
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Return True if intervals can be stored in `cells`, and move them there.
+        """Return True if intervals can be stored in `cells`, and in this case move them to `cells`.
 
         That requires that every tuple has at most one interval, and that no record can end it. `unfinished`: True if
         some new records have no end, or end other records.

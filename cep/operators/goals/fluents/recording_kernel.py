@@ -1,8 +1,8 @@
 """The kernel for records that have an end. It stores one interval per tuple, and outputs rows when an interval begins
 or ends.
 
-Records are processed at their starts. So all pieces of a tuple that have not ended hold at the watermark, and form one
-interval.
+A piece is the interval of one record. Records are processed at their starts. So all pieces of a tuple that have not
+ended hold at the watermark, and form one interval.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ T_TIMER, T_TOUCHED, T_WIDTH = range(3)
 """Columns of a tuple's timer: its code (INFINITE: no timer), and 1 if the current step has a record of the tuple."""
 NOTHING = -NOWHERE
 N_TIMERS, N_HELD, N_BEGUN, N_ENDED, N_NEXT, N_WIDTH = range(6)
-"""Counts: timers, tuples that hold, intervals that began in this step, intervals that ended in it, and the earliest end
-code.
+"""Places of counts in an array. They count the timers, the tuples that hold, the intervals that began in this step, and
+the intervals that ended in it. N_NEXT is the earliest end code.
 
 If the number of timers is UNTIMED, timers must be set anew, and N_NEXT is valid.
 """
@@ -297,7 +297,7 @@ def _gone(cells, timers, slot, watermark, ended, counts):  # type: ignore[no-unt
 
 @bare
 def _past(cells, timers, heap, counts, watermark, ended):  # type: ignore[no-untyped-def]
-    """End the intervals whose end has passed. Each has one timer.
+    """End the intervals whose end has passed. Each interval has one timer.
 
     Timers are taken off the heap one by one. If many of them have expired, the kernel scans all timers instead.
     """

@@ -239,7 +239,7 @@ class RestrictedGoal(NumberedState, InRounds):
     def grow(self, inputs: Sequence[Table]) -> Table:
         """Return the answers of new intervals.
 
-        Each interval is cut where the knowledge changes, because each part may have other answers.
+        Each interval is cut where the knowledge changes, because the parts may have different answers.
         """
         first, last = self.stretch
         cuts = [first, *(2 * time for time in self._changes(first, last)), last + 1]

@@ -66,7 +66,7 @@ COUNT, SINCE = range(2)
 
 @njit()
 def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
-    """Count beginnings and ends of supports, which are in order. At one code, beginnings must come first.
+    """Count the beginnings and ends of supports. They must be in order of codes, with beginnings first at equal codes.
 
     Return the changes with which a tuple begins or stops to hold, and for each the code at which the tuple began.
     `state` must have room for all slots.
@@ -99,8 +99,8 @@ class SupportsSpec:
     - `width`: the number of input columns. `take`: those that form the tuple. `codes`: those of pool codes.
     - `kind`: the column with the kind of change. None: input rows are occurrences.
     - `within`: the maximum length of occurrences; longer ones are ignored.
-    - `late`: the delay of the input in microseconds. `delay`: how much later the output rows are known.
-    - `wanted`: the kinds of a fluent's rows that someone reads; None for projections.
+    - `late`: the delay of the input in microseconds. `delay`: the delay of the output rows.
+    - `wanted`: the kinds of a fluent's rows that another goal or the output reads; None for projections.
     - `closed`: a pair of kinds of change, or None. The first kind is replaced by the second: a beginning just after an
       instant becomes one at the instant, or an end just before an instant becomes one just after it.
     """
@@ -139,8 +139,8 @@ class SupportsStretches(InRounds):
             self.holds_from, self._early = first, None
 
     def _from_first(self, slots: Ints, code: Ints, begins: Ints, known: int) -> tuple[Ints, Ints, Ints]:
-        """Adapt changes so that no tuple holds before `holds_from`. Tuples that have supports then begin at this
-        code."""
+        """Adapt changes so that no tuple holds before the code `holds_from`. A tuple that has a support earlier begins
+        to hold at `holds_from`."""
         before = code < self.holds_from
         if before.any():
             counted(slots[before], code[before], begins[before], self.state)
@@ -201,7 +201,7 @@ class SupportsStretches(InRounds):
         return table_of(Intervals(slots, start, end), self.tuples.known)
 
     def _new(self, table: Table) -> Table:
-        """Drop the rows of tuples that continue through the stretch anyway."""
+        """Drop the rows of tuples that hold through the whole stretch, because such rows add nothing."""
         if self.lost is None or not len(self.lost):
             return table
         slots = self.tuples.slots(table, self.columns, insert=False, groups=True)
@@ -219,7 +219,7 @@ class SupportsStretches(InRounds):
         return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
 
     def settled(self) -> Table:
-        """Return what the rounds of this stretch have added, as changes of a fluent."""
+        """Return the changes of tuples that result from the rounds of this stretch."""
         if self.lost is None:
             held = self._held()
         else:
@@ -385,7 +385,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return table
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended. In the result, their end is later than every time."""
+        """Return the intervals that have not ended yet. In the result, their END is END_OF_TIME."""
         slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
         since = self.state[slots, SINCE]
         table = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)
@@ -459,7 +459,7 @@ def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:
 
 
 def extent_of(node: Extent, builder: GoalBuilder, kinds: Sequence[int]) -> Goal:
-    """Return the goal of an Extent node. `kinds`: the kinds of output rows that someone reads."""
+    """Return the goal of an Extent node. `kinds`: the kinds of output rows that another goal or the output reads."""
     types = builder.types(node.child)
     wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1

@@ -1,8 +1,8 @@
 """Kernels of the temporal operators.
 
 Each key has a list of result intervals that are not complete yet. An operator turns each interval of its input into one
-interval of its result, in order. If there are two inputs, these are the intervals of their intersection. Intervals that
-touch are joined. The last interval has no end as long as its input has none.
+interval of its result, in order. An operator that has two inputs does so with the intervals of their intersection.
+Intervals that touch are joined. The last interval has no end as long as its input has none.
 
 Intervals that have been output in full are dropped. So a key only has the intervals within the operator's reach into
 the past, however many changes it had.
@@ -43,7 +43,7 @@ FLAGS, HEAD, TAIL, WAITING, TIMER, OPENED, _, CELLS = range(8)
 - FLAGS: see below.
 - HEAD, TAIL, WAITING: the first and the last interval, and the number of intervals.
 - TIMER: the time code at which the key is next checked (INFINITE: never).
-- OPENED: the code since which the left operand holds, including its bound.
+- OPENED: the code from which on the left operand holds. It is the instant, even if the operand begins just after it.
 """
 LEFT, RIGHT, OPEN, BEGUN, TOUCHED = 1, 2, 4, 8, 16
 """Flags of a key. LEFT, RIGHT: this operand holds. OPEN: the last interval has no end yet. BEGUN: the beginning of the
@@ -54,12 +54,14 @@ AHEAD = 16
 P_START, P_END, P_NEXT, P_BEFORE, P_WIDTH = range(5)
 """Columns of the pool of intervals, with one row per interval."""
 C_USED, C_FREE, C_TIMERS, C_GIVEN, C_WIDTH = range(5)
-"""Counts: pool rows that were ever used, the first free pool row, timers, and changes that were output."""
+"""Places of counts in an array: the pool rows that were ever used, the first free pool row, the timers, and the changes
+that were output."""
 
 
 @inside
 def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
-    """Append an interval without an end to a key. If it touches the key's last interval, extend that one instead."""
+    """Append an interval without an end to a key. If it touches the key's last interval, extend the last interval
+    instead."""
     state[key, FLAGS] |= OPEN
     tail = state[key, TAIL]
     if tail >= 0 and start <= pool[tail, P_END] + 1:
@@ -139,7 +141,7 @@ def _alone(state, pool, counts, key, code, begins, rule):  # type: ignore[no-unt
 def _right(state, pool, counts, key, code, begins, rule):  # type: ignore[no-untyped-def]
     """Process a change of the right operand of SINCE or UNTIL.
 
-    If the reach includes 0, the result holds wherever the right operand does.
+    If the reach includes 0, the result holds wherever the right operand holds.
     """
     kind, low, high = rule[R_KIND], rule[R_LOW], rule[R_HIGH]
     held = state[key, FLAGS] & LEFT
@@ -265,7 +267,7 @@ def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
 
 @bare
 def next_due(state, pool, heap, counts):  # type: ignore[no-untyped-def]
-    """Return the code at which time alone next changes a result, or INFINITE."""
+    """Return the next code at which the passing of time changes a result, or INFINITE."""
     while counts[C_TIMERS] > 0:
         code, key = heap[0, 0], heap[0, 1]
         if state[key, TIMER] == code:
@@ -298,8 +300,8 @@ def intervals_kept(state, pool, keys, out):  # type: ignore[no-untyped-def]
 def keep_intervals(state, pool, heap, counts, keys, rows):  # type: ignore[no-untyped-def]
     """Load intervals of keys, in the form that `intervals_kept` writes, and set a timer for each key.
 
-    The keys must have no intervals. `state[key, WAITING]` says how many each key gets. The pool and the heap must have
-    room.
+    The keys must have no intervals. `state[key, WAITING]` is the number of intervals that each key gets. The pool and
+    the heap must have room.
     """
     row = 0
     for i in range(len(keys)):
@@ -407,7 +409,7 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 BEFORE_ALL = -INFINITE - 1
-"""A code before all times. If the inputs are decided up to it, nothing is decided yet."""
+"""The code up to which inputs are decided before any of them has arrived. It is before all times."""
 
 Arrays = dict[str, Ints]
 
@@ -416,8 +418,9 @@ class TemporalEvaluation:
     """The evaluation of one temporal operator.
 
     - `operator`: its name in TEMPORAL. SINCE and UNTIL have two inputs, in the order in which they are written.
-    - `by`: the interval in its brackets, as a reach (`interval_sets.reach`), even if the operator looks ahead.
-    - `least`: the microseconds of LASTING `>= d`; for `> d`, d + 1.
+    - `by`: the displacements that are written in the operator's brackets (`interval_sets.reach`). They are positive,
+      even if the operator looks ahead.
+    - `least`: for LASTING, the minimum length of an interval in microseconds.
     - `decided`, `given`: the codes up to which the inputs and the result are decided.
     """
 
@@ -447,8 +450,8 @@ class TemporalEvaluation:
 
         - `inputs`: for each input, its changes after the last step and up to the code `decided`.
         - `decided`: INFINITE if the inputs never change again.
-        - `until`: the code up to which to return the result, by default `decided`. It may be later: `ONCE[1 s, 1 s]` is
-          known a second ahead.
+        - `until`: the code up to which to return the result, by default `decided`. This code may be later than
+          `decided`: the result of `ONCE[1 s, 1 s]` is known a second ahead.
         """
         assert len(inputs) == self.inputs and decided >= self.decided, "inputs go on"
         self.decided = decided
@@ -481,8 +484,8 @@ class TemporalEvaluation:
     def due(self) -> int | None:
         """Return the code up to which the inputs must be decided so that the next change of the result is known.
 
-        It is computed as if the inputs did not change. None if the result does not change either, or only at the end of
-        the input.
+        It is assumed that the inputs do not change. Returns None if the result does not change either, or if its change
+        is known only at the end of the input.
         """
         code = int(next_due(self._state, self._pool, self._heap, self._counts))
         if code == INFINITE or self._known(INFINITE - 1) < code:
@@ -493,8 +496,8 @@ class TemporalEvaluation:
     def to_come(self) -> tuple[Ints, Ints, Ints]:
         """Return the results that begin later if the inputs do not change, for operators that look back.
 
-        Three arrays: the keys, the times since which the cause of each result exists, and the times at which each
-        begins.
+        The result is three arrays: the key of each result, the time of the input that causes it, and the time at which
+        it begins.
         """
         kept = self.snapshot()
         count = kept["cells"][:, 2]
@@ -516,7 +519,8 @@ class TemporalEvaluation:
         return np.flatnonzero(self._state[:, FLAGS] & BEGUN)
 
     def changing(self, until: int) -> Ints:
-        """Return the keys whose result changes up to the code `until` if the inputs do not, in ascending order."""
+        """Return the keys whose result changes up to the code `until`, in ascending order, assuming that the inputs do
+        not change."""
         return np.flatnonzero(self._state[:, TIMER] <= until)
 
     def holding(self, keys: Ints, side: int | None = None) -> Bools:
@@ -608,7 +612,7 @@ class TemporalEvaluation:
         }
 
     def restore(self, state: Mapping[str, Ints]) -> None:
-        """Replace the state by the result of `snapshot`. Its keys may have been renumbered."""
+        """Replace the state by a result of `snapshot`, in which keys may have been renumbered."""
         self._clear()
         self.decided, self.given = state["decided"].tolist()
         self.add(state)

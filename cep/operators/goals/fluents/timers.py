@@ -21,7 +21,7 @@ def _set(heap, i, code, second, third):  # type: ignore[no-untyped-def]
 def put_timer(heap, count, code, second, third=None):  # type: ignore[no-untyped-def]
     """Add a row to a heap of `count` rows, which must have room.
 
-    `second`: the key. If rows of equal code have an order, it is the turn, and `third` is the key.
+    If rows of equal code have an order, `second` is the turn and `third` is the key. Otherwise `second` is the key.
     """
     i = count
     while i > 0:

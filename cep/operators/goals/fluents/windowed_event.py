@@ -1,4 +1,4 @@
-"""The goal of events in a window of ticks. An event holds for a number of evaluation ticks from its own tick on.
+"""The goal of events in a window of ticks. An event holds at the evaluation ticks whose window contains its own tick.
 
 goal(E):  returns the tuples of E, perhaps with their tick, each while one of its events is in the window
 """
@@ -136,7 +136,8 @@ class PassingSupports:
     def named(self, known: Ints) -> Arrays:
         """Return the state, with the values of tuples (`known`) instead of their numbers.
 
-        The arrays are the tuples that have supports, with the number of supports, and the two queues.
+        The first array contains the tuples that have supports, each after the number of its supports. The other two
+        arrays are the queues.
         """
         held = self.held()
         arrays = {"held": np.concatenate([self.state[held, :1], known[held]], axis=1)}
@@ -147,7 +148,7 @@ class PassingSupports:
     def become(self, held: Ints, counts: Ints, queues: list[tuple[Ints, Ints]]) -> None:
         """Load a state.
 
-        - `held`: the numbers of tuples that have supports. `counts`: how many supports each has.
+        - `held`: the numbers of tuples that have supports. `counts`: the number of supports of each tuple.
         - `queues`: for beginnings and for ends, the codes and the tuples.
         """
         self.__init__()  # type: ignore[misc]
@@ -211,7 +212,7 @@ class PassingSpec:
 
     - `width`: the number of input columns. `take`: those that form a tuple. `codes`: those of pool codes.
     - `numbered`: True if the tick is appended to the tuple.
-    - `late`: the delay of the input in microseconds. `delay`: how much later the output is known.
+    - `late`: the delay of the input in microseconds. `delay`: the delay of the output rows.
     """
 
     width: int
@@ -241,7 +242,7 @@ class PassingGoal(NumberedState):
         self.passing = PassingSupports()
 
     def _slots(self, table: Table, ticks: Ints) -> Ints:
-        """Return the number of each row's tuple, and number new tuples. `ticks`: the tick of each row."""
+        """Return the number of each row's tuple. New tuples get numbers. `ticks`: the tick of each row."""
         atoms = np.empty((FIRST + self.spec.columns, rows(table)), np.int64)
         atoms[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
         if self.spec.numbered:
@@ -249,7 +250,7 @@ class PassingGoal(NumberedState):
         return self.tuples.slots(atoms, self.columns, groups=True)
 
     def _pass_on(self, frontier: Frontier) -> Table:
-        """Return the changes of tuples that are decided by now, as output rows."""
+        """Return the changes of tuples that are decided at `frontier`, as output rows."""
         changes = self.passing.pass_on(decided(frontier, self.spec.late), self.tuples.count)
         if not len(changes.key):
             return empty(self.spec.columns + 1)
@@ -294,7 +295,7 @@ class PassingGoal(NumberedState):
         self.passing.become(held, state["held"][:, 0], queues)
 
     def _named(self, tuples: Ints) -> Ints:
-        """Return the number of each tuple in `tuples`, and number new ones."""
+        """Return the number of each tuple in `tuples`. New tuples get numbers."""
         table = np.zeros((FIRST + self.spec.columns, len(tuples)), np.int64)
         table[FIRST:] = tuples.T
         return self.tuples.slots(table, self.columns, groups=True)

@@ -2,8 +2,8 @@
 compilation.
 
 A program is an array of int64 rows (operation, argument) for a stack machine. A stack cell holds the bits of an int64
-or a float64. A missing value is MISSING or NaN. If an operand is missing, the result is missing too, and a test of it
-fails.
+or a float64. A missing value is MISSING or NaN. If an operand is missing, the result is missing too. A TEST of a
+missing value fails.
 """
 
 from __future__ import annotations

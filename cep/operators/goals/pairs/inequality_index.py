@@ -6,7 +6,7 @@ matches, and finds matches in the order of the chain. With one inequality, a sea
 the height of the tree.
 
 The tree of a chain is built once a search has passed many rows that do not match. Afterwards each new row is appended.
-Rows that have left their chain are dropped when searches meet them. Trees are derived from the store: they are never
+A search that encounters a row which has left its chain drops this row. Trees are derived from the store: they are never
 saved, and are rebuilt after rows have moved.
 """
 
@@ -48,7 +48,7 @@ MOST_LEVELS = 64 if CHECKED else 16
 class InequalityIndex(NamedTuple):
     """The trees of a store.
 
-    - `roots`: a row for each slot, in the form that ROOTS says.
+    - `roots`: a row for each slot. For each side, it contains the root and the number of levels below the root.
     - `nodes`: the nodes of all trees. A node has FANOUT values for each key (the end, then each compared column),
       FANOUT children, and the number of children. The children of a leaf are row numbers of the store.
     - `cursor`: the position of the current search.

@@ -151,7 +151,7 @@ class JoinSpec:
 
 
 def places_of(node: pair.Join, builder: GoalBuilder) -> dict[str, tuple[int, int]]:
-    """Return, for the bytecode, the side and the column that each output column comes from."""
+    """Return, for the bytecode, the side and the column from which each output column is copied."""
     left = len(builder.plan.columns[node.left])
     places = {f"v{i}": (LEFT, i) for i in range(left)}
     return places | {f"v{left + i}": (RIGHT, column) for i, column in enumerate(node.own)}

@@ -315,7 +315,7 @@ def latest_start(absences, slot, begin):  # type: ignore[no-untyped-def]
 
 @inside
 def free_from(absence, absences, absent_key, cold, p, right, row, begin):  # type: ignore[no-untyped-def]
-    """Return the latest start among the negated rows for a pair that ended before `begin`, or MISSING.
+    """Return the latest start among the negated rows that ended before `begin` and have the key of a pair, or MISSING.
 
     The negated key is stored with row `p`, or is combined from row `p` of the store and row `row` of the right table.
     """
@@ -421,7 +421,7 @@ def first_partner(hot, chains, slot, chain, backward, floor):  # type: ignore[no
 
 @inside
 def fed_back(rule, head, waiting, condition, arrival, count, p, start, order):  # type: ignore[no-untyped-def]
-    """Add the occurrence that a pair derives as a left row, at row `count` of the store.
+    """Derive an occurrence from a pair, and add the occurrence as a left row, at row `count` of the store.
 
     Return False if an equal occurrence exists already. The programs of `head` use the stack of `condition`.
     """
@@ -451,8 +451,8 @@ def begin_search(spec, rule, waiting, absences, index, arrival, absent_slot, tab
     """Begin the search for partners of an arrival. Return the first row to try (-1: none), and a floor.
 
     The floor is the earliest end of a left row that can match. It follows from the longest gap of the relation. Under
-    NOT with a key that the arrival knows (`absent_slot`), it also follows from the latest negated row. Rows that can
-    never match again are removed from the chain. `table`: the table that contains the arrival.
+    NOT, if the arrival alone determines the negated key (`absent_slot`), it also follows from the latest negated row.
+    Rows that can never match again are removed from the chain. `table`: the table that contains the arrival.
     """
     hot, chains, slot, chain = waiting.hot, waiting.chains, arrival.slot, 2 - 2 * arrival.side
     expire(hot, chains, slot, chain, reach(rule, arrival))
@@ -532,8 +532,8 @@ def next_partner(  # type: ignore[no-untyped-def]
 ):
     """Return the next partner of an arrival, starting with row `p`, or -1.
 
-    `best`: the best partner so far, or -1. A partner that has a worse end is not returned. Late ends are better if
-    `backward`, and early ends otherwise.
+    `best`: the best partner so far, or -1. A partner with a worse end than `best` is not returned. If `backward`, late
+    ends are better, and otherwise early ends.
     """
     hot = waiting.hot
     cold = waiting.cold
@@ -574,7 +574,7 @@ def next_partner(  # type: ignore[no-untyped-def]
 
 @inside
 def note_in_index(spec, rule, waiting, index, used, arrival, mine):  # type: ignore[no-untyped-def]
-    """Update the index after an arrival. Append the arrival to its tree, and build a tree that its search lacked.
+    """Append an arrival to the tree of its chain, and build the tree that the search of the arrival lacked, if any.
 
     `mine`: the stored row of the arrival, or -1. Return the number of used nodes, and True if there was too little
     room.

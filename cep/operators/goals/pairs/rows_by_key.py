@@ -22,7 +22,7 @@ from cep.operators.goals.store import END, GONE, NEXT, SLOT
 Ints = NDArray[np.int64]
 
 MANY = 0 if CHECKED else 1024
-"""The minimum number of rows for which grouping is faster than the search."""
+"""The minimum number of right rows for which grouping them is faster than one search per arriving row."""
 FEW = 0 if CHECKED else 4
 """The minimum ratio of arriving right rows to left rows for which groups are used."""
 
@@ -50,7 +50,7 @@ class RowsOfKeys:
 
 
 class SharedRows:
-    """A cache for the last table: its contiguous copy, and its rows grouped by key."""
+    """A cache for the most recent table: its contiguous copy, and its rows grouped by key."""
 
     __slots__ = ("_by_key", "_given", "_whole")
 
@@ -110,8 +110,8 @@ def near(
 def _group(ids, table, starts, following, grouped):  # type: ignore[no-untyped-def]
     """Group the rows of a table by the id of their key, and compute where each group begins.
 
-    `starts`: a buffer with one zero more than there are ids. `following`: a buffer with one number per id. `grouped`:
-    must have room for all rows.
+    `starts`: a buffer of zeros with one more element than there are ids. `following`: a buffer with one number per id.
+    `grouped`: must have room for all rows.
     """
     for i in range(ids.shape[0]):
         if ids[i] >= 0:

@@ -1,6 +1,6 @@
-"""The goal of UNLESS: occurrences that no other occurrence follows. They are known when their deadline passes.
+"""The goal of UNLESS: occurrences that no other occurrence follows. Such a result is known when its deadline passes.
 
-goal(L, X):  stores L = [a, b] until b + q; an X that ends strictly in between cancels it; else outputs [a, b + q]
+goal(L, X):  stores L = [a, b] until b + q; an X that ends strictly in between cancels L; otherwise outputs [a, b + q]
 """
 
 from __future__ import annotations

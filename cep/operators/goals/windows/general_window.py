@@ -1,5 +1,5 @@
-"""Kernels for windows of every form. Rows enter the window of their group, and windows have results at arrivals or by
-time.
+"""Kernels for windows of every form. Rows enter the window of their group. Windows have results when rows arrive, or
+when time passes.
 
 If windows slide and values are sorted, the rows of a step are first sorted by group. Then each group processes all its
 rows while its trees are in the processor's cache. Otherwise rows are processed in order of arrival. Results are sorted
@@ -304,8 +304,8 @@ def clear(store, slot, groups, kinds, nodes, state):  # type: ignore[no-untyped-
 
 @bare
 def give(outputs, out, slot, end, kinds, parameters, store, groups, nodes, keys, scratch):  # type: ignore[no-untyped-def]
-    """Write the results of a group into row `out` of `outputs`, which must exist. `end`: the end of the output row. Its
-    identity is the number of the group's latest row."""
+    """Write the results of a group into row `out` of `outputs`, which must exist. `end`: the end of this row. The
+    identity of this row is the number of the group's latest row."""
     width = keys.shape[1]
     head, back = groups[slot, G_HEAD], groups[slot, G_BACK]
     start = groups[slot, G_START]
@@ -366,7 +366,7 @@ def gathered(store, groups, numbers, total, capacity):  # type: ignore[no-untype
     """Copy selected groups and the rows in their windows. Return the store, the groups, and the number of rows.
 
     - `numbers`: the new number of each group, or -1 to leave it out. `total`: the number of selected groups.
-    - `capacity`: how many times as many rows the new store can hold.
+    - `capacity`: the new store has room for `capacity` times the number of rows.
 
     Rows of a group are adjacent, in order of arrival.
     """
@@ -448,7 +448,7 @@ def put(rows, i, kinds, store, p):  # type: ignore[no-untyped-def]
 
 @inside
 def ask_ahead(before, slot, groups, cells):  # type: ignore[no-untyped-def]
-    """Prefetch the group of an arriving row, unless it is `before`, the group of the row before."""
+    """Prefetch the group of an arriving row, unless it equals `before`, the group of the preceding row."""
     if slot != before:
         for word in range(0, groups.shape[1], LINE):
             prefetch(cells, slot * groups.shape[1] + word)
@@ -456,7 +456,7 @@ def ask_ahead(before, slot, groups, cells):  # type: ignore[no-untyped-def]
 
 @inside
 def ask_chain(before, slot, groups, store):  # type: ignore[no-untyped-def]
-    """Prefetch the first and the last stored row of a group, unless it is `before`, the group of the row before."""
+    """Prefetch the first and last stored row of a group, unless it equals `before`, the group of the preceding row."""
     if slot >= 0 and slot != before and groups[slot, G_HEAD] >= 0:
         prefetch(store, groups[slot, G_HEAD])
         prefetch(store, groups[slot, G_TAIL])
@@ -668,8 +668,8 @@ def pass_all(until, numbers, results, windows, nodes, outputs, edges, progress, 
 
 @inside
 def ask_room(slot, until, numbers, groups, progress, lineage):  # type: ignore[no-untyped-def]
-    """Compute how much room the results of EVERY for a group up to `until` need, and their edges. Write it into
-    `progress`."""
+    """Write into `progress` how many output rows and edges there will be after `pass_time` has output the results of
+    EVERY for a group."""
     due = groups[slot, G_DUE]
     more = (min(until, groups[slot, G_END] + numbers.length) - due) // numbers.step + 1 if due <= until else 0
     progress[MADE] = progress[RESULTS] + more
@@ -687,7 +687,7 @@ def lacks(nodes, outputs, edges, progress):  # type: ignore[no-untyped-def]
 
 @bare
 def pass_time(slot, until, numbers, results, windows, nodes, outputs, edges, progress, lineage):  # type: ignore[no-untyped-def]
-    """Output the results of a group that are due by `until`: those of its window, if it has ended, or those of EVERY.
+    """Output the results of a group that are due by `until`: those of EVERY, or those of a window that has ended.
     `progress` counts output rows and edges. There must be room for them (`ask_room`)."""
     store, groups, state = windows.store, windows.groups, windows.state
     kinds, parameters = results.kinds, results.parameters
@@ -746,7 +746,7 @@ def slide_on(rows, numbers, results, windows):  # type: ignore[no-untyped-def]
 
 @bare
 def slide_rows(rows, numbers, results, windows, cells, outputs):  # type: ignore[no-untyped-def]
-    """Run the loop of `slide_on`, which allocates nothing. Return the number of output rows."""
+    """Run the loop of `slide_on` without allocating memory. Return the number of output rows."""
     form, length, kinds, parameters = numbers.form, numbers.length, results.kinds, results.parameters
     store, groups, nodes, state = windows.store, windows.groups, windows.nodes, windows.state
     n, first = rows.slots.shape[0], state[ROWS]

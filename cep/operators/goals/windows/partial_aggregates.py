@@ -37,16 +37,17 @@ EXACT_ROWS = 2**20
 
 @njit(inline="always")
 def lift(kind, value):  # type: ignore[no-untyped-def]
-    """Return 0 if the value is missing, and 1 otherwise, which is the count of a partial result of this value."""
+    """Return 0 if the value is missing, and 1 otherwise. This is the count in the partial result of this single
+    value."""
     return 0 if kind != COUNT and (value == MISSING or value == NAN) else 1
 
 
 @njit(inline="always")
 def exact(number):  # type: ignore[no-untyped-def]
-    """Return True for numbers of which fewer than EXACT_ROWS can be summed exactly.
+    """Return True if a sum of fewer than EXACT_ROWS numbers like this one is exact.
 
-    These are 0 and the floats from 2**-10 to below 2**22. They are multiples of 2**-62. So their sum, together with its
-    rounding error, needs 106 bits. The sum is exact in any order, also after subtractions.
+    The numbers are 0 and the floats from 2**-10 to below 2**22. They are multiples of 2**-62. So their sum, together
+    with its rounding error, needs 106 bits. The sum is exact in any order, also after subtractions.
     """
     size = abs(number)
     return size == 0.0 or 0.0009765625 <= size < 4194304.0

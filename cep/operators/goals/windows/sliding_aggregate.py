@@ -62,9 +62,10 @@ if TYPE_CHECKING:
 
 
 def bounds_of(over: Over) -> Bounds:
-    """Return a function that finds the windows of times.
+    """Return a function that computes the windows of given times.
 
-    It takes sorted times, and returns the start and the last microsecond of the window that contains each time.
+    The function takes sorted times. It returns the start and the last microsecond of the window that contains each
+    time.
     """
     length, origin = over.length, over.origin
     if over.zone is not None:
@@ -90,7 +91,8 @@ class Clock:
         self.until = np.append(zone.instants[1:], END_OF_TIME)
         back = -np.diff(zone.offsets)
         self.repeats = np.append((back > 0) & (back % length == 0), False)
-        """For each offset of the zone, True if the clock is then set back by a multiple of the window length."""
+        """For each offset of the zone, True if the clock is set back by a multiple of the window length when this
+        offset ends."""
 
     def bounds(self, times: Ints) -> tuple[Ints, Ints]:
         """Return the start and the last microsecond of the window that contains each time. `times` must be sorted."""
@@ -126,9 +128,9 @@ class Clock:
             places[goes_on] += 1
 
     def _joined(self, before: Ints, numbers: Ints, last: Ints) -> Bools:
-        """Return a mask of the windows that continue when the zone's offset changes.
+        """Return a mask of the windows that continue across a change of the zone's offset.
 
-        - `before`: the place of the offset before the change.
+        - `before`: for each window, the index of the offset before the change.
         - `numbers`: the numbers of the windows after the change.
         - `last`: the last microsecond before the change.
         """
@@ -157,9 +159,9 @@ KINDS = {
 
 
 def kind_of(function: str, type: str, distinct: bool) -> int:
-    """Return the number by which kernels know an aggregate function.
+    """Return the number by which kernels identify an aggregate function.
 
-    `type`: the type of its argument; empty for `count()`. `distinct`: True for `count(distinct X)`.
+    `type`: the type of the function's argument; empty for `count()`. `distinct`: True for `count(distinct X)`.
     """
     if function == "count":
         return (
@@ -195,7 +197,8 @@ class Results:
 
 
 def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder: GoalBuilder) -> Results:
-    """Return what kernels need to compute `results` from columns of these types."""
+    """Return the functions, types and values that kernels need to compute `results`. `types`: the types of the input
+    columns."""
     names = {f"v{i}": type for i, type in enumerate(types)}
     kinds: list[int] = []
     taken: list[str | None] = []

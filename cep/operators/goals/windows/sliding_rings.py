@@ -104,7 +104,8 @@ class SlidingResults(NamedTuple):
 
     - `outputs`: room for one row per arriving occurrence.
     - `edges`: rows (output row, handle of a row in its window), for lineage.
-    - `later`, `superseded`: one word per group, and one cell per occurrence, with any contents.
+    - `later`, `superseded`: buffers with one word per group, and with one cell per occurrence. They need not be
+      cleared.
     - `nameless`: an array without handles, for calls that need none.
     """
 
@@ -125,7 +126,8 @@ def subtractable(kind, value):  # type: ignore[no-untyped-def]
 
 @inside
 def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
-    """Add a value to a partial result, as its youngest. Counts and sums of integers do not need `combine`."""
+    """Add a value to a partial result, as its youngest value. Functions without a case of their own here use
+    `combine`."""
     more = lift(kind, value)
     if kind <= COUNT_VALUES:
         return n + more, x, y
@@ -159,7 +161,7 @@ def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
 def tally(windows, group, value, change):  # type: ignore[no-untyped-def]
     """Add `change` to the count of a value in a window, and return the new count.
 
-    `group`: the number of the group and result. There must be room for one more value.
+    `group`: a number that identifies a pair of a group and a result. There must be room for one more value.
     """
     tallies, count = windows.tallies, windows.counts[TALLIES]
     where = id_of_two(group, value, windows.tally_index, tallies, count)
