@@ -295,8 +295,8 @@ class Fluents:
         return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:
-        """Return rules that compute the beginnings and ends of each fluent from its transitions, and rules that merge
-        them into maximal intervals."""
+        """Return two kinds of rules. The first compute the beginnings and ends of each fluent from its transitions or
+        records. The others derive its maximal intervals."""
         rules = []
         for name, statement in self.declared.items():
             if name in self.incoming:

@@ -74,7 +74,8 @@ def infer(
     source: Source,
     partial: bool = False,
 ) -> Typing:
-    """Infer all types. Raises CepErrors with every type error and every condition that cannot be run.
+    """Infer the types of all columns of a plan. Raises CepErrors with every type error and every condition that cannot
+    be run.
 
     `partial`: True if rules with errors were left out, so that some types may be unknown.
     """

@@ -55,7 +55,8 @@ class Cursor:
         tokens = tokenise(source.text, self._starts, begin, stop)
         self._parameters = parameters or Parameters()
         self._named: dict[tuple[int, int], Token] = {}
-        """Tokens of parameter names that were replaced by their values, by line and column."""
+        """The tokens of the parameter names that the cursor has replaced by values. The keys are the lines and columns
+        of these tokens."""
         self._tokens = (self._with_values(tokens, parameters) if parameters else tokens)[::-1]  # the next one last
         self.token = self._tokens[-1]
         self.previous = self.token
