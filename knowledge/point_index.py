@@ -1,4 +1,4 @@
-"""A spatial index of points on the earth, searched by straight-line distance.
+"""A spatial index of points on the earth. It finds points by their straight-line distance from a place.
 
 It is a tree of boxes in three-dimensional space, so the date line and the poles are not special cases.
 """
@@ -19,8 +19,8 @@ MOST = 1 << 20  # the maximum number of rows in a piece
 
 
 class PointIndex:
-    """An index of points. A point is identified by its position in `lat` and `long`. Latitudes must be within 90
-    degrees."""
+    """An index of points. A point is identified by its position in the arrays `lat` and `long`. Latitudes must be
+    within 90 degrees."""
 
     __slots__ = ("_boxes", "_leaf", "_points", "_rows", "count")
 
@@ -44,18 +44,18 @@ class PointIndex:
         return int(self._points.nbytes + self._boxes.nbytes + self._rows.nbytes)
 
     def within(self, lat: Floats, long: Floats, reach: Floats) -> tuple[Ints, Ints]:
-        """Return all pairs of a place and a point whose straight-line distance is at most the `reach` of the place, in
-        metres.
+        """Return all pairs of a place and a point whose straight-line distance is at most the `reach` of the place.
 
-        `lat`, `long`: the places. The pairs are sorted by place, then by point. A reach of NaN matches nothing.
+        `lat`, `long`: the places. `reach`: for each place, the maximum distance in metres. A reach of NaN matches
+        nothing. The pairs are sorted by place, then by point.
         """
         pieces = list(self.pieces(lat, long, reach))
         return _joined([index for index, _ in pieces]), _joined([rows for _, rows in pieces])
 
     def pieces(self, lat: Floats, long: Floats, reach: Floats) -> Iterator[tuple[Ints, Ints]]:
-        """Yield the result of `within` in pieces of at most MOST rows.
+        """Yield the result of `within` in pieces of at most MOST pairs.
 
-        All points of one place are in the same piece. If they are more than MOST, the piece is larger.
+        All pairs of one place are in the same piece. If a place has more than MOST pairs, its piece is larger.
         """
         asked, squares = cartesian(lat, long), reach * reach
         start, room = 0, min(max(1 << 12, 4 * len(lat)), MOST)
@@ -68,8 +68,8 @@ class PointIndex:
             start = stop
 
     def nearest_is(self, lat: Floats, long: Floats, sure: Floats, reach: Floats) -> Ints:
-        """Return 2 for each place that has a point nearer than `sure`, else 1 if a point is at most `reach` away, else
-        0.
+        """Return one number for each place: 2 if a point is nearer than `sure`, otherwise 1 if a point is at most
+        `reach` away, otherwise 0.
 
         `lat`, `long`: the places. Distances are straight lines, in metres.
         """
@@ -84,7 +84,8 @@ def _joined(parts: list[Ints]) -> Ints:
 
 
 def _halved(points: Floats, blocks: Ints) -> Ints:
-    """Divide each block of points into two halves along its longest dimension. `blocks`: row numbers in `points`."""
+    """Divide each block of points into two halves along the block's longest dimension. `blocks`: row numbers in
+    `points`."""
     inside = points[blocks]
     longest = (inside.max(axis=1) - inside.min(axis=1)).argmax(axis=1)
     places = np.take_along_axis(inside, longest[:, None, None], axis=2)[:, :, 0]
@@ -93,8 +94,8 @@ def _halved(points: Floats, blocks: Ints) -> Ints:
 
 
 def _boxes(leaves: Floats) -> Floats:
-    """Return the boxes of the tree, level by level from the top down. The lowest boxes surround the points of one leaf
-    each."""
+    """Return the boxes of the tree, level by level from the top down. Each box of the lowest level surrounds the points
+    of one leaf."""
     least, most = leaves.min(axis=1), leaves.max(axis=1)
     levels = [np.concatenate([least, most], axis=1)]
     while len(least) > 1:

@@ -1,4 +1,4 @@
-"""A hash of knowledge, which does not depend on the order of its quads."""
+"""A hash of the knowledge that does not depend on the order of its quads."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 def quads_fingerprint(terms: Terms, graphs: Mapping[int, TripleSet], reasoning: str) -> str:
     """Return a hash of quads and of the kind of reasoning: 32 hexadecimal digits.
 
-    `graphs`: the triples by the id of their graph. Each quad has a hash of the texts of its terms. The hashes are
-    summed, so their order does not matter.
+    `graphs`: the triples of each graph, by the id of the graph. Each quad has a hash of the texts of its terms. The
+    result is computed from the sum of these hashes, so the order of the quads does not matter.
     """
     is_used = np.zeros(len(terms), dtype=np.bool_)
     for graph, triples in graphs.items():

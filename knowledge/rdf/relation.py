@@ -1,6 +1,6 @@
-"""The triples of one predicate as a relation: pairs that are sorted, so that they can be searched by subject or object.
+"""The triples of one predicate as a relation: sorted pairs (subject, object) that can be searched by subject or object.
 
-A pair has a number, which tells the round in which a rule derived it.
+Each pair has the number of the round in which a rule derived it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ Rounds = NDArray[np.int32]
 _LOW = np.int64(2**32 - 1)
 _FEW = 16  # fewer pairs than this fraction (one in 16) are searched one by one
 MOST_TERMS = 2**31 - 1
-"""The maximum id, so that two ids fit into one int64."""
+"""The maximum id of a term. Two ids up to this maximum fit into one int64."""
 
 
 def packed(first: Ints, second: Ints) -> Ints:
-    """Pack pairs of ids into one column of int64. It sorts by the first id, then by the second."""
+    """Pack pairs of ids into one column of int64. The order of the packed pairs is that of the first id, then of the
+    second."""
     return (first << 32) | second
 
 
@@ -47,7 +48,7 @@ def _changes(column: Ints) -> NDArray[np.bool_]:
 
 
 def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
-    """Return a mask of the `values` that are in the column `within`, which must be sorted."""
+    """Return a mask of the `values` that are in the column `within`. `within` must be sorted."""
     if not len(within):
         return np.zeros(len(values), dtype=np.bool_)
     places = np.searchsorted(within, values)
@@ -57,15 +58,15 @@ def contained(within: Ints, values: Ints) -> NDArray[np.bool_]:
 
 
 def _rows(within: Ints, values: Ints) -> Ints:
-    """Return the positions of values in the column `within`. Both must be sorted. Values that are not in it are left
-    out."""
+    """Return the positions of values in the column `within`. Both must be sorted. Values that are not in `within` are
+    left out."""
     places = np.searchsorted(within, values[contained(within, values)])
     return places
 
 
 def apart(within: Ints, values: Ints) -> Ints:
-    """Return the `values` that are not in the column `within`. Both must be sorted. This is fast if they hardly
-    differ."""
+    """Return the `values` that are not in the column `within`. Both must be sorted. This is fast if `values` and
+    `within` hardly differ."""
     if len(values) < _SIMILAR or not len(within):
         return values[~contained(within, values)]
     out: Ints = np.empty(len(values), dtype=np.int64)
@@ -111,7 +112,8 @@ class BinaryRelation:
 
     @classmethod
     def at(cls, pairs: Ints, round: int) -> BinaryRelation:
-        """Build a relation from packed pairs that were derived in the same round. They must be sorted and distinct."""
+        """Build a relation from packed pairs that were derived in the round `round`. The pairs must be sorted and
+        distinct."""
         return cls(pairs, np.full(len(pairs), round, dtype=np.int32))
 
     def __len__(self) -> int:
@@ -119,7 +121,7 @@ class BinaryRelation:
 
     @property
     def backward(self) -> Ints:
-        """The packed pairs (object, subject), sorted. They are computed at first use."""
+        """The packed pairs (object, subject), sorted. This column is computed at first use."""
         if self._backward is None:
             self._backward = np.sort(flipped(self.pairs))
         return self._backward
@@ -149,19 +151,20 @@ class BinaryRelation:
         return _seconds(self.backward, object)
 
     def has(self, pairs: Ints, before: int | None = None) -> NDArray[np.bool_]:
-        """Return a mask of the packed pairs that are in the relation. `before`: only pairs from earlier rounds
-        count."""
+        """Return a mask of the packed pairs that are in the relation. `before`: if it is not None, count only pairs
+        that were derived in a round before this one."""
         is_held = contained(self.pairs, pairs)
         if before is not None:
             is_held[is_held] = self.rounds[np.searchsorted(self.pairs, pairs[is_held])] < before
         return is_held
 
     def fresh(self, pairs: Ints) -> Ints:
-        """Return the packed pairs that are not in the relation. `pairs` must be sorted and distinct."""
+        """Return those of the packed `pairs` that are not in the relation. `pairs` must be sorted and distinct."""
         return apart(self.pairs, pairs) if len(pairs) * _FEW > len(self.pairs) else pairs[~contained(self.pairs, pairs)]
 
     def plus(self, pairs: Ints, round: int) -> BinaryRelation:
-        """Return the relation with further packed pairs from one round. They must be sorted, distinct and new."""
+        """Return a relation that also contains the packed `pairs`, which were derived in the round `round`. They must
+        be sorted, distinct and new."""
         places = np.searchsorted(self.pairs, pairs)
         backward = None
         if self._backward is not None:
@@ -174,7 +177,7 @@ class BinaryRelation:
         )
 
     def minus(self, pairs: Ints) -> BinaryRelation:
-        """Return the relation without some packed pairs, which must be sorted and distinct."""
+        """Return a relation without the packed `pairs`, which must be sorted and distinct."""
         gone = _rows(self.pairs, pairs)
         backward = self._backward
         if backward is not None:
@@ -186,7 +189,8 @@ NOTHING = BinaryRelation.at(np.empty(0, dtype=np.int64), 0)
 
 
 class PredicateRelations(Mapping[int, BinaryRelation]):
-    """Triples as one relation per predicate. A copy is cheap, because relations are immutable."""
+    """A set of triples as one relation per predicate. A copy of this object is cheap, because relations are
+    immutable."""
 
     __slots__ = ("_predicates", "_relations", "count")
 
@@ -204,8 +208,8 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
 
     @classmethod
     def of(cls, s: Ints, p: Ints, o: Ints, round: int = 0) -> PredicateRelations:
-        """Build relations from columns of distinct triples, in any order. `round`: the round in which they were
-        derived."""
+        """Build relations from columns of distinct triples. The triples may be in any order. `round`: the round in
+        which they were derived."""
         order = np.argsort(p, kind="stable")
         pairs, p = packed(s, o)[order], p[order]
         starts = np.flatnonzero(_changes(p))
@@ -234,9 +238,9 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return predicate in self._relations
 
     def add(self, predicate: int, pairs: Ints, round: int) -> None:
-        """Add packed pairs to the relation of a predicate. They must be sorted, distinct and new.
+        """Add packed pairs to the relation of a predicate. The pairs must be sorted, distinct and new.
 
-        `round`: the round in which they were derived.
+        `round`: the round in which the pairs were derived.
         """
         if len(pairs):
             self._relations[predicate] = self[predicate].plus(pairs, round)
@@ -244,8 +248,8 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
             self.count += len(pairs)
 
     def plus(self, more: PredicateRelations, round: int) -> PredicateRelations:
-        """Return a copy that also contains the triples of `more`, which must be new. `round`: the round in which they
-        were derived."""
+        """Return a copy that also contains the triples of `more`. These triples must be new. `round`: the round in
+        which they were derived."""
         relations = self.copy()
         for predicate in more:
             relations.add(predicate, more[predicate].pairs, round)
@@ -260,7 +264,8 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return PredicateRelations({p: BinaryRelation.at(self[p].fresh(of[p].pairs), 0) for p in of})
 
     def renamed(self, ids: Ints) -> PredicateRelations:
-        """Return a copy in which each id i is replaced by `ids[i]`. The new ids must sort like the old ones."""
+        """Return a copy in which each id i is replaced by `ids[i]`. The new ids must have the same order as the old
+        ids."""
         relations = {}
         for p in self:
             first, second = unpacked(self[p].pairs)

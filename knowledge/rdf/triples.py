@@ -1,4 +1,5 @@
-"""Sets of triples: three columns of term ids, distinct and sorted, which can be searched by any position."""
+"""Sets of triples as three columns of term ids. The triples are distinct and sorted, and can be searched by any
+position."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ class TripleSet:
     """A set of triples of ids, sorted by subject, predicate, object. It is immutable: `plus` and `minus` return other
     sets.
 
-    After a small change, the result is stored as the set before the change, the few removed triples and the few added
-    ones. Columns are built from these when they are needed, or when the changes become many.
+    After a small change, the result only refers to the set before the change, the few removed triples and the few added
+    ones. Its columns are built when they are needed, or when the changes become many.
     """
 
     __slots__ = ("_beside", "_orders")
 
     def __init__(self, columns: TripleColumns) -> None:
-        """Build a set from columns that are sorted and distinct. `TripleSet.of` accepts any columns."""
+        """Build a set from columns of triples that are sorted and distinct. For other triples, use `TripleSet.of`."""
         self._orders: dict[int, TripleColumns] = {0: columns}
         self._beside: tuple[TripleSet, TripleSet, TripleSet] | None = (
             None  # a base set, the triples removed from it, and the triples added to it
@@ -39,7 +40,8 @@ class TripleSet:
 
     @classmethod
     def of(cls, s: Ints, p: Ints, o: Ints) -> TripleSet:
-        """Build a set from columns in any order. Triples may repeat."""
+        """Build a set from columns of subjects, predicates and objects. The triples may be in any order and may occur
+        several times."""
         return cls(_sorted((s, p, o), 0))
 
     @classmethod
@@ -82,11 +84,12 @@ class TripleSet:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all columns in bytes, in every order that was built."""
+        """The memory of all columns in bytes. Columns that were also built in another order count."""
         return sum(column.nbytes for columns in self._orders.values() for column in columns)
 
     def renamed(self, ids: Ints) -> TripleSet:
-        """Return a copy in which each id i is replaced by `ids[i]`. The new ids must sort like the old ones."""
+        """Return a copy in which each id i is replaced by `ids[i]`. The new ids must have the same order as the old
+        ids."""
         triple_set = object.__new__(TripleSet)
         triple_set._orders = {order: (ids[s], ids[p], ids[o]) for order, (s, p, o) in self._orders.items()}
         triple_set._beside = None
@@ -98,16 +101,17 @@ class TripleSet:
     # --- search by terms ---
 
     def match(self, s: int | None = None, p: int | None = None, o: int | None = None) -> TripleColumns:
-        """Return the triples that have these ids (None: any) as three columns.
+        """Return the triples that have these ids, as three columns. An id that is None accepts any id.
 
-        They are sorted in the order (s p o, p o s or o s p) that begins with the positions of the ids.
+        The triples are sorted in the order s p o, p o s or o s p, whichever begins with the positions of the ids that
+        are not None.
         """
         order, start, stop = self._one(s, p, o)
         columns = self.ordered(order)
         return columns[0][start:stop], columns[1][start:stop], columns[2][start:stop]
 
     def count(self, s: int | None = None, p: int | None = None, o: int | None = None) -> int:
-        """Count the triples that have these ids (None: any), without building columns."""
+        """Count the triples that have these ids, without building columns. An id that is None accepts any id."""
         if self._beside is not None:
             base, less, more = self._beside
             return base.count(s, p, o) - less.count(s, p, o) + more.count(s, p, o)
@@ -120,10 +124,11 @@ class TripleSet:
         return (order, int(start[0]), int(stop[0])) if len(start) else (order, 0, len(self))
 
     def ranges(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[int, Ints, Ints]:
-        """Find the triples that match each row of the given columns (None: any id).
+        """Find the triples that match each row of the columns `s`, `p` and `o`. A column that is None accepts any id.
 
         Return the number of an order (see `ordered`), and two columns `start` and `stop`. In this order, the triples
-        for row i are those from `start[i]` to before `stop[i]`. If all columns are None, there are no rows.
+        for row i are those from `start[i]` up to, but not including, `stop[i]`. If all columns are None, there are no
+        rows.
         """
         columns = (s, p, o)
         fixed = {i for i in range(3) if columns[i] is not None}
@@ -139,8 +144,8 @@ class TripleSet:
         return order, start, stop
 
     def counts(self, s: Ints | None, p: Ints | None, o: Ints | None) -> Ints:
-        """Count the triples that match each row of the given columns (None: any id). At least one column must be
-        given."""
+        """Count the triples that match each row of the columns `s`, `p` and `o`. A column that is None accepts any id.
+        At least one column must not be None."""
         if self._beside is None:
             _, start, stop = self.ranges(s, p, o)
             return stop - start
@@ -151,7 +156,8 @@ class TripleSet:
         return count + more.counts(s, p, o) if len(more) else count
 
     def found(self, s: Ints | None, p: Ints | None, o: Ints | None) -> tuple[Ints, TripleColumns]:
-        """Return the triples that match any row of the given columns (None: any id). At least one column must be given.
+        """Return the triples that match a row of the columns `s`, `p` and `o`. A column that is None accepts any id. At
+        least one column must not be None.
 
         The first result is, for each triple, the index of the row that it matches.
         """
@@ -173,9 +179,9 @@ class TripleSet:
         return np.concatenate([index, others]), (every[0], every[1], every[2])
 
     def ordered(self, order: int) -> TripleColumns:
-        """Return the columns s, p, o sorted in an order, which is computed at first use.
+        """Return the columns s, p and o, sorted in one of three orders. The sorted columns are computed at first use.
 
-        The orders are 0: s p o, 1: p o s, 2: o s p.
+        `order`: 0 for s p o, 1 for p o s, 2 for o s p.
         """
         if order not in self._orders:
             if self._beside is not None:
@@ -185,7 +191,7 @@ class TripleSet:
         return self._orders[order]
 
     def has(self, s: Ints, p: Ints, o: Ints) -> NDArray[np.bool_]:
-        """Return a mask of the given triples that are in the set."""
+        """Return a mask that is True for those of the triples (s, p, o) that are in the set."""
         return self.counts(s, p, o) > 0
 
     # --- additions and removals ---
@@ -207,7 +213,7 @@ class TripleSet:
         return TripleSet._of_few(base, gone._without(back), new._with(more._without(back)))
 
     def minus(self, less: TripleSet) -> TripleSet:
-        """Return the triples that are not in `less`."""
+        """Return the triples of this set that are not in `less`."""
         if not len(less) or not len(self):
             return self
         if len(less) * _FEW > len(self):
@@ -242,7 +248,8 @@ class TripleSet:
 
 
 def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> TripleColumns:
-    """Return the columns of `base`, sorted in an order, without the triples `less` and with the triples `more`."""
+    """Return the columns of `base` in a sorted order, without the triples `less` and with the triples `more`. `order`:
+    see `TripleSet.ordered`."""
     columns = base.ordered(order)
     if len(less):
         gone = _places(columns, order, less)
@@ -259,7 +266,8 @@ def _replaced(base: TripleSet, less: TripleSet, more: TripleSet, order: int) -> 
 
 
 def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
-    """Return the position of each triple in sorted columns, or the position at which it would be inserted."""
+    """Return the position of each triple in sorted columns. For a triple that they do not contain, return the position
+    at which it would be inserted."""
     start: Ints = np.empty(len(triples), dtype=np.int64)
     stop: Ints = np.empty(len(triples), dtype=np.int64)
     a, b, c = (columns[place] for place in _ORDERS[order])
@@ -269,7 +277,8 @@ def _places(columns: TripleColumns, order: int, triples: TripleSet) -> Ints:
 
 
 def _located(columns: TripleColumns, keys: TripleColumns, width: int, start: Ints, stop: Ints) -> None:
-    """Find the rows whose first `width` ids equal those of each key. Write their bounds into `start` and `stop`."""
+    """For each key, find the rows whose first `width` ids equal those of the key. Write the bounds of these rows into
+    `start` and `stop`."""
     a, b, c = map(_fixed, columns)
     x, y, z = map(_fixed, keys)
     _locate(a, b, c, x, y, z, width, start, stop)
@@ -278,8 +287,8 @@ def _located(columns: TripleColumns, keys: TripleColumns, width: int, start: Int
 def _fixed(column: Ints) -> Ints:
     """Return a read-only view of a column.
 
-    Some columns from polars are read-only. Kernels only receive read-only columns, so they are compiled once, rather
-    than for each mixture of the two kinds.
+    Some columns from polars are read-only. If kernels only receive read-only columns, they are compiled once, and not
+    for each mixture of read-only and writable columns.
     """
     view = column.view()
     view.flags.writeable = False
@@ -291,7 +300,8 @@ def _room(rows: int) -> TripleColumns:
 
 
 def expand(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
-    """List the rows in some ranges. Return two columns: the index of each row's range, and the row."""
+    """List the rows in some ranges. Return two columns with one entry per row: the index of the range that contains the
+    row, and the number of the row."""
     counts = stop - start
     index = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     before = np.cumsum(counts) - counts

@@ -1,4 +1,5 @@
-"""The equivalence relation owl:sameAs (rules eq-sym and eq-trans): classes of equal terms, and all pairs in a class."""
+"""The equivalence relation owl:sameAs (rules eq-sym and eq-trans): classes of equal terms, and all pairs of terms in a
+class."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ MOST = 20_000_000
 
 
 def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
-    """Return the labels after further terms became equal, and the labels of the classes that grew.
+    """Merge classes of equal terms after further terms became equal. Return the new labels, and the labels of the
+    classes that grew.
 
     `labels`: for each id, the lowest id that is equal to it. `pairs`: packed pairs of terms that became equal.
     """
@@ -33,7 +35,7 @@ def united(labels: Ints, pairs: Ints) -> tuple[Ints, Ints]:
 def pairs_of(labels: Ints, classes: Ints) -> Ints:
     """Return all packed pairs of different terms that belong to the same class, sorted.
 
-    `classes`: the labels of the classes to use. Raise CepError if there are more than MOST pairs.
+    `classes`: the labels of the classes to use. Raises CepError if there are more than MOST pairs.
     """
     wanted = np.zeros(len(labels), dtype=np.bool_)
     wanted[classes] = True

@@ -1,4 +1,5 @@
-"""The closure of a transitive relation (rule prp-trp). A walk from each start never produces a pair twice."""
+"""The closure of a transitive relation (rule prp-trp). A walk starts from each subject whose pairs may change, and
+produces no pair twice."""
 
 from __future__ import annotations
 
@@ -12,18 +13,19 @@ from cep.core.values import Ints
 from cep.knowledge.rdf.relation import packed, sorted_distinct, unpacked
 
 MOST = 100_000_000
-"""The maximum number of pairs that a walk may produce."""
+"""The maximum number of pairs in the result of `reachable_pairs`."""
 
 
 def reachable_pairs(closed: Ints, steps: Ints, again: bool = False) -> Ints:
-    """Return the pairs that become related when the pairs `steps` are added to a transitive relation.
+    """Add the pairs `steps` to a transitive relation. Return the pairs that become related.
 
     - `closed`: the packed pairs of the relation, sorted.
     - `steps`: the packed pairs to add, sorted.
-    - `again`: also return pairs that are already in `closed`, if a path that contains at least one step connects them.
+    - `again`: also return pairs that are already in `closed`, if a path that contains at least one of the steps
+      connects them.
 
     The result is packed and sorted. The union of `closed` and the result is the smallest transitive relation that
-    contains `closed` and `steps`. Raise CepError if the result has more than MOST pairs.
+    contains `closed` and `steps`. Raises CepError if the result has more than MOST pairs.
     """
     ends = [end for pairs in (closed, steps) for end in unpacked(pairs)]
     nodes = sorted_distinct(np.concatenate(ends))

@@ -6,7 +6,7 @@ A test accepts the values in an interval. It consists of five integers:
 - a mask that turns the bits of values into integers with the same order (`FLOATS`, or 0)
 - the least value that passes
 - the greatest value that passes
-- 1 if the values outside the interval pass instead, otherwise 0
+- 1 if the test is negated, so that the values outside the interval pass; otherwise 0
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Bounds = tuple[int, int]
 
 @njit()
 def passing(table, tests):  # type: ignore[no-untyped-def]
-    """Return the indices of the occurrences that pass every test. `tests` must have at least one row."""
+    """Return the indices of the occurrences that pass every test. `tests` must contain at least one test."""
     n = table.shape[1]
     index = np.empty(n + 1, np.int64)
     count = n
@@ -57,10 +57,10 @@ def passing(table, tests):  # type: ignore[no-untyped-def]
 
 @njit()
 def passing_own(table, tests):  # type: ignore[no-untyped-def]
-    """Return the indices of the occurrences that pass all tests of their member of a family.
+    """Return the indices of the occurrences that pass all tests of their own member of a family.
 
-    The last row of `table` contains the number of each occurrence's member. `tests`: an array of shape (members, tests
-    per member, 5).
+    The last row of `table` contains, for each occurrence, the number of its member. `tests`: an array of shape
+    (members, tests per member, 5).
     """
     n, last = table.shape[1], table.shape[0] - 1
     index = np.empty(n + 1, np.int64)
@@ -80,7 +80,8 @@ def passing_own(table, tests):  # type: ignore[no-untyped-def]
 def column_tests(
     conditions: Sequence[Condition], types: Mapping[str, str], pool: Pool, source: Source | None
 ) -> tuple[Tests, list[Condition]]:
-    """Split conditions into column tests and all other conditions. A test can read `v0`, `v1`, ... and times."""
+    """Split conditions into column tests and all other conditions. A test can read the columns `v0`, `v1`, ... and the
+    times of an occurrence."""
     bounds: dict[tuple[int, int], Bounds] = {}
     negated: list[tuple[int, int, int, int, int]] = []
     others: list[Condition] = []
@@ -106,7 +107,7 @@ def column_tests(
 
 
 def equal_to(row: int, bits: int | None) -> tuple[int, int, int, int, int]:
-    """Return the test that a column has the value `bits`. `row`: the column's row in the table.
+    """Return the test that a column has the value `bits`. `row`: the row of the table that contains the column.
 
     If `bits` is None, no value passes.
     """
@@ -114,7 +115,8 @@ def equal_to(row: int, bits: int | None) -> tuple[int, int, int, int, int]:
 
 
 def _with_constant(comparison: TypedCall) -> tuple[str, TypedVariable, TypedConstant] | None:
-    """Return the operator, column and constant of a comparison, or None if it has another form."""
+    """Return the operator, the column and the constant of a comparison. Return None if the comparison cannot become a
+    column test."""
     operator, (left, right) = comparison.function, comparison.arguments
     if isinstance(left, TypedConstant):
         operator, left, right = MIRRORED[operator], right, left
@@ -127,8 +129,11 @@ def _with_constant(comparison: TypedCall) -> tuple[str, TypedVariable, TypedCons
 
 
 def _column(side: Typed, other: Typed) -> TypedVariable | None:
-    """Return the column on one side of a comparison, or None. An int column may be compared with a number that is not
-    whole."""
+    """Return the column on one side of a comparison. Return None if this side is not a column of a suitable type.
+
+    The constant on the other side must have the column's type. An int column may also be compared with a number that is
+    not whole.
+    """
     if isinstance(side, TypedCall) and side.function == "to_float" and abs(_number(other)) < 2**62:
         (side,) = side.arguments
         return side if isinstance(side, TypedVariable) and side.type == "int" else None
@@ -141,7 +146,7 @@ def _number(typed: Typed) -> float:
 
 
 def reach(mask: int) -> Bounds:
-    """Return the least and the greatest value that is not missing. `mask`: the test's mask."""
+    """Return the least and the greatest value that is not missing. `mask`: the mask that a test uses for the column."""
     return (_sorted(-np.inf), _sorted(np.inf)) if mask else (MISSING + 1, GREATEST)
 
 
@@ -151,10 +156,11 @@ def _sorted(number: float) -> int:
 
 
 def _bounds(operator: str, type: str, constant: TypedConstant, pool: Pool) -> Bounds:
-    """Return the least and the greatest value for which a comparison holds. `type`: the type of the compared column."""
+    """Return the least and the greatest value of a column for which a comparison is true. `type`: the type of the
+    column."""
     least, greatest = reach(FLOATS if type == "float" else 0)
     below = above = 0
-    """The nearest value at or below the constant, and the nearest value at or above it."""
+    """The greatest value that is not above the constant, and the least value that is not below it."""
     if type == "float":
         below = above = _sorted(float(constant.value))
     elif type in CODES:
