@@ -1,4 +1,4 @@
-"""Assignment of work to Spark tasks: a worker prefers work whose engines it still has in memory.
+"""Assignment of work to Spark tasks. A worker prefers work for which it still has the engines in memory.
 
 Spark runs a task in any free worker, so a task's work is not fixed in advance. For each task input, the driver writes a
 file into a shared folder. The file contains the position of the input in the job. A task claims an input by renaming
@@ -17,14 +17,16 @@ from cep.spark.handed_blocks import lost_file
 from cep.spark.tasks import TaskInput
 
 Keeps = Callable[[int, int], int | None]
-"""A function of a stage and a bucket. It returns the version of the engine that this worker keeps for them, or None."""
+"""A function that takes a stage and a bucket. It returns the version of the engine that this worker keeps for them, or
+None if the worker keeps no such engine."""
 
 Wants = tuple[int, tuple[tuple[int, int], ...]]
-"""The stage of a task input, and pairs of a bucket and the version of its state."""
+"""The stage of a task input, and pairs of a bucket and the version of the bucket's state."""
 
 
 class Claims:
-    """The task inputs of a job, as files in `folder`. `wants`: the stage and engine states that each input needs."""
+    """The task inputs of a job, as files in `folder`. `wants`: for each input, its stage and the engine states that it
+    needs."""
 
     def __init__(self, folder: str, job: str, wants: Sequence[Wants]) -> None:
         self.folder, self.job, self.wants = folder, job, wants
@@ -40,7 +42,7 @@ class Claims:
         return cls(folder, job, wants)
 
     def claim(self, task: int, keeps: Keeps) -> int | None:
-        """Claim a task input for the task with this number. Return the input's position in the job.
+        """Claim a task input for the task with the number `task`. Return the input's position in the job.
 
         Returns None if all inputs are claimed. Raises CepError if the file of an earlier claim is damaged.
         """

@@ -1,4 +1,4 @@
-"""Dead letters of distributed tasks: one file for each work item, which appears only when complete.
+"""Dead letters of distributed tasks. There is one file for each work item. It appears only when it is complete.
 
 If a work item is repeated, it writes the same file again.
 """
@@ -29,11 +29,11 @@ from cep.spark.disk import sync, writing_to
 OPTION = "--dead-letter"
 
 LINE_BITS = 36
-"""The number of low bits of an `@order` that contain the line number, or for Parquet the row number from 1. The other
-bits contain the file number."""
+"""The number of low bits of an `@order` that contain the line number. For Parquet, they contain the row number, counted
+from 1. The other bits contain the file number."""
 
 _OF_INTERVAL = {RECORD_END: "end", RECORD_BOUNDS: "bounds"}
-"""Columns in the record of a fluent, with the names that an interval uses for them."""
+"""Names of columns in the records of a fluent. Each is mapped to the name of the same column in intervals."""
 
 _STAGE = re.compile(r"stage-(\d+-\d{4})-(\d{8})(?:-(\d+))?\.jsonl")
 
@@ -52,8 +52,8 @@ def file_of(order: int) -> int:
 
 @contextmanager
 def dead_letter_file(begin: str | None, name: str) -> Iterator[Write]:
-    """Open the file for the dead letters of a work item. The file gets its final name when the block ends without an
-    error.
+    """Open the file for the dead letters of a work item, in a `with` block. The file gets its final name when the block
+    ends without an error.
 
     If the block writes no dead letters, no file is created, and the file of an earlier attempt is removed. `begin`: the
     prefix of the paths of dead-letter files, such as `/dead/f00ba7-`. If it is None, dead letters are dropped. Raises
@@ -105,7 +105,7 @@ def stage_letters(stage: int, bucket: int, version: int, generation: int) -> str
 
 
 def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -> None:
-    """Remove the dead letters of steps that a generation of the checkpoint did not commit before it ended.
+    """Remove the dead letters of the steps of a generation that the generation had not committed when it ended.
 
     `versions`: the last committed version of each bucket's state, by names such as `1-0003`. The next generation reads
     the same input again, and writes files with other names. Do not call this while a query runs.
@@ -118,8 +118,8 @@ def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -
 
 
 def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: str) -> list[str]:
-    """Convert rows to records: one line of JSON for each row, in the order of the rows. A stage needs this because it
-    does not have the original text.
+    """Convert rows to records: one line of JSON for each row, in the order of the rows. A stage needs this for dead
+    letters, because it does not have the original text.
 
     `schema`: the schema of the rows. `declared`: the schema of the input records. `times`: the format of times.
     """
@@ -137,7 +137,8 @@ def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: s
 
 
 def _as_declared(record: dict[str, Any], declared: Schema) -> dict[str, Any]:
-    """Convert a written occurrence to an input record, with the names and paths of the event's declaration."""
+    """Convert an occurrence's JSON object to an input record. The record has the names and paths of the event's
+    declaration."""
     declared_record = {"type": record["type"]}
     if declared.time is not None:
         declared_record[declared.time] = record["start"]

@@ -1,10 +1,11 @@
 """File names of checkpoints and sinks, atomic writes, and the lock of a checkpoint.
 
 A file exists completely or not at all, even after a power failure: its content is on disk before it gets its name. Most
-directory entries are not synced. A file is written before the files that refer to it, and a journaling file system
-keeps this order. A directory entry is synced only if something outside this file system depends on it.
+directory entries are not synced, because a journaling file system keeps the order of writes, and a file is always
+written before the files that refer to it. A directory entry is synced only if something outside this file system
+depends on it.
 
-Only one run at a time can lock a checkpoint, because a second run would remove the unfinished work of the first.
+Only one run at a time can lock a checkpoint, because a second run would remove the unfinished work of the first run.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ CHANGES = "changes.jsonl"
 """All changes of the knowledge that the query has read (`cep.spark.source.knowledge_changes`)."""
 
 INPUTS = "input-"
-"""The prefix of the name of a live input's folder; the input's number follows. The folder contains received messages,
-or the start position."""
+"""The prefix of the name of a live input's folder. The input's number follows. The folder contains received messages or
+the position at which reading starts."""
 
 LOCK, TURN = "lock", "turn"
-"""The lock files of a checkpoint (`locked`). A run holds `lock` as long as it owns the checkpoint."""
+"""The lock files of a checkpoint (`locked`). A run keeps `lock` locked as long as it owns the checkpoint."""
 
 SPARK = "spark"
 """The folder of Spark's own files (`cep.spark.spark_files`)."""
@@ -68,7 +69,7 @@ PROBES = (".room-", "..room-")
 yet."""
 
 BACK = "restore the whole folders of --output and --checkpoint from a copy, or start anew with others"
-"""The hint for a file that is damaged or missing, or older or newer than the files that refer to it."""
+"""The hint for a file that is damaged or missing, or that does not have the same age as the files that refer to it."""
 
 _PROBE = bytes(1 << 12)
 _ONE_RUN = "only one run at a time can use a checkpoint"
@@ -95,7 +96,7 @@ def sync(file: BinaryIO) -> None:
 
 
 def remove_hidden(folder: Path, prefix: str = "") -> None:
-    """Remove the unfinished files of writers that were killed.
+    """Remove the unfinished files that killed writers have left.
 
     `prefix`: remove only files whose final names begin with this text. Do not call this while any process writes such
     files.
@@ -121,7 +122,7 @@ def check_writable(option: str, folder: Path) -> None:
 
 @contextmanager
 def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None]:
-    """Convert an OSError of the block to a CepError. The block writes into `folder`, which the user chose with
+    """Convert an OSError inside a `with` block to a CepError. The block writes into `folder`, which the user chose with
     `option`.
 
     `begins`: True if no query runs yet. If the disk is full, the message says that the same command can continue later.
@@ -138,7 +139,7 @@ def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None
 
 
 def damaged_file(path: Path, option: str = "--checkpoint", what: str = "is damaged") -> CepError:
-    """Return the error for a file whose content is not what was written."""
+    """Return the error for a file that does not contain what was written into it."""
     return CepError(f"{option}: {path} {what}", hint=BACK, code="checkpoint")
 
 
@@ -161,7 +162,7 @@ def locked(folder: Path, timeout: float = 0.0) -> BinaryIO:
 
 @contextmanager
 def exclusive(folder: Path, name: str) -> Iterator[None]:
-    """Keep other runs from taking over the folder during the block.
+    """Prevent other runs from taking over the folder, inside a `with` block.
 
     `name`: the name of this run. Raises CepError if another run has already taken over the folder.
     """
@@ -188,7 +189,8 @@ def _locked_file(folder: Path, name: str, timeout: float) -> BinaryIO:
 def holder(folder: Path) -> str:
     """Return the name of the run that holds the folder's lock or held it last.
 
-    After a run is killed, some of its processes may live on for a moment. They stop when they see another name here.
+    After a run is killed, some of its processes may continue for a moment. They stop when they read the name of another
+    run here.
     """
     try:
         return (folder / LOCK).read_text()

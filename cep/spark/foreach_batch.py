@@ -35,21 +35,21 @@ Each = Callable[[Events, int], object]
 
 
 class Receiver(Protocol):
-    """Receives committed micro-batches. It may receive the last one again after a restart, if its processing was
-    interrupted."""
+    """A receiver of committed micro-batches. If the processing of a micro-batch was interrupted, it receives the same
+    micro-batch again after a restart."""
 
     def begins(self, batch: int) -> None:
-        """Prepare for a micro-batch, possibly one that was tried before."""
+        """Prepare for a micro-batch, which an earlier run may have tried before."""
 
     def give(self, spark: SparkSession, batch: int) -> None:
         """Process a committed micro-batch. Any exception ends the query."""
 
 
 class GivenBatches:
-    """Passes micro-batches to the user's function `callback`.
+    """A receiver that passes micro-batches to the user's function `callback`.
 
     `sink`: the options of the sink that writes the output files. `dead`: the path prefix of dead-letter files, or None
-    if there are none.
+    if dead letters are dropped.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class GivenBatches:
         self._layout = ParquetLayout(self._schemas)
 
     def begins(self, batch: int) -> None:
-        """Remove the dead letters of an earlier attempt at this micro-batch, because the new attempt may write other
-        files."""
+        """Remove the dead letters of an earlier attempt at this micro-batch. The new attempt may write files with other
+        names."""
         for path in self._read_letters(self._sink.first + batch):
             path.unlink(missing_ok=True)
 
@@ -100,7 +100,7 @@ class GivenBatches:
         return rows.select(*(F.col(f"`{called.get(name, name)}`").alias(name) for name in names))
 
     def _letters(self, batch: int) -> Iterator[Path]:
-        """Yield the paths at which dead letters of a micro-batch may exist."""
+        """Yield all paths at which files of dead letters of a micro-batch may exist."""
         yield from self._read_letters(self._sink.first + batch)
         if self._dead is None:
             return

@@ -1,4 +1,5 @@
-"""The results of rules on DataFrames: one DataFrame per derived event, and the rows that are not valid events."""
+"""The results of rules on DataFrames: one DataFrame per derived event, and one DataFrame for the rows that are not
+valid events."""
 
 from __future__ import annotations
 

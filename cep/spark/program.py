@@ -34,7 +34,7 @@ class ProgramOptions:
 
     - `facts`: tables of facts as Arrow streams.
     - `knowledge`: the pickled knowledge.
-    - `compiling`, `running`: the other options of the compiler and of engines.
+    - `compiling`, `running`: the other options of the compiler, and the options of engines.
     """
 
     facts: Mapping[str, bytes] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class ShippedProgram:
     """A program text that is divided into stages. Each stage runs in one engine, or in `buckets` engines.
 
     - `schemas`: the schemas of all tables. `inputs`, `outputs`: the schemas of input events and of written events.
-    - `written`: the tables to write, and the name of the output of each.
+    - `written`: the tables to write, each with the name of its output.
     - `records`: the tables that contain the records of input fluents.
     - `meanings`: a fingerprint of each event's rules, from which the `@id` of its rows is computed.
     - `program`: a fingerprint of the program and of everything else on which its state depends.
@@ -69,9 +69,11 @@ class ShippedProgram:
     - `unending`: the numbers of the stages whose recursion continues to the latest time in the input.
     - `beginning`: the numbers of the stages that depend on the time of the first record.
     - `revises`: True if records may withdraw or replace earlier records.
-    - `window`: how far behind the watermark results may be withdrawn (microseconds). None: never.
+    - `window`: how far behind the watermark results may be withdrawn (microseconds). None if results are never
+      withdrawn.
     - `known`: how far behind the watermark the knowledge may change (microseconds).
-    - `lateness_by`: the attribute whose values have separate clocks for lateness. None: all records share one clock.
+    - `lateness_by`: the attribute whose values have separate clocks for lateness, or None if all records share one
+      clock.
     """
 
     text: str
@@ -145,18 +147,18 @@ class ShippedProgram:
         _compiled(self)
 
     def bare(self) -> ShippedProgram:
-        """Return a copy that lacks the options, which only engines need."""
+        """Return a copy without the options. Only the creation of engines needs the options."""
         return replace(self, options=ProgramOptions())
 
     @property
     def read(self) -> Mapping[str, Schema]:
-        """The schemas by which input is read. They have a column `@change` if records may withdraw or replace
-        others."""
+        """The schemas by which input is read. They have a column `@change` if records may withdraw or replace earlier
+        records."""
         return with_changes(self.inputs) if self.revises else self.inputs
 
     @property
     def scattered(self) -> frozenset[str]:
-        """The tables whose rows several buckets or stages may derive independently."""
+        """The tables in which several buckets or stages may independently derive the same row."""
         return frozenset[str]().union(*(stage.merged for stage in self.stages))
 
     @property
@@ -187,12 +189,12 @@ class ShippedProgram:
         return deal_groups(stage, tables, self.schemas, self.count(stage), keys)
 
     def owner(self, event: str) -> int:
-        """Return the number of the stage that reports refused rows of the event."""
+        """Return the number of the stage that reports an event's refused rows."""
         return owner(self.stages, event)
 
     @property
     def merged(self) -> frozenset[str]:
-        """The written events whose occurrences several buckets may derive independently."""
+        """The written events of which several buckets may independently derive the same occurrence."""
         scattered_tables = self.scattered
         return frozenset(name for table, name in self.written.items() if table in scattered_tables)
 
@@ -203,8 +205,8 @@ class PlannedRules:
 
     - `engine`: an engine of the whole program, for checks.
     - `program`: the program from which workers create their engines.
-    - `lateness`: how far out of order records may arrive, in microseconds. None: no record is late before the end of
-      the input.
+    - `lateness`: how far out of order records may arrive, in microseconds. If it is None, no record is late before the
+      end of the input.
     """
 
     engine: Engine
@@ -213,7 +215,7 @@ class PlannedRules:
 
 
 _last: list[tuple[ShippedProgram, CompiledProgram]] = []
-"""The program that this worker compiled last, or nothing."""
+"""The program that this worker has compiled last, with the result. The list is empty before the first compilation."""
 
 
 def _compiled(program: ShippedProgram) -> CompiledProgram:
@@ -224,7 +226,7 @@ def _compiled(program: ShippedProgram) -> CompiledProgram:
 
 
 def written_names(engine: Engine) -> dict[str, str]:
-    """Return the tables that a program writes, and the name of the output of each.
+    """Return the tables that a program writes, each with the name of its output.
 
     The output of a fluent is its intervals, or its beginnings and ends if the program writes `changes`.
     """

@@ -6,7 +6,8 @@ found = rules.detect({"reading": spark.read.table("readings")})
 found["warning"].show()
 ```
 
-The session is not changed. docs/pyspark.md shows the way from a table to a rule and back.
+The session is not changed. docs/pyspark.md shows how to apply rules to a table, and how to write the
+results to a table.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
 
 Order = Mapping[str, str | Sequence[str]]
-"""For each event, the column or columns that order rows that have the same time."""
+"""For each event, the column or columns by which rows that have the same time are ordered."""
 
 
 class Rules:
     """A program that runs over DataFrames of an existing Spark session."""
 
     def __init__(self, program: CompiledProgram, text: str, name: str, options: CompileOptions) -> None:
-        """Create rules from a compiled program. `text`: its source. `name`: its name. `options`: the options of its
-        compilation."""
+        """Create rules from a compiled program. `text`: the program's source. `name`: its name. `options`: the options
+        with which it was compiled."""
         self._program, self._text, self._name, self._options = program, text, name, options
 
     @classmethod
@@ -118,11 +119,11 @@ class Rules:
         order.
 
         - `frames`: the DataFrame of each input event.
-        - `order`: for each event, the columns that order rows with the same time: `{"reading": ["partition",
-          "offset"]}`. Without them, a hash of the row decides, the same in each run. Rows of several events with the
-          same time are in the order of `frames`.
-        - `changes`: changes of the knowledge, one per row. At `time`, the triples of `remove` are removed, and then
-          the triples of `add` are added (RDF as text, or null).
+        - `order`: for each event, the columns by which rows with the same time are ordered: `{"reading": ["partition",
+          "offset"]}`. By default, they are ordered by a hash of the row, which is the same in each run. Rows of several
+          events with the same time are in the order of `frames`.
+        - `changes`: changes of the knowledge, one per row. At `time`, the triples of `remove` are removed, and then the
+          triples of `add` are added (RDF as text, or null).
         - `buckets`: the number of parts to which keys are distributed. Each part runs as one task. The number does not
           change the results.
 
@@ -149,14 +150,15 @@ class Rules:
         """Return a stream of the rules over streaming DataFrames. Nothing runs before the stream is started.
 
         - `frames`: the DataFrame of each input event.
-        - `order`, `changes`: as for `detect`. A change whose time the watermark has passed is a dead letter.
+        - `order`, `changes`: the same as for `detect`. A change whose time the watermark has passed is a dead letter.
         - `lateness`: how far out of order rows may arrive. Later rows are dead letters.
-        - `revise`: output results at once, and correct them later. A correction follows if rows up to this much older
-          arrive or are withdrawn (column `@change`).
+        - `revise`: a duration: output results at once, and correct them later. A result is corrected if rows up to this
+          much older than the latest row arrive or are withdrawn (column `@change`).
         - `final`: True to output only final results.
         - `idle`: the time without rows after which the watermark advances by the clock.
-        - `ahead`: rows whose time is further ahead of the clock are dead letters. None: there is no limit.
-        - `buckets`: as for `detect`. By default, the number of tasks that run at once.
+        - `ahead`: the time by which rows may be ahead of the clock. Rows that are further ahead are dead letters. If it
+          is None, there is no limit.
+        - `buckets`: the same as for `detect`. By default, the number of tasks that run at once.
 
         Raises CepError if a column is missing or its type does not fit, or if the program cannot run on endless input.
         """
@@ -169,10 +171,11 @@ class Rules:
     def planned(
         self, running: EngineOptions, lateness: int | None, buckets: int = 1, changes: bool = False
     ) -> PlannedRules:
-        """Return the rules as a query runs them. Raises CepError if the program cannot run on endless input.
+        """Return the rules in the form in which a query runs them. Raises CepError if the program cannot run on endless
+        input.
 
-        `lateness`: how far out of order records may arrive, in microseconds. None: no record is late before the end of
-        the input. `changes`: True to write the beginnings and ends of fluents.
+        `lateness`: how far out of order records may arrive, in microseconds. If it is None, no record is late before
+        the end of the input. `changes`: True to write the beginnings and ends of fluents.
         """
         engine = Engine(self._program, replace(running, changes=changes))
         engine.refuse_endless("the state between micro-batches on Spark")
@@ -194,7 +197,7 @@ class Rules:
         ahead: int | None,
         changes: DataFrame | None,
     ) -> tuple[SparkSession, list[Provided]]:
-        """Check DataFrames. Return their session, and a reader for each DataFrame.
+        """Check DataFrames. Return the session to which they belong, and a reader for each DataFrame.
 
         Raises CepError if a DataFrame does not fit the program.
         """
@@ -229,8 +232,8 @@ class Rules:
         return next(iter(frames.values())).sparkSession, inputs
 
     def _warn_of_ties(self, unordered: Iterable[str]) -> None:
-        """Warn if the results depend on the order of rows that have the same time, and the user has named no columns
-        that order them.
+        """Warn if the results depend on the order of rows that have the same time, and the user has named no columns by
+        which they are ordered.
 
         `unordered`: the events for which no such column is named.
         """

@@ -1,4 +1,5 @@
-"""Spark's own files in a checkpoint: reading, syncing to disk, and repair after a power failure has emptied some.
+"""Spark's own files in a checkpoint. This module reads them, syncs them to disk, and repairs them after a power failure
+has emptied some of them.
 
 Spark does not sync its files to disk. We sync the offsets of a micro-batch before its output is committed. So an empty
 file either belongs to an uncommitted micro-batch, or only records that a micro-batch is finished.
@@ -18,7 +19,7 @@ from cep.core.durable_files import sync_names
 from cep.spark.disk import SPARK, damaged_file, sync
 
 _SUMS = b"crc\0"
-"""The first bytes of a checksum file. Then follow the block size and the checksums."""
+"""The first bytes of a checksum file. The block size and the checksums follow."""
 
 
 def sync_batch(folder: Path, batch: int) -> None:
@@ -63,7 +64,8 @@ def offset(folder: Path, batch: int) -> dict[str, Any]:
 
 
 def watermark(folder: Path, batch: int) -> int:
-    """Return the watermark that follows from a finished micro-batch (milliseconds). 0: there is none.
+    """Return the watermark that follows from a finished micro-batch, in milliseconds. It is 0 if there is no watermark
+    yet.
 
     Raises CepError as `offset` does.
     """
@@ -72,29 +74,29 @@ def watermark(folder: Path, batch: int) -> int:
 
 
 def planned_at(folder: Path, batch: int) -> int:
-    """Return the watermark with which a micro-batch was planned (milliseconds). Raises CepError as `offset` does."""
+    """Return the watermark with which a micro-batch was planned, in milliseconds. Raises CepError as `offset` does."""
     name = "batchWatermarkMs"
     return int(_json(folder / "offsets" / str(batch), 1, name)[name])
 
 
 def last(log: Path) -> int:
-    """Return the number of the last micro-batch in one of Spark's logs, or -1. `log`: the folder `offsets` or
-    `commits`."""
+    """Return the number of the last micro-batch in one of Spark's logs, or -1 if the log is empty. `log`: the folder
+    `offsets` or `commits`."""
     return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
 
 
 def moved(folder: Path) -> int | None:
-    """Return the number of the last finished micro-batch if it has moved the watermark, and None otherwise.
+    """Return the number of the last finished micro-batch if it has moved the watermark. Returns None otherwise.
 
-    Another micro-batch must then process the rows that waited for the watermark.
+    If it has moved the watermark, another micro-batch must process the rows that waited for the watermark.
     """
     done = last_ended(folder)
     return None if done is None or watermark(folder, done) == planned_at(folder, done) else done
 
 
 def last_ended(folder: Path) -> int | None:
-    """Return the number of the last finished micro-batch. None: no micro-batch is finished, or a later one has
-    begun."""
+    """Return the number of the last finished micro-batch. Returns None if no micro-batch is finished, or if a later one
+    has begun."""
     done = last(folder / "commits")
     return None if done < 0 or last(folder / "offsets") > done else done
 
@@ -112,7 +114,7 @@ def ends_sent(folder: Path) -> int:
 
 
 def other_sources(folder: Path) -> list[str]:
-    """Return the offsets of all sources except our own in the last micro-batch that has begun."""
+    """Return the offsets of all sources except the project's own source, from the last micro-batch that has begun."""
     begun = last(folder / "offsets")
     if begun < 0:
         return []
@@ -120,13 +122,13 @@ def other_sources(folder: Path) -> list[str]:
 
 
 def next_watermark(folder: Path) -> int | None:
-    """Return the watermark of the next micro-batch (microseconds), or None if there is none."""
+    """Return the watermark of the next micro-batch in microseconds. Returns None if there is no watermark yet."""
     done = last(folder / "commits")
     return None if done < 0 else watermark(folder, done) * 1000 or None
 
 
 def _json(path: Path, line: int, name: str) -> dict[str, Any]:
-    """Return a line of one of Spark's files as JSON. `name`: a field that must be a whole number.
+    """Return a line of one of Spark's files as JSON. `name`: a field of the line that must be a whole number.
 
     Raises CepError if the file is missing or the line has no such field.
     """
@@ -175,6 +177,6 @@ def _summed(beside: Path) -> Path:
 
 
 def _of(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the file with this name and its checksum file, if they exist. The name may be a pattern."""
+    """Yield the file called `name` and its checksum file, if they exist. The name may be a pattern."""
     yield from folder.glob(name)
     yield from folder.glob(f".{name}.crc")

@@ -1,5 +1,5 @@
-"""The task of a stage in a worker. It advances the engines of its buckets with their shuffle blocks, and keeps the
-engines.
+"""The task of a stage in a worker. It advances the engines of its buckets, and keeps these engines for later tasks. The
+input of the engines is shuffle blocks.
 
 The state of a bucket is a file. The file contains a snapshot of the bucket's engine, or only the input since the last
 snapshot (`cep.spark.state.bucket_states`). The note of a micro-batch contains the version of each state. Workers keep
@@ -54,11 +54,12 @@ from cep.spark.state.migration import StartingPoint, WarmStates
 from cep.workers.multiplicities import added, net, withdrawn
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
-"""The engines that this worker keeps and their versions. The key is the run, the stage and the bucket."""
+"""The engines that this worker keeps, and their versions. A key consists of the run, the stage and the bucket."""
 
 
 def kept_version(run: str, stage: int, bucket: int) -> int | None:
-    """Return the version of the engine that this worker keeps for a bucket. None: it keeps none."""
+    """Return the version of the engine that this worker keeps for a bucket. Returns None if the worker keeps no engine
+    for it."""
     known = _engines.get((run, stage, bucket))
     return None if known is None else known[0]
 
@@ -75,7 +76,7 @@ KNOWN = "the update is late: the results that it would change are final"
 class GenerationStart:
     """The states from which the buckets of a generation start. `folder`: the folder of these states.
 
-    `warm`: the states from which new rules start. None: new rules start empty.
+    `warm`: the states from which new rules start. If it is None, new rules start with an empty state.
     """
 
     start: StartingPoint
@@ -85,14 +86,15 @@ class GenerationStart:
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """The description of a stage's tasks, as it is sent to workers.
+    """The description of a stage's tasks, in the form in which it is sent to workers.
 
     - `number`: the number of the stage.
     - `run`: the name of this run of the query, by which a worker recognizes its engines.
     - `wanted`: the events to output.
-    - `dead_letters`: the path prefix of dead-letter files. None: dead letters are dropped.
+    - `dead_letters`: the path prefix of dead-letter files. If it is None, dead letters are dropped.
     - `states`: the state files of this stage.
-    - `beginning`: the states from which its buckets start. None: they start empty.
+    - `beginning`: the states from which the stage's buckets start. If it is None, the buckets start with an empty
+      state.
     - `times`: the format of output times (`cep.connectors.records.times`).
     - `stretch`: the first and the last time of the output.
     - `generation`: the number of the checkpoint's generation.
@@ -138,9 +140,11 @@ class StageTask:
                 del _engines[key]  # its run has ended, or another worker has continued its bucket
 
     def step(self, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int, batch: int) -> Stepped:
-        """Advance a bucket to the watermark (milliseconds; 0: there is none yet), with `rows` as its input.
+        """Advance a bucket to the watermark, with `rows` as its input.
 
-        `version`: the version of the bucket's state. 0: it has none. `batch`: the number of the micro-batch.
+        - `version`: the version of the bucket's state, or 0 if it has no state yet.
+        - `watermark`: the watermark in milliseconds, or 0 if there is no watermark yet.
+        - `batch`: the number of the micro-batch.
         """
         engine = self.engine(bucket, version)
         begun = self.begun(engine) if not version and self.program.changes else {}
@@ -177,9 +181,9 @@ class StageTask:
         return for_world(self.program, self.stage, bucket, tables, self.wanted, self.stretch, self.cuts)
 
     def begun(self, engine: Engine) -> dict[str, pl.DataFrame]:
-        """Return the beginnings of fluents that already hold when a new program takes over.
+        """Return the beginnings of fluents that hold when a new program takes over.
 
-        Only fluents that the former program lacks or defines differently are included.
+        Only the fluents that the former program lacks or defines differently are included.
         """
         start = None if self.beginning is None else self.beginning.start
         held = {} if start is None else engine.held_now()
@@ -220,8 +224,8 @@ class StageTask:
         return together(derived), dead
 
     def engine(self, bucket: int, version: int) -> Engine:
-        """Return the engine of a bucket at a version: the one that this worker keeps, or one that is restored from
-        files."""
+        """Return the engine of a bucket at a version. It is the engine that this worker keeps, or a new one that is
+        restored from files."""
         known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
         if engine is not None and known == version:
             return engine
@@ -238,8 +242,8 @@ class StageTask:
         return engine
 
     def settle(self, bucket: int, version: int) -> None:
-        """Write the whole state of a bucket, unless this version is already written whole. Raises CepError as `engine`
-        does."""
+        """Write the whole state of a bucket, unless the whole state of this version is already written. Raises the same
+        errors as `engine`."""
         if self.states.log(bucket, version)[1]:
             engine = self.engine(bucket, version)
             self.states.settle(bucket, version, engine.snapshot())
@@ -248,7 +252,8 @@ class StageTask:
     def first_engine(self, bucket: int) -> Engine:
         """Return the engine from which a bucket starts.
 
-        If the number of buckets changes, the engine gets the state of the keys that move to this bucket from others.
+        If the number of buckets has changed, some keys move to this bucket from other buckets. The engine then gets
+        their state.
         """
         number, beginning, count = self.stage.number, self.beginning, self.program.buckets
         if beginning is None:
@@ -274,7 +279,7 @@ class StageTask:
     def withdrawn(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, int]:
         """Return for each written event the number of rows that are withdrawn.
 
-        Events that are merged later are left out.
+        Events whose identical rows are merged later are left out.
         """
         if self.program.window is None:
             return {}
@@ -284,7 +289,7 @@ class StageTask:
     def revised(
         self, engine: Engine, bucket: int, before: RevisionStats | None, late: Mapping[str, int], withdrawn: int
     ) -> RevisionStats | None:
-        """Return statistics of the corrections in one step, or None if the engine does not revise.
+        """Return statistics of the corrections in one step. Returns None if the engine does not revise results.
 
         - `before`: the engine's statistics before the step.
         - `late`: for each event, the number of the engine's late rows before the step.
@@ -300,9 +305,9 @@ class StageTask:
     def counted(
         self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int
     ) -> dict[str, pl.DataFrame]:
-        """Return the input tables of a step after equal rows of several buckets or stages are combined.
+        """Return the input tables of a step after equal rows of several buckets or stages have been combined.
 
-        The multiplicity of each row is counted. The tables then contain only the rows that appear or disappear.
+        The multiplicity of each row is counted. So the tables then contain only the rows that appear or disappear.
         """
         if not self.several:
             return tables
@@ -315,8 +320,8 @@ class StageTask:
         """Keep the engine of a bucket at a version. Write its whole state, or only the input since the last version.
 
         The whole state is always written if results are revised. Segments that are already on disk are not written
-        again. It is also written if the time of a search is limited, because a repeated step may have other results.
-        Then no engine is kept, so that the next step starts from the written state.
+        again. The whole state is also written if the time of a search is limited, because a repeated step may then have
+        other results. In this case no engine is kept, so that the next step starts from the written state.
         """
         timed = self.program.options.compiling.solve_limit is not None
         if engine.revises or timed or not self.states.append(bucket, version, arrived, batch):
@@ -329,8 +334,7 @@ class StageTask:
     def apply_changes(
         self, engine: Engine, rows: Iterable[ShuffleBlock], bucket: int, stable: int
     ) -> tuple[list[DeadLetter], bool]:
-        """Apply changes of the knowledge. Return the refused changes, and True if there was any change that is not
-        late.
+        """Apply changes of the knowledge. Return the refused changes, and True if at least one change is not late.
 
         A change is refused if it is late or cannot be applied. All buckets refuse the same changes, and only one bucket
         returns them.
@@ -394,7 +398,7 @@ class StageTask:
         return {event: table for event, table in tables.items() if table.height}, dead
 
     def late(self, by: int) -> str:
-        """Return the reason for refusing a row. `by`: how late the row is, in microseconds."""
+        """Return the reason why a row is refused. `by`: how late the row is, in microseconds."""
         return late_reason(by, self.program.window is not None, self.program.lateness_by)
 
     def reports(self, event: str, bucket: int) -> bool:
@@ -423,7 +427,7 @@ class StageTask:
         return dead_letters
 
     def records(self, table: pl.DataFrame, event: str) -> list[str]:
-        """Convert rows of an event to records, or to empty texts if dead letters are dropped."""
+        """Convert rows of an event to records. If dead letters are dropped, return empty texts instead."""
         if self.dead_letters is None:
             return [""] * table.height
         schema = self.program.schemas[event]
@@ -438,7 +442,7 @@ def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
     """Tell an engine the time at which its input begins.
 
     `ends`: the earliest ends of the input's records, sorted. Ends at or before `late` (microseconds) do not count.
-    Raises CepError if only ends of late records are known and the input has not begun yet.
+    Raises CepError if there are more than `FIRSTS` ends, all of them are late, and the input has not begun yet.
     """
     timely = [end for end in ends if end > late]
     if timely:
@@ -465,5 +469,5 @@ def together(derived_parts: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, p
 
 
 def _plain(change: str) -> str:
-    """Convert a change of the knowledge to lines of N-Quads, without the signs for added and removed."""
+    """Convert a change of the knowledge to lines of N-Quads, without the signs that mark added and removed lines."""
     return "\n".join(line[2:] for line in change.splitlines())

@@ -34,9 +34,10 @@ class Stream:
     """Rules over streaming DataFrames of a session.
 
     - `planned`: the rules. `frames`: the DataFrames and the readers of their rows.
-    - `idle`: the time without rows after which the watermark advances by the clock, in microseconds. None: never.
-    - `buckets`: the number of buckets. None: a query uses the number in its checkpoint, or else the number of tasks
-      that run at once.
+    - `idle`: the time without rows after which the watermark advances by the clock, in microseconds. If it is None, the
+      watermark never advances by the clock.
+    - `buckets`: the number of buckets. If it is None, a query uses the number in its checkpoint. A query with a new
+      checkpoint uses the number of tasks that run at once.
     """
 
     session: SparkSession
@@ -57,7 +58,7 @@ class Stream:
     ) -> StreamingQuery:
         """Start a query that writes derived events to a folder exactly once, like `cep run --on spark`.
 
-        Output files and checkpoint are the same as for that command. All workers must share both folders.
+        The output files and the checkpoint are the same as those of this command. All workers must share both folders.
 
         - `format`: parquet or jsonl.
         - `dead_letters`: a folder for rows that are not valid events, as lines of JSON.
@@ -82,8 +83,8 @@ class Stream:
 
         The arguments of `function` are the output of the micro-batch, `{event: DataFrame}`, and the micro-batch's
         number. If the function raises an error or the run is killed, the next run calls it again with the same number
-        and rows. So output is written exactly once if it is keyed by the number (e.g. with `txnVersion` in Delta) or by
-        the rows (e.g. with MERGE).
+        and rows. So the function can write its output exactly once if it identifies the output by the number (e.g. with
+        `txnVersion` in Delta) or by the rows (e.g. with MERGE).
 
         The DataFrames exist until the next micro-batch. The output's attribute `dead` contains the rows that are not
         valid events. The other arguments and errors are the same as for `start`.
@@ -95,16 +96,17 @@ class Stream:
     def frame(self, event: str) -> DataFrame:
         """Return a derived event as a streaming DataFrame. Any sink of Spark can write it.
 
-        Its state is in Spark's own stores and checkpoint. Each such DataFrame that is started is a separate query. This
-        also works with Spark Connect.
+        The state of the rules is in Spark's own stores and checkpoint. Each such DataFrame that is started is a
+        separate query. This also works with Spark Connect.
 
-        Raises CepError if there is no such event, or the session does not keep state in RocksDB. It also does so if the
-        rules need `start` or `each`, for example because of `revise`.
+        Raises CepError if there is no such event, if the session does not keep state in RocksDB, or if the rules need
+        `start` or `each`, for example because of `revise`.
         """
         return self._streamed()[event]
 
     def dead_frame(self) -> DataFrame:
-        """Return the rows that are not valid events as a streaming DataFrame. Use it like that of `frame`.
+        """Return the rows that are not valid events as a streaming DataFrame, which is used like the DataFrame of
+        `frame`.
 
         The columns are `event`, `code`, `reason` and `record`.
         """

@@ -1,12 +1,13 @@
-"""Assignment of tasks to workers: tasks of successive jobs run in the workers that keep the engines they need.
+"""Assignment of tasks to workers. Tasks of successive jobs run in the workers that keep the engines they need.
 
-After a shuffle, Spark would run a task in any executor and any Python process. So each of these tasks prefers the
-executor that holds its partition of a cached RDD, the anchor. In this executor it runs in a Python process of its own,
-its lane. Spark separates Python processes by their environment variables.
+After a shuffle, Spark would run a task in any executor and any Python process. To prevent this, each of these tasks
+prefers the executor that holds the task's partition of a cached RDD, which is called the anchor. Within this executor,
+the task runs in its own Python process, which is called its lane. Spark separates Python processes by their environment
+variables.
 
 If the executor has no free core for a while (`spark.locality.wait`), the task runs in another executor, and may share a
-lane with another task. When executors are added or lost, all lanes are new, and Spark ends the processes of the old
-lanes.
+lane with another task. When executors are added or lost, all lanes are created anew, and Spark ends the processes of
+the old lanes.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ LANE = "SEMCEP_LANE"
 """The environment variable that contains the numbers of a worker's anchor and lane."""
 
 Step = Callable[[int, Iterable[Any]], Iterator[Any]]
-"""A function of a task's number and the rows of its partition. It yields the task's output."""
+"""A function that takes the number of a task and the rows of the task's partition. It yields the task's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
     """A cached RDD, whose partitions stay in their executors.
 
-    - `number`: the number of earlier anchors.
+    - `number`: the number of anchors that were created before this one.
     - `executors`: all executors when the anchor was created.
-    - `lanes`: the numbers of the partitions in each lane.
+    - `lanes`: for each lane, the numbers of its partitions.
     """
 
     number: int
@@ -47,7 +48,7 @@ class _Anchor:
 
 
 class Slots:
-    """The tasks of a query's jobs. Each task runs in the same worker in all jobs."""
+    """The tasks of a query's jobs. A task with the same number runs in the same worker in all jobs."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -56,13 +57,13 @@ class Slots:
 
     @property
     def count(self) -> int:
-        """The number of tasks. It equals the number of cores."""
+        """The number of tasks, which equals the number of cores."""
         return max(1, self._context.defaultParallelism)
 
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
         """Run a function over the rows of each partition, after a shuffle.
 
-        `step`: a function of the numbers of some tasks. It returns the function that these tasks run.
+        `step`: a function that takes the numbers of some tasks, and returns the function that these tasks run.
         """
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
@@ -76,14 +77,15 @@ class Slots:
         return self._by_lane(anchor, part)
 
     def nothing(self) -> RDD[Any]:
-        """Return an empty RDD. Computing it runs an empty task in each worker that has had a task."""
+        """Return an empty RDD. When it is computed, an empty task runs in each worker that has had a task."""
         anchor = self._anchored
         if anchor is None or anchor.executors != self._executors():
             return self._context.parallelize([], 1)
         return self._by_lane(anchor, lambda mine: self._parts(anchor.rows, mine).mapPartitions(drained))
 
     def _by_lane(self, anchor: _Anchor, part: Callable[[Sequence[int]], RDD[Any]]) -> RDD[Any]:
-        """Join the RDDs that `part` returns for the tasks of each lane. They are computed by processes of that lane."""
+        """Join the RDDs that `part` returns for the tasks of each lane. Each of them is computed by processes of its
+        lane."""
         parts, env = list[RDD[Any]](), self._context.environment
         try:
             for lane, mine in enumerate(anchor.lanes):
@@ -96,7 +98,8 @@ class Slots:
         return self._context.union(parts)
 
     def clear(self) -> None:
-        """Remove the data of finished shuffles now. Otherwise Java removes it only when it collects garbage."""
+        """Remove the data of finished shuffles now. Without this call, Java removes it only when it collects
+        garbage."""
         java: Any = self._context._jsc
         with suppress(Py4JError):  # Java has ended; others report this
             cleaner = java.sc().cleaner()
@@ -105,7 +108,8 @@ class Slots:
         self._shuffles = []
 
     def _anchor(self, width: int) -> _Anchor:
-        """Return an anchor that has `width` partitions. Create it at first, and when an executor is added or lost."""
+        """Return an anchor that has `width` partitions. The anchor is created by the first call, and created anew when
+        an executor is added or lost."""
         before, executors = self._anchored, self._executors()
         if before is not None and before.executors == executors and before.rows.getNumPartitions() == width:
             return before
@@ -121,7 +125,7 @@ class Slots:
         return frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
 
     def _parts(self, rows: RDD[Any], numbers: Sequence[int]) -> RDD[Any]:
-        """Return the partitions of an RDD that have these numbers."""
+        """Return the partitions `numbers` of an RDD."""
         java: Any = self._context._jvm
         some = java.org.apache.spark.api.python.PythonUtils.toSeq(list(numbers)).toSet()
         pruned = java.org.apache.spark.rdd.PartitionPruningRDD.create(rows._jrdd.rdd(), some)
@@ -149,7 +153,8 @@ def _executor(_: Iterable[int]) -> list[str]:
 
 
 def drained(rows: Iterable[Any]) -> list[Any]:
-    """Read all rows, and return an empty list. Spark ends a worker that has not read all rows."""
+    """Read all rows, and return an empty list. A task must read all its rows, because otherwise Spark ends the
+    worker."""
     for _ in rows:
         pass
     return []

@@ -1,6 +1,6 @@
 """Temporary folders that are removed when their process ends.
 
-If a process is killed, its folder stays. The next process that creates a folder of this kind removes it.
+If a process is killed, its folder stays. It is removed by the next process that creates a temporary folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _PREFIX, _LOCK, _FOLDER = "semcep-", "lock", "run"
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
-    """Create an empty folder, and remove it after the block. First remove folders that killed processes have left."""
+    """Create an empty folder for use in a `with` block, and remove it after the block. First remove folders that killed
+    processes have left."""
     _remove_left(Path(tempfile.gettempdir()))
     root = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:

@@ -43,8 +43,8 @@ FAILED = "the query has failed: "
 
 
 def failed(error: Any, log: str) -> CepError:
-    """Return the error for a query that failed. `error`: the exception of Java or PySpark. `log`: the file that
-    contains the details."""
+    """Return the error for a query that failed. `error`: the exception of Java or PySpark. `log`: the name of the file
+    that contains the details."""
     texts = causes(error) or [str(error)]
     why, _, advice = reason(texts).partition(_HINT)
     if any(NO_ROOM in text for text in texts) and not any(_OWN in text for text in texts):
@@ -75,10 +75,10 @@ def lost(log: str) -> CepError:
 
 
 def reason(texts: list[str]) -> str:
-    """Return one message for an exception and its causes. `texts`: the message of each of them.
+    """Return one message for an exception and its causes. `texts`: the message of the exception, and of each cause.
 
-    If a worker has raised a CepError, the result is its message. Otherwise it is the last line of a traceback, or the
-    first line of the last cause.
+    If a worker has raised a CepError, the result is the message of this error. Otherwise it is the last line of a
+    traceback, or, if there is no traceback, the first line of the last cause.
     """
     for text in reversed(texts):
         for mark in (f"{_OWN}: ", f"{_OWN}s: "):
@@ -96,9 +96,9 @@ def reason(texts: list[str]) -> str:
 
 @contextmanager
 def redirected(folder: Path) -> Iterator[None]:
-    """Redirect standard error to Spark's log for all processes that start during the block.
+    """Redirect standard error to Spark's log for all processes that start inside a `with` block.
 
-    `folder`: the folder of the log. Under spark-submit the function does nothing: Java runs already, and its own
+    `folder`: the folder of the log. Under spark-submit the function does nothing. Java then runs already, and its own
     settings say where logs go.
     """
     if _STARTED in os.environ:
@@ -122,7 +122,7 @@ def redirected(folder: Path) -> Iterator[None]:
 
 
 def silence_gateway(server: Any) -> None:
-    """Keep PySpark from printing errors after Java has ended. The run reports this in one sentence instead.
+    """Prevent PySpark from printing errors after Java has ended, because the run reports this end in one sentence.
 
     `server`: PySpark's server for accumulators.
     """
@@ -150,9 +150,9 @@ def _copy(reading: int, file: Path) -> None:
 
 
 def said(log: Path, first: int) -> str | None:
-    """Return the reason for a failure from Spark's log: its last error, or else its last line.
+    """Return the reason for a failure from Spark's log: its last error, or its last line if there is no error.
 
-    `first`: the byte of the log at which to begin. Returns None if the log says nothing.
+    `first`: the byte of the log at which to begin. Returns None if the log contains neither.
     """
     try:
         with log.open("rb") as file:

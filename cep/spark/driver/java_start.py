@@ -45,16 +45,16 @@ PYTHON = "spark.pyspark.python"
 
 _OTHERS = (OPTIONS, "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
 _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
-"""Environment variables that may hold options of Java or folders of its class path."""
+"""Environment variables that may contain options of Java or folders of its class path."""
 
 _HOME, _ORIGIN, _LOCK, _ARCHIVE, _WRITTEN = "home", "origin", "lock", ".jsa", ".new"
 _PARTS = ("bin", "conf", "jars", "sbin", "RELEASE")
 """The parts of a Spark home that Java needs to start."""
 _PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
-"""A path that Spark and Java accept among options without quoting."""
+"""A pattern for paths that Spark and Java accept among options without quoting."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _KEPT = 2
-"""The number of archives to keep for one installation of PySpark. Different versions of Java need different
+"""The number of archives that are kept for one installation of PySpark. Different versions of Java need different
 archives."""
 _LONGEST = 120.0  # seconds that Java may take to write the archive
 _LEAVING = 2.0  # seconds that Java may take to remove its files
@@ -63,11 +63,11 @@ _POLL = 0.1
 
 @dataclass(slots=True)
 class JavaStart:
-    """Parameters with which Java starts.
+    """The parameters with which Java starts.
 
     - `environment`: environment variables for Java's process.
-    - `options`: Java options that come before the user's options.
-    - `written`: the archive that Java writes when it ends, or None if it writes none.
+    - `options`: Java options that precede the user's options.
+    - `written`: the archive that Java writes when it ends, or None if Java writes no archive.
     - `well`: True if the run has ended without an error.
     """
 
@@ -79,7 +79,7 @@ class JavaStart:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """Set the environment variables during the block, for processes that start in it."""
+        """Set the environment variables inside a `with` block, for processes that start in it."""
         before = {name: os.environ.get(name) for name in self.environment}
         os.environ.update(self.environment)
         try:
@@ -92,9 +92,10 @@ class JavaStart:
                     os.environ[name] = value
 
     def end(self, log: Log) -> None:
-        """End Java after the run if it writes an archive of its classes.
+        """End Java after the run, if Java is to write an archive of its classes. Otherwise do nothing.
 
-        The archive is kept only if the run has ended without an error and no signal arrives meanwhile.
+        The archive is kept only if the run has ended without an error and no signal arrives before the archive is
+        complete.
         """
         gateway = SparkContext._gateway
         if self.written is None or gateway is None or gateway.proc is None:
@@ -124,7 +125,7 @@ class JavaStart:
 
 
 def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep: bool = False) -> JavaStart:
-    """Return the parameters with which Java starts for this master.
+    """Return the parameters with which Java starts for the Spark master `master`.
 
     `java`: the path of the Java program. `keep`: True if this run will end by itself, so that Java may save its classes
     for later runs. Raises OSError if the Spark home with links cannot be created.
@@ -152,7 +153,8 @@ def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep
 
 
 def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
-    """Return True if all processes run on this machine with this PySpark, and Java has not started yet."""
+    """Return True if all processes run on this machine with the PySpark in `installed`, and Java has not started
+    yet."""
     home = os.environ.get("SPARK_HOME")
     pythons = (settings.get(PYTHON), os.environ.get("PYSPARK_PYTHON"))
     return (
@@ -198,14 +200,14 @@ def _linked(installed: Path, folder: Path) -> Path:
 
 
 def _configured(home: Path) -> bool:
-    """Return True if Java's class path contains a folder of settings. Java cannot write an archive then."""
+    """Return True if Java's class path contains a folder of settings. Java cannot write an archive in this case."""
     place = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
     return place.is_dir() and any(place.iterdir())
 
 
 def _made_of(installed: Path, java: Path) -> str | None:
-    """Return the first part of an archive's name, a hash of the jars and of Java. Returns None if this Java has no
-    archives."""
+    """Return a hash of the jars and of Java, which is the first part of an archive's name. Returns None if this version
+    of Java has no archives."""
     home = java.resolve().parents[1]
     if not (home / "lib" / "server" / "classes.jsa").is_file():
         return None
@@ -230,7 +232,7 @@ def _locked(path: Path) -> IO[bytes] | None:
 
 
 def _forget(archive: Path) -> None:
-    """Remove old archives. The `_KEPT` latest ones and `archive` stay."""
+    """Remove old archives. The `_KEPT` latest archives stay, and so does `archive`."""
     archives = sorted(archive.parent.glob(f"*{_ARCHIVE}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in archives[_KEPT:]:
         if old != archive:

@@ -18,11 +18,12 @@ _EARLY = (
 
 
 class InputRemarks:
-    """Collects warnings about the input.
+    """A collector of warnings about the input.
 
     - `schemas`: the schemas of the input events.
-    - `open_ended`: True if only the watermark decides when the input of a time is complete.
-    - `by_key`: True if each key has its own clock (`--lateness-by`). Then the times of other keys make no record late.
+    - `open_ended`: True if the end of the input is not known. Only the watermark then tells that all records up to a
+      time have arrived.
+    - `by_key`: True if each key has its own clock (`--lateness-by`). Records of other keys then make no record late.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], open_ended: bool = False, by_key: bool = False) -> None:
@@ -57,6 +58,6 @@ class InputRemarks:
         return list(self._jumps.take(self._reached, late, lambda: self._place))
 
     def all(self) -> list[str]:
-        """Return the warnings that are due when the query has ended."""
+        """Return the warnings that are reported when the query has ended."""
         early = self._open_ended and self._latest is not None and self._latest < 0
         return [*([_EARLY] if early else []), *self._told, *remarks(self._lacking, self._records, self._sources)]

@@ -1,4 +1,5 @@
-"""Exchange of task reports between two threads: one runs the micro-batches, the other is notified when they end."""
+"""Exchange of task reports between two threads. One thread runs the micro-batches, and the other one is notified when a
+micro-batch ends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Settings that connect Java and Python by Unix sockets, so that tasks start faster.
 
-Over TCP a task starts 40 ms late, because Java sends the request in two parts. Before Java sends the second part, it
-waits for the acknowledgement of the first part. Linux delays this acknowledgement.
+Over TCP, a task starts 40 ms late. Java sends the request in two parts, and waits for the acknowledgement of the first
+part before it sends the second one. Linux delays this acknowledgement.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SHARED = "/tmp"
 
 
 def unix_sockets(master: str) -> Mapping[str, str]:
-    """Return the Spark settings for Unix sockets. Returns none if the sockets cannot be used here or their paths would
-    be too long."""
+    """Return the Spark settings for Unix sockets. Returns an empty mapping if sockets cannot be used here or their
+    paths would be too long."""
     folder = own_folder() if master.startswith("local") else SHARED
     if not hasattr(socket, "AF_UNIX") or len(os.fsencode(folder)) > LONGEST:
         return {}

@@ -1,11 +1,12 @@
 """Derived events as a changelog. Each row has `@change` (added or withdrawn), the occurrence's `@id`, and a `@version`.
 
 The versions of an `@id` increase. They are odd for added rows and even for withdrawn rows, so the row with the highest
-version shows the current state. They are computed from the number of the micro-batch, so a repeated micro-batch writes
-the same versions.
+version shows the current state. Versions are computed from the number of the micro-batch, so a repeated micro-batch
+writes the same versions.
 
-A row is only withdrawn while it exists, and must be withdrawn before it is added again. So the net result consists of
-the rows that were added more often than withdrawn. It does not depend on the order of reading.
+A row can only be withdrawn after it was added, and only be added again after it was withdrawn. So the net result
+consists of the rows that were added more often than withdrawn. It does not depend on the order in which the files are
+read.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def as_changelog(
 ) -> dict[str, list[pl.DataFrame]]:
     """Convert tables whose `@change` is 1 or -1 to rows of a changelog.
 
-    `meanings`: the fingerprint of each event's rules. `batch`: the number of the micro-batch.
+    `meanings`: the fingerprint of each event's rules, from which the `@id` is computed. `batch`: the number of the
+    micro-batch.
     """
     changelog = {}
     for event, parts in tables.items():

@@ -2,14 +2,14 @@
 
 The entry of a micro-batch is a file whose name is the micro-batch's number, such as `7`. A compact entry, such as
 `9.compact`, repeats all entries up to its number. An entry consists of a line `v1`, and of one line of JSON for each
-output file. Spark computes the distance between compact entries from the last two of them, and expects it to stay the
-same. Our entries begin with `v01`, which Spark reads as the same version, and end with a hash of the entry. Empty
-entries begin with `v001`.
+output file. Spark computes the distance between compact entries from the last two of them, and expects this distance to
+stay the same. Our entries begin with `v01`, which Spark reads as the same version, and end with a hash of the entry.
+Empty entries begin with `v001`.
 
 Tasks write files beside the log, under names that readers ignore. A micro-batch is committed once its note, such as
 `note.7`, is on disk. Then its files get their final names, and then its entry is written. So a reader of the log finds
-all files, and a reader of the folder finds only committed ones. If the run is killed after the note, the next run
-finishes these steps.
+all files, and a reader of the folder finds only committed ones. If the run is killed after it has written the note, the
+next run renames the files and writes the entry.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ LONG = 100
 """If a compact entry has more lines than this per micro-batch, the distance between compact entries is doubled."""
 
 LEAVING = "leaving"
-"""A file in the log's folder. It lists the files that were last dropped from the log, which readers may still read."""
+"""The name of a file in the log's folder. It lists the files that were last dropped from the log, which readers may
+still read."""
 COMING = "coming"
-"""A folder in the log's folder. It contains the files of tasks until they are committed."""
+"""The name of a folder in the log's folder. It contains the files of tasks until they are committed."""
 NOTE = "note"
 """The prefix of a note's file name in the log's folder. Each micro-batch has a note.
 
@@ -50,9 +51,9 @@ so far.
 WITHDRAWN = ".withdrawn.jsonl"
 """The suffix of files that contain withdrawals. They are sent before the other files of a micro-batch."""
 RUN = "run"
-"""A file in the log's folder that contains a unique name of the log."""
+"""The name of a file in the log's folder. It contains a unique name of the log."""
 NOTES = 3
-"""The number of notes to keep. Spark may repeat the last micro-batch."""
+"""The number of notes that are kept. Spark may repeat the last micro-batch, whose note is then needed."""
 
 _FORM, _NONE = b"v01", b"v001"
 _LATEST = re.compile(r'"latest":(-?\d+)')
@@ -65,8 +66,9 @@ class OutputFile:
 
     - `size`: the size in bytes.
     - `changed`: the time of the last change, in milliseconds.
-    - `rows`: the number of rows of each event. Empty for a file that only has columns.
-    - `latest`: the last end of the rows.
+    - `rows`: the number of rows of each event. It is empty if the file only contains the columns of a table without
+      rows.
+    - `latest`: the latest end of a row.
     - `hash`: the hash of the content.
     - `times`: the format of times, if they are numbers in a unit other than seconds. A reader could not detect this
       unit.
@@ -84,17 +86,18 @@ class OutputFile:
     def of(
         cls, written: Path, path: Path, rows: Mapping[str, int], latest: int | None = None, times: str | None = None
     ) -> OutputFile:
-        """Sync a new file to disk, and describe it. `written`: its current path. `path`: its path once it is
-        committed."""
+        """Sync a new file to disk, and describe it. `written`: the current path of the file. `path`: its path after the
+        commit."""
         with written.open("rb+") as file:
             sync(file)
         stat = written.stat()
         return cls(str(path), stat.st_size, stat.st_mtime_ns // 1_000_000, rows, latest, content_hash(written), times)
 
     def line(self, batch: int, below: str | None = None) -> str:
-        """Return the line of the file in Spark's log. The line has three more fields: micro-batch, last end, and hash.
+        """Return the line of the file in the log. In addition to Spark's own fields, it contains the micro-batch, the
+        latest end and the hash.
 
-        `below`: the file's address for readers. None: its local path.
+        `below`: the address at which readers find the sink's folder. None means the folder's local path.
         """
         known = {"size": self.size, "isDir": False, "modificationTime": self.changed}
         rest = {"blockReplication": 1, "blockSize": 32 << 20, "action": "add"}
@@ -105,9 +108,9 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """The log of the files in a folder. The log and the folder may not exist yet.
+    """The log of the files in a folder. The log and the folder need not exist yet.
 
-    `address`: the address at which readers find the folder. None: its local path.
+    `address`: the address at which readers find the folder. None means its local path.
     """
 
     files: Path
@@ -119,12 +122,13 @@ class CommitLog:
 
     @property
     def last(self) -> int:
-        """The number of the last committed micro-batch, or -1."""
+        """The number of the last committed micro-batch, or -1 if no micro-batch is committed."""
         return max([self.entered, *self._notes()])
 
     @property
     def entered(self) -> int:
-        """The number of the last micro-batch that has an entry, or -1. Readers see the micro-batches up to this one."""
+        """The number of the last micro-batch that has an entry, or -1 if the log has no entries. Readers see the
+        micro-batches up to this one."""
         return max(self._entries(), default=-1)
 
     def has(self, batch: int, plan: str = "") -> bool:
@@ -154,7 +158,8 @@ class CommitLog:
             yield from entry(self._folder / entries[number])
 
     def written(self, batch: int) -> list[str]:
-        """Return the names of the files of a micro-batch, or nothing if its note no longer exists."""
+        """Return the names of the files of a micro-batch. Returns an empty list if the note of the micro-batch no
+        longer exists."""
         return [file_name(line) for line in self._note(batch).get("lines", ())]
 
     def leaving(self) -> list[str]:
@@ -250,9 +255,9 @@ class CommitLog:
     def _forget(self, batch: int, way: int, lines: int) -> None:
         """Remove entries that the new compact entry repeats. `batch`: the number of the new entry.
 
-        Entries since the previous compact entry stay, because a reader may be using them. Two compact entries stay,
-        because Spark computes their distance from them. `way`: this distance, which is doubled if the new entry has too
-        many `lines`.
+        Entries since the previous compact entry stay, because a reader may be using them. The last two compact entries
+        stay, because Spark computes the distance between compact entries from them. `way`: this distance. It is doubled
+        if the new entry has too many `lines`.
         """
         entries = self._entries()
         whole = {number for number, name in entries.items() if name.endswith(".compact")}
@@ -303,8 +308,8 @@ class CommitLog:
 def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]]:
     """Split the lines of a log. Return the lines that stay, and the names of the files to drop.
 
-    `keep`: how far behind the latest event the last event of a file may end, in microseconds. None: all lines stay. A
-    line without a last end stays.
+    `keep`: how far the latest end in a file may be behind the latest event, in microseconds. If it is None, all lines
+    stay. A line without a latest end also stays.
     """
     if keep is None:
         return list(lines), []
@@ -316,7 +321,8 @@ def parted(lines: Sequence[str], keep: int | None) -> tuple[list[str], list[str]
 
 
 def file_name(line: str) -> str:
-    """Return the file name in a line of the log, relative to the sink's folder. This folder may have moved since."""
+    """Return the file name in a line of the log, relative to the sink's folder. The line contains an absolute path, but
+    the folder may have moved since."""
     _, above, name = unquote(json.loads(line)["path"]).rsplit("/", 2)
     return f"{above}/{name}" if above.startswith(_TYPE) else name
 
@@ -344,7 +350,8 @@ def entry(path: Path) -> list[str]:
 
 
 def _of(path: Path) -> bytes:
-    """Return the bytes that identify a file of the log. They are hashed together with its content."""
+    """Return the bytes that identify a file of the log: the log's unique name, and the name of the file. They are
+    hashed together with the file's content."""
     run = path.with_name(RUN)
     try:
         return bytes(checksum.content(run.read_bytes())) + path.name.encode()
@@ -353,7 +360,7 @@ def _of(path: Path) -> bytes:
 
 
 def intact(path: Path, line: str) -> bool:
-    """Return True if the content of a file has the hash that its line in the log names."""
+    """Return True if the hash of a file's content is the hash in its line of the log."""
     return bool(json.loads(line)["content"] == content_hash(path))
 
 

@@ -1,4 +1,5 @@
-"""Files of derived events. JSON Lines are the same as from a run in one process; Parquet has typed columns."""
+"""Files of derived events. JSON Lines files are the same as those of a run in one process. Parquet files have typed
+columns."""
 
 from __future__ import annotations
 
@@ -99,7 +100,7 @@ def _columns(
 
 
 def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
-    """Return the latest end of all rows in microseconds. For beginnings and ends of fluents, it is the latest time."""
+    """Return the latest end of all rows in microseconds. For beginnings and ends of fluents, return the latest time."""
     ends = [table["end" if "end" in table.columns else "time"].max() for table in tables]
     return max((end for end in ends if isinstance(end, int)), default=None)
 

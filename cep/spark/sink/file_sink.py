@@ -32,7 +32,7 @@ class FileSinkOptions:
     - `schemas`: the schemas of the written events.
     - `merged`: the events that several buckets may derive. Their identical occurrences are merged before they are
       written.
-    - `keep`: the span of event time for which files are kept, in microseconds. None: forever.
+    - `keep`: the span of event time for which files are kept, in microseconds. None means that they are kept forever.
     - `passing`: True if the reader removes files.
     - `checkpoint`: the folder of the checkpoint, or None if there is none.
     - `holder`: the name of the run that holds the lock of the checkpoint.
@@ -41,7 +41,7 @@ class FileSinkOptions:
     - `times`: the format of times (`cep.connectors.records.times`).
     - `meanings`: a fingerprint of each event's rules, if rows may be withdrawn. Rows are then written as a changelog
       (`cep.spark.sink.changelog`).
-    - `address`: the address at which readers find the folder. None: its local path.
+    - `address`: the address at which readers find the folder. None means its local path.
     """
 
     folder: str
@@ -60,7 +60,7 @@ class FileSinkOptions:
 
 
 class FileWriter:
-    """Writes and commits files. `write` runs in tasks, `commit` in the driver."""
+    """A writer that creates and commits files. `write` runs in tasks, and `commit` in the driver."""
 
     def __init__(self, options: FileSinkOptions) -> None:
         self.options = options
@@ -74,9 +74,9 @@ class FileWriter:
         return event_files.write_event_files(self.options, rows, name, task == 0 and number == 0, number)
 
     def stand_in(self, files: Iterable[OutputFile]) -> None:
-        """Create an empty local file of the same size for each file that tasks have uploaded.
+        """For each file that tasks have uploaded, create a local file of the same size that contains only zeros.
 
-        The empty files are committed in place of the uploaded ones.
+        These local files are committed in place of the uploaded ones.
         """
         log = CommitLog(Path(self.options.folder))
         for output_file in files:
@@ -107,7 +107,7 @@ class FileWriter:
             self._count(number, files, plan_hash(spark, batch))
 
     def _count(self, number: int, files: Sequence[OutputFile], plan: str) -> None:
-        """Commit a micro-batch if it is not committed yet. Remove the files of tasks that failed or ran twice."""
+        """Commit a micro-batch if it is not committed yet. Remove the files that failed or repeated tasks have left."""
         options = self.options
         log = CommitLog(Path(options.folder), options.address)
         with writing_to("--output", log.files):
@@ -150,8 +150,8 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
     """Check that the sink's log and Spark's own logs contain the same micro-batches.
 
     `folder`: the folder of Spark's own files. `output`: the folder of the sink. `first`: the number of Spark's first
-    micro-batch in the sink's log. Raises CepError if the sink's log lacks micro-batches that Spark has finished, or has
-    some that Spark would repeat.
+    micro-batch in the sink's log. Raises CepError if the sink's log lacks a micro-batch that Spark has finished, or
+    contains one that Spark has not begun.
     """
     log = CommitLog(output)
     done, begun = first + last(folder / "commits"), first + last(folder / "offsets")

@@ -1,4 +1,4 @@
-"""Forwarding of derived events to a broker or a table: the committed files of a micro-batch are sent, then removed.
+"""Forwarding of derived events to a broker or a table. The committed files of a micro-batch are sent, and then removed.
 
 The files are the only record of what is still to be sent. If a run is killed, the next run first sends the remaining
 files. A broker then receives some rows twice, with the same ids. A commit of a table contains the number of the
@@ -31,10 +31,11 @@ from cep.spark.disk import OUTGOING, STOP, damaged_file, put
 from cep.spark.sink.commit_log import CommitLog, batch_of, file_name, intact
 
 NOTE = "table.json"
-"""A file in the checkpoint that contains the number of the last commit to a table, and the name of this table."""
+"""The name of a file in the checkpoint. It contains the number of the last commit to a table, and the name of this
+table."""
 
 PATIENCE = 60.0
-"""The number of seconds for which a run over finite input tries to reach a destination."""
+"""The number of seconds for which a run over finite input tries to connect to a destination."""
 
 _PAUSE, _LONGEST, _LOOK = 1.0, 30.0, 0.1  # seconds: first and longest pause before a retry, and between checks
 _BYTES = 1 << 22  # bytes that are sent at once
@@ -48,17 +49,17 @@ class Destination(Protocol):
     def take(self, files: Sequence[Path], number: int) -> None:
         """Send the files of a micro-batch, and remove them. `number`: the number of the micro-batch.
 
-        Raises CepError if they cannot be sent. If its code is `UNREACHABLE`, the caller may try again later.
+        Raises CepError if they cannot be sent. If the error has the code `UNREACHABLE`, the caller may try again later.
         """
 
     def close(self) -> None: ...
 
 
 class Broker:
-    """Sends rows to a broker as messages.
+    """A destination that sends rows to a broker as messages.
 
-    `to`: a function that connects to the broker. `at_once`: a function that returns True if the remaining files should
-    stay for the next run.
+    `to`: a function that connects to the broker. `at_once`: a function that returns True if the query should stop at
+    once. The remaining files are then left for the next run.
     """
 
     def __init__(self, to: Callable[[], Sending], at_once: Callable[[], bool]) -> None:
@@ -87,7 +88,8 @@ class Broker:
 
 
 class Table:
-    """Adds rows to a table. `job`: the name of the `checkpoint`, by which the table recognizes repeated commits."""
+    """A destination that adds rows to a table. `job`: the name of the `checkpoint`, by which the table recognizes
+    repeated commits."""
 
     def __init__(self, name: TableName, job: str, checkpoint: Path) -> None:
         self._name, self._job, self._note = name, job, checkpoint / NOTE
@@ -127,11 +129,12 @@ class Table:
 
 
 class Forwarding:
-    """Sends the files of a sink, which is inside the checkpoint, to a destination.
+    """An object that sends the files of a sink to a destination. The sink is inside the checkpoint.
 
     - `to`: the broker or table.
     - `warn`: a function that is called with a message if files have to wait.
-    - `at_once`: a function that returns True if the remaining files should stay for the next run.
+    - `at_once`: a function that returns True if the query should stop at once. The remaining files are then left for
+      the next run.
     - `lasting`: True if the query runs until it is stopped. Retries then have no time limit.
     """
 
@@ -142,12 +145,13 @@ class Forwarding:
         self._log, self._stop, self._lasting = CommitLog(self.folder), checkpoint / STOP, lasting
 
     def waiting(self) -> dict[Path, str]:
-        """Return the committed files that have not been sent, in order, and the line of each file in the log."""
+        """Return the committed files that have not been sent, sorted by micro-batch. Each is mapped to its line in the
+        log."""
         lines = {self.folder / file_name(line): line for line in self._log.lines()}
         return {path: line for path, line in lines.items() if path.exists()}
 
     def begins(self, batch: int) -> None:
-        """Do nothing, because an earlier attempt leaves nothing to remove."""
+        """Do nothing, because an earlier attempt at a micro-batch leaves nothing to remove."""
 
     def give(self, spark: object, batch: int) -> None:
         """Forward a committed micro-batch. Raises CepError as `forward` does."""
@@ -169,7 +173,7 @@ class Forwarding:
             pause = min(2 * pause, _LONGEST)
 
     def _tried(self) -> CepError | None:
-        """Send the waiting files. Return the error if the destination is unreachable, and None if all are sent.
+        """Send the waiting files. Returns an error if the destination is unreachable, and None if all files are sent.
 
         Raises CepError for any other failure, because a retry would not help.
         """
@@ -210,14 +214,14 @@ def forwarding(
     at_once: Callable[[], bool] = lambda: False,
     lasting: bool = False,
 ) -> Iterator[Forwarding]:
-    """Forward rows to a broker or table during the block. First send the files that an earlier run has left.
+    """Forward rows to a broker or table inside a `with` block. First send the files that an earlier run has left.
 
     - `job`: the name of the checkpoint.
     - `text`: the address of the broker or table.
     - `schemas`: the schemas of the events.
-    - `warn`, `at_once`, `lasting`: as for `Forwarding`.
+    - `warn`, `at_once`, `lasting`: the same as for `Forwarding`.
 
-    Raises CepError as `Forwarding.forward` does.
+    Raises the same errors as `Forwarding.forward`.
     """
     to: Destination
     if is_table(text):
@@ -237,9 +241,9 @@ def forwarding(
 
 
 def check_table(name: TableName) -> None:
-    """Check that a table can be written. Raises CepError if it cannot be read.
+    """Check that rows can be added to a table. Raises CepError if the table cannot be read.
 
-    Also raises CepError if its address has the option `append`, which Spark does not support.
+    Also raises CepError if the table's address has the option `append`, which Spark does not support.
     """
     if name.append is not None:
         raise name.refused("Spark adds the rows of each micro-batch once, whatever `append` says", "leave out `append`")

@@ -1,7 +1,8 @@
-"""Fluents in the output folder of a query: their rows are read and combined to intervals.
+"""Fluents in the output folder of a query. This module reads the rows of fluents, and combines them to intervals.
 
-A query writes complete intervals of a fluent or, with `--changes`, each beginning and end as it becomes known. A server
-receives an interval without an end when the fluent begins, and again when it is complete.
+A query writes complete intervals of a fluent or, with `--changes`, each beginning and end when it becomes known. A
+server needs the intervals in another form: without an end when the fluent begins, and again when the interval is
+complete.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BOUNDS = "bounds"
 TIMES = ("start", "end", "time")
 
 _FAR = {"start": FIRST, "time": FIRST, "end": LAST}
-"""Times that stand for a missing time: the first and the last time that records can have."""
+"""The times that replace a missing time: the first and the last time that records can have."""
 _NULL = re.compile(rb'"(start|end|time)":\s*null')
 
 Tables = dict[str, pl.DataFrame]
@@ -41,10 +42,10 @@ def attributes_read(schema: Schema) -> tuple[Attribute, ...]:
 
 
 class OpenTimes:
-    """Reads lines of JSON in which a time may be null.
+    """A reader of lines of JSON in which a time may be null.
 
-    `lines`: a reader that requires times. A null is replaced by the first or last possible time before this reader sees
-    it.
+    `lines`: a reader that does not accept null as a time. Each null is replaced by the first or last possible time
+    before the line is passed to this reader.
     """
 
     def __init__(self, lines: ReadsLines, times: str) -> None:
@@ -70,7 +71,7 @@ def with_far_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 class HeldFluents:
-    """The fluents that hold according to the rows read so far.
+    """The fluents that hold according to the rows that have been read.
 
     - `schemas`: the schemas of fluents as they are written.
     - `edges`: for each fluent that an engine reads, the schema of its table of beginnings and ends.
@@ -85,7 +86,7 @@ class HeldFluents:
 
         - the intervals, as an engine outputs them with the option `begins`
         - the input tables for an engine
-        - the latest time at which a row became known
+        - the latest time at which a row became known, or None if there are no rows
 
         `reached`: the watermark of the engine. Raises CepError if rows are complete intervals although the engine needs
         beginnings.
@@ -112,7 +113,7 @@ class HeldFluents:
         return held, edges, max(latest, default=None)
 
     def _changed(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Convert a table of beginnings and ends to the intervals that begin and those that end."""
+        """Convert a table of beginnings and ends to intervals: those that begin, and those that end."""
         schema, open = self._schemas[name], self._open[name]
         begins = table[EDGE] == "begins"
         closed = table[BOUNDS].is_in(["[", "]"])
@@ -162,8 +163,8 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
     - `changed`: the intervals that begin or end by these changes.
     - `edges`: the schema of the engine's table.
     - `late`: the delay after which a change of the fluent is known.
-    - `reached`: the watermark of the engine. A bucket may report an initial value late, so initial values get an end
-      after this time.
+    - `reached`: the watermark of the engine. A bucket may report an initial value late. So the rows of initial values
+      get an end after this watermark, although the fluent held before.
     """
     *attributes, kind = (attribute.name for attribute in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS

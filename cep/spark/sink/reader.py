@@ -1,6 +1,6 @@
-"""Reading of a query's output: the derived events of each micro-batch, as soon as the sink's log contains them.
+"""Reading of a query's output. The derived events of each micro-batch are read as soon as the sink's log contains them.
 
-Neither Spark nor Java is needed.
+This module needs neither Spark nor Java.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _ROWS = 1 << 17  # rows of Parquet that are read at once
 
 
 class SinkReader:
-    """Reads the folder of a sink. Each batch that it yields contains one micro-batch.
+    """A reader of the folder of a sink. Each batch that it yields contains one micro-batch.
 
-    `schemas`: the schemas of derived events and fluents. `edges`: as for `HeldFluents`. Raises CepError if the folder
-    does not belong to a sink.
+    `schemas`: the schemas of derived events and fluents. `edges`: the same as for `HeldFluents`. Raises CepError if the
+    folder does not belong to a sink.
     """
 
     def __init__(self, path: str, schemas: Mapping[str, Schema], edges: Mapping[str, Schema] | None = None) -> None:
@@ -66,7 +66,7 @@ class SinkReader:
         self._reached = BEGINNING
 
     def follow(self) -> Iterator[Batch]:
-        """Yield all micro-batches, and wait for later ones forever.
+        """Yield all micro-batches. Wait for later ones without end.
 
         The watermark of a batch is the latest end of its rows.
         """
@@ -75,7 +75,7 @@ class SinkReader:
             time.sleep(PAUSE)
 
     def new(self) -> Iterator[Batch]:
-        """Yield the micro-batches that were committed since the last call. Empty ones are omitted."""
+        """Yield the micro-batches that were committed since the last call. Micro-batches without rows are omitted."""
         while (files := self._next()) is not None:
             for _, group in groupby(files, self._batches.__getitem__):
                 batch = self._read(list(group))
@@ -83,7 +83,8 @@ class SinkReader:
                     yield batch
 
     def _next(self) -> list[str] | None:
-        """Return the files in the next entry of the log, relative to the folder. None: there is no further entry yet.
+        """Return the files in the next entry of the log, relative to the folder. Returns None if there is no further
+        entry yet.
 
         If old entries were removed, the next entry is the compact entry that repeats them.
         """
@@ -160,14 +161,14 @@ class SinkReader:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
 
     def _lines_of(self, name: str) -> ReadsLines:
-        """Return a reader for the lines of a file. It expects the file's format of times."""
+        """Return a reader for the lines of a file, which uses the format of times that the log names for this file."""
         times = self._times.get(name)
         if times not in self._readers:
             self._readers[times] = self._reader(times)
         return self._readers[times]
 
     def _reader(self, times: str | None) -> ReadsLines:
-        """Return a reader for lines whose times have this format. None: ISO 8601 or seconds.
+        """Return a reader for lines. `times`: the format of their times. None means ISO 8601 or seconds.
 
         Raises CepError if the times are in another unit that cannot be read back.
         """
@@ -213,7 +214,8 @@ class SinkReader:
     def _event(self, name: str, columns: Sequence[str]) -> Schema:
         """Return the schema of the event in a Parquet file.
 
-        If there are several events, the file's folder names the event. Otherwise its columns decide.
+        If the sink writes several events, the file's folder names the event. Otherwise the event is the one that has
+        exactly the file's columns.
         """
         folder, slash, _ = name.rpartition("/")
         if slash:
@@ -242,13 +244,13 @@ def _number(name: str) -> int | None:
 
 
 def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
-    """Return the name of the Parquet column of an attribute (`cep.connectors.writing.layout.ParquetLayout`)."""
+    """Return the name of the Parquet column for an attribute (`cep.connectors.writing.layout.ParquetLayout`)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
 
 
 def _counted(schema: Schema, format: TimeFormat) -> Schema:
-    """Return the schema of an event whose times are numbers in the unit of `format`."""
+    """Return a copy of an event's schema in which times are numbers in the unit of `format`."""
     attributes = (
         replace(attribute, format=format) if attribute.type == "time" else attribute for attribute in schema.attributes
     )
@@ -256,7 +258,8 @@ def _counted(schema: Schema, format: TimeFormat) -> Schema:
 
 
 def _as_written(schema: Schema, columns: Mapping[str, str]) -> Schema:
-    """Return the schema of an event as it was written, without the checks that its values have already passed."""
+    """Return the schema by which an event's rows are read back. It lacks the checks that the values passed before they
+    were written."""
     attributes = tuple(
         Attribute(
             attribute.name,

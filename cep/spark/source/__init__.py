@@ -1,2 +1,2 @@
-"""The source of a query: files, live inputs and changes of the knowledge, combined to one stream that can be
+"""The source of a query. It combines files, live inputs and changes of the knowledge to one stream that can be
 replayed."""

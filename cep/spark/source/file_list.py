@@ -1,4 +1,4 @@
-"""The files that a checkpoint reads, in the order of reading. Each file has a fixed number.
+"""The files that a checkpoint reads, in the order in which they are read. Each file has a fixed number.
 
 A search for new files costs no more than listing a folder. Known files are recognized by name. Only new files are
 opened and recorded. A spec is an input as the user names it: a file, a folder or a pattern.
@@ -23,30 +23,32 @@ from cep.core.storage.urls import is_url
 from cep.spark.disk import damaged_file
 
 FILE_BITS = 22
-"""In the number of a file, the low bits that count the files of one spec. The high bits are the position of the spec.
+"""The number of low bits in a file's number that count the files of one spec. The other bits are the position of the
+spec.
 
 The partitions of a topic are numbered in the same way.
 """
 SPECS = 32
-"""The maximum number of specs. The order of rows has no bits for more."""
+"""The maximum number of specs. The `@order` of a row has no bits for more."""
 
 SHOWN = 3
 """The number of changed files that a warning names."""
 
 CHECKED = 10_000
-"""The maximum number of files that are checked for changes. Only the latest files are checked."""
+"""The maximum number of files that are checked for changes: those that were listed last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The size of a file, and the time of its last change (nanoseconds)."""
+    """The size of a file, and the time of its last change in nanoseconds."""
 
     size: int
     written: int
 
     @classmethod
     def of(cls, path: str) -> Stamp | None:
-        """Return the current size and change time of a file. None: it is not on a local disk, or does not exist."""
+        """Return the current size and change time of a file. Returns None if the file is not on a local disk, or does
+        not exist."""
         if is_url(path):
             return None
         with suppress(OSError):
@@ -55,7 +57,8 @@ class Stamp:
         return None
 
     def change(self, later: Stamp) -> str | None:
-        """Describe how a file has changed since this stamp. `later`: its current stamp. None: it has not changed."""
+        """Describe how a file has changed since this stamp. Returns None if it has not changed. `later`: the file's
+        current stamp."""
         if later == self:
             return None
         if later.size > self.size:
@@ -66,13 +69,13 @@ class Stamp:
 
 
 class FileChanges:
-    """Warns once about each change of a file that is already in the list."""
+    """A detector of changes in files that are already in the list. It warns once about each change."""
 
     PAUSE = 60.0
     """The minimum number of seconds between two checks."""
 
     def __init__(self, path: str, clock: Callable[[], float] = monotonic) -> None:
-        """Start the timer of checks. `path`: the path of the list."""
+        """Start the timer between checks. `path`: the path of the file list."""
         self._path, self._clock = path, clock
         self._reported: dict[str, str] = {}
         self._next = clock()
@@ -80,7 +83,8 @@ class FileChanges:
     def take(self, last: bool = False) -> list[str]:
         """Check the files, and return new warnings.
 
-        If the last check was less than `PAUSE` seconds ago, return none. `last`: True to check in any case.
+        If the last check was less than `PAUSE` seconds ago, return no warnings. `last`: True to check the files in any
+        case.
         """
         if self._clock() < self._next and not last:
             return []
@@ -99,8 +103,8 @@ class FileChanges:
 class ListedFile:
     """A file to read, and its number.
 
-    `readable`: True if the planning process can read the file. `stamp`: its size and change time when it was listed.
-    None: they are unknown.
+    - `readable`: True if the planning process can read the file.
+    - `stamp`: the file's size and change time when it was listed, or None if they are unknown.
     """
 
     number: int
@@ -117,7 +121,7 @@ class ListedFile:
         return cls(fields["number"], file_input, stamp=stamp)
 
     def seen(self) -> ListedFile:
-        """Return a copy in which `readable` is up to date."""
+        """Return a copy whose `readable` is up to date."""
         return replace(self, readable=os.access(self.path, os.R_OK))
 
     @property
@@ -125,7 +129,7 @@ class ListedFile:
         return self.input.path
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the line that describes the file in the list."""
+        """Return the fields of the JSON line that describes the file in the list."""
         file_input, stamp = self.input, self.stamp
         times = {"size": None, "written": None} if stamp is None else {"size": stamp.size, "written": stamp.written}
         own = {"path": file_input.path, "format": file_input.format, "type": file_input.type, "bound": file_input.bound}
@@ -133,11 +137,11 @@ class ListedFile:
 
 
 class FileList:
-    """A list of files in the order of reading, stored as one line of JSON per file.
+    """A list of files in the order in which they are read, stored as one line of JSON per file.
 
     New files of all specs are sorted together by name, so that the folders of several events are read side by side. The
-    files of each spec are numbered in the order in which they appeared. Lines are only appended. They are synced to
-    disk before their files are read. Memory contains only the paths and the offsets of lines.
+    files of each spec are numbered in the order in which they appeared. Lines are only appended, and are synced to disk
+    before the files that they describe are read. Memory contains only the paths and the offsets of lines.
     """
 
     def __init__(self, path: str) -> None:
@@ -156,7 +160,7 @@ class FileList:
         return len(self._log)
 
     def entries(self, first: int, beyond: int) -> list[ListedFile]:
-        """Return the files at positions `first` to before `beyond`. Raises CepError if the list is shorter."""
+        """Return the files at the positions from `first` to `beyond` - 1. Raises CepError if the list is shorter."""
         if beyond > len(self):
             raise CepError(
                 f"--checkpoint: {self._log.path} lists {len(self)} files, but {beyond} were read",

@@ -1,6 +1,6 @@
-"""A log of messages on disk. Messages are written before they are acknowledged, so that they can be read again.
+"""A log of messages on disk. Messages are written to the log before they are acknowledged.
 
-The log is needed because a broker does not send an acknowledged message again.
+The log is needed because a broker does not send an acknowledged message again, while Spark may read a message again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _PAIR = struct.Struct("<HI")
 
 @dataclass(frozen=True, slots=True)
 class LoggedRange:
-    """A range of messages in one file of the log. A process that has not opened the log can read it.
+    """A range of messages in one file of the log. A process that has not opened the log can read the range.
 
-    `first`, `last`: the number of the first message, and that of the message after the last. `start`, `stop`: the bytes
-    of the file at `path` that contain the messages.
+    - `first`, `last`: the number of the first message, and the number after that of the last message.
+    - `start`, `stop`: the range of bytes in the file `path` that contains the messages.
     """
 
     path: str
@@ -65,7 +65,7 @@ class _Segment:
     """A file of the log. `first`: the number of the file's first message."""
 
     def __init__(self, path: Path) -> None:
-        """Read a segment. Raises CepError if a message is damaged, or missing between others."""
+        """Read a segment. Raises CepError if a message is damaged, or if a message in the middle is missing."""
         self.first = int(path.stem)
         self.log = RecordLog(path)
         try:
@@ -80,18 +80,18 @@ class _Segment:
 
     @property
     def full(self) -> bool:
-        """True if the segment is large enough, so that nothing more is added."""
+        """True if the segment is so large that no more messages are added to it."""
         return self.log.size >= _FULL
 
     def part(self, first: int, last: int) -> LoggedRange:
-        """Return the messages at positions `first` to before `last` of the segment, as a range that other processes can
-        read."""
+        """Return the messages at the positions from `first` to `last` - 1 of the segment, as a range that other
+        processes can read."""
         places, numbers = self.log.places, (self.first + first, self.first + last)
         return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last])
 
     def read(self, first: int, last: int) -> list[Arrival]:
-        """Return the messages at positions `first` to before `last` of the segment. Raises CepError if a message is
-        damaged."""
+        """Return the messages at the positions from `first` to `last` - 1 of the segment. Raises CepError if a message
+        is damaged."""
         try:
             return [_unpacked(*record) for record in self.log.read(first, last)]
         except Broken as broken:
@@ -99,11 +99,11 @@ class _Segment:
 
 
 class MessageLog:
-    """A folder of messages, which are numbered from 0. It consists of files (segments), which are removed when no
-    longer needed.
+    """A folder of messages, which are numbered from 0. It consists of files, called segments. A segment is removed when
+    its messages are no longer needed.
 
-    A killed process may leave an incomplete message. This message was not acknowledged. It is removed before more is
-    added.
+    A killed process may leave an incomplete message, which it has not acknowledged. This message is removed before
+    further messages are added.
     """
 
     def __init__(self, folder: Path, timeout: float = 10.0) -> None:
@@ -128,7 +128,7 @@ class MessageLog:
 
     @property
     def end(self) -> int:
-        """The number of the next message."""
+        """The number that the next message will get."""
         return self._segments[-1].beyond if self._segments else 0
 
     def append(self, arrived: Sequence[Arrival]) -> None:
@@ -143,14 +143,16 @@ class MessageLog:
         self._current.append(records)
 
     def read(self, start: int, end: int) -> list[Arrival]:
-        """Return the messages from number `start` to before `end`. Raises CepError if some are missing or damaged."""
+        """Return the messages with the numbers from `start` to `end` - 1. Raises CepError if some are missing or
+        damaged."""
         return [packet for segment, first, last in self._between(start, end) for packet in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[LoggedRange]:
-        """Divide the messages from number `start` to before `end` into ranges of at most `most` messages and `size`
-        bytes.
+        """Divide the messages with the numbers from `start` to `end` - 1 into ranges. A range has at most `most`
+        messages and `size` bytes.
 
-        Each range has at least one message, even if it is larger. The same arguments always return the same ranges.
+        Each range has at least one message, even if this message is larger. The same arguments always return the same
+        ranges.
         """
         for segment, first, last in self._between(start, end):
             places = segment.log.places
@@ -161,10 +163,10 @@ class MessageLog:
                 first = stop
 
     def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
-        """Return the segments that contain the messages from number `start` to before `end`.
+        """Return the segments that contain the messages with the numbers from `start` to `end` - 1.
 
-        Each segment is followed by the position of its first message, and the position after its last message. Raises
-        CepError if messages are missing.
+        Each segment is followed by two positions in it: that of the first of these messages, and the one after the last
+        of them. Raises CepError if messages are missing.
         """
         if start >= end:
             return []
@@ -181,8 +183,8 @@ class MessageLog:
         return [(part, max(start, part.first) - part.first, min(end, part.beyond) - part.first) for part in segments]
 
     def known(self) -> dict[int, int]:
-        """Return digests of the latest messages, by packet identifier (`mid`). They show if a broker sends a message
-        again.
+        """Return digests of the latest messages, by packet identifier (`mid`). The reader compares them with arriving
+        messages, to detect a message that the broker sends again.
 
         The result covers at least the last 65,536 messages. Raises CepError if the log is damaged.
         """
@@ -204,7 +206,7 @@ class MessageLog:
             segment.log.path.unlink(missing_ok=True)
 
     def _digests(self, segments: Sequence[_Segment]) -> dict[int, int]:
-        """Return digests of messages in segments, by packet identifier. Segments without recent messages are
+        """Return digests of messages in segments, by packet identifier. Segments that contain only old messages are
         ignored."""
         recent = [segment for segment in segments if segment.beyond > self.end - _MIDS]
         return {packet.mid: packet.digest for part in recent for packet in part.read(0, len(part.log)) if packet.qos}
@@ -225,7 +227,7 @@ class MessageLog:
         self._lock.close()
 
     def _following(self) -> RecordLog:
-        """Return the last segment if it has room. Otherwise create a segment, and sync its name to disk."""
+        """Return the last segment if it is not full. Otherwise create a segment, and sync its name to disk."""
         if self._current is not None:
             self._current.close()
         if not self._segments or self._segments[-1].full:

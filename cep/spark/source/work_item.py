@@ -20,17 +20,18 @@ if TYPE_CHECKING:  # loaded only where files are read, because processes that pl
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 TASK_BYTES = 1 << 25
-"""The maximum number of bytes of several files that one task reads. It makes tasks take similar times."""
+"""The maximum number of bytes that one task reads from several files. Because of this limit, tasks take similar
+times."""
 OPENING = 1 << 16
-"""The cost of opening, distributing and reporting a file, expressed as the number of bytes that could be read
-meanwhile."""
+"""The cost of opening, distributing and reporting a file. The unit is the cost of reading one byte."""
 
 
 class WorkItem(InputPartition, ABC):
     """A part of the input of a micro-batch.
 
-    `clock`: the wall-clock time at which the item was planned. None: records are not compared with the clock. `few`:
-    the number of bytes that the item's task may send through the driver.
+    - `clock`: the wall-clock time at which the item was planned, or None if the times of records are not compared with
+      the clock.
+    - `few`: the number of bytes that the item's task may send through the driver.
     """
 
     clock: int | None = None
@@ -62,10 +63,10 @@ class FilePack(WorkItem):
 
 
 def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
-    """Divide files among tasks in their order, so that all tasks read about the same number of bytes.
+    """Divide files among tasks, without changing their order. All tasks read about the same number of bytes.
 
-    `tasks`: the number of tasks that run at once. If there are enough files, each of these tasks gets some. A task
-    reads at most `TASK_BYTES`, unless a single file is larger.
+    `tasks`: the number of tasks that run at once. If there are enough files, each of these tasks gets at least one. A
+    task reads at most `TASK_BYTES`, unless a single file is larger.
     """
     costs = [_cost(file.path) for file in files]
     most = min(TASK_BYTES, max(-(-sum(costs) // tasks), 1))
@@ -80,8 +81,8 @@ def packed(files: Sequence[ListedFile], tasks: int) -> list[FilePack]:
 
 
 def _cost(path: str) -> int:
-    """Return the cost of a file in bytes: its size, and the cost of opening it. A file at a URL counts as
-    `TASK_BYTES`."""
+    """Return the cost of reading a file, in bytes. It is the sum of the file's size and the cost of opening it. A file
+    at a URL counts as `TASK_BYTES`."""
     if is_url(path):
         return TASK_BYTES
     with suppress(OSError):

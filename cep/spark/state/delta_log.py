@@ -1,6 +1,6 @@
 """Versions of a bucket's state that consist only of the input since the previous version.
 
-A step depends only on the state, the rows and the watermark. So if the state is large and its input small, only the
+A step depends only on the state, the rows and the watermark. So if the state is large and the input small, only the
 input is written. The versions since the last whole version form a log. A worker that does not have the engine repeats
 the steps of the log. A log has at most `ENTRIES` versions, and no more bytes than the whole version.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # it loads polars, which processes that only plan do without
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 MARK = b"\x00came\x02"
-"""The first bytes of a version that contains only input. The last byte is the version of this file format."""
+"""The first bytes of a version that contains only input. The last of these bytes is the version of this file format."""
 
 ENTRIES = 100
 """The maximum number of successive versions that contain only input."""
@@ -25,14 +25,14 @@ ENTRIES = 100
 _PLACE, _LENGTH = struct.Struct("<qqq"), struct.Struct("<q")
 
 HEAD = len(MARK) + _PLACE.size
-"""The number of bytes at the beginning of a file that contain the version's place."""
+"""The number of bytes at the beginning of a file that contain the mark and the version's place."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
     """The place of a version in a log.
 
-    - `whole`: the number of the last whole version up to this one.
+    - `whole`: the number of the last whole version before this version, or the number of this version if it is whole.
     - `size`: the size of that whole version in bytes.
     - `behind`: the total size of the inputs after the whole version, including this version.
     """
@@ -45,17 +45,17 @@ class LogPlace:
     def of(cls, begins: bytes, size: int, version: int) -> LogPlace:
         """Return the place of a version.
 
-        `begins`: the first bytes of its file. `size`: the size of its file. Raises struct.error if the bytes are
-        damaged.
+        `begins`: the first bytes of the version's file. `size`: the size of this file. Raises struct.error if the bytes
+        are damaged.
         """
         if not begins.startswith(MARK):
             return cls(version, size)
         return cls(*_PLACE.unpack_from(begins, len(MARK)))
 
     def next(self, version: int, size: int) -> LogPlace | None:
-        """Return the place of the next version. None: that version must contain the whole state.
+        """Return the place of the next version. Returns None if the next version must contain the whole state.
 
-        `size`: the number of bytes of its input.
+        `version`: the number of the next version. `size`: the number of bytes of its input.
         """
         if version > self.whole + ENTRIES or self.behind + size > self.size:
             return None
@@ -64,14 +64,15 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """The input of one step of a bucket: its rows, and the watermark (milliseconds; 0: there is none yet)."""
+    """The input of one step of a bucket: its rows, and the watermark in milliseconds. The watermark is 0 if there is
+    none yet."""
 
     rows: Sequence[ShuffleBlock]
     watermark: int
 
     def packed(self, before: LogPlace, version: int) -> bytes | None:
-        """Return the content of a version that contains only this input. None: the version must contain the whole
-        state.
+        """Return the content of a version that contains only this input. Returns None if the version must contain the
+        whole state.
 
         `before`: the place of the previous version. `version`: the number of the new version.
         """
