@@ -75,7 +75,8 @@ def content(blob: BytesLike, of: bytes = b"") -> memoryview:
 
 
 def name(blob: BytesLike) -> bytes:
-    """Return a hash that identifies these bytes. It is the stored hash if they are sealed, otherwise a new one."""
+    """Return a hash that identifies these bytes. If the bytes are sealed, it is the stored hash, and otherwise a hash
+    that is computed from them."""
     return bytes(blob[len(MARK) : HEAD]) if is_sealed(blob) else digest(blob)
 
 
@@ -136,7 +137,8 @@ class Chain:
         return line[:-1] + b', "hash": "%s"}\n' % self._last.hex().encode()
 
     def read(self, line: bytes) -> bytes:
-        """Decode the next line: remove its hash and line break. Raises Broken if it differs from what was written."""
+        """Decode the next line: remove its hash and line break. Raises Broken if the line differs from what was
+        written."""
         hashed = _HASH.search(line)
         if hashed is None:
             raise Broken(self.count)

@@ -76,7 +76,7 @@ class JsonReader:
         """Request a path, which includes its query, and return the response as text.
 
         Redirects are not followed, because they could lead anywhere. Raises HttpFailure if no response arrives, or if
-        it is not usable.
+        the response is not usable.
         """
         try:
             if self._connection is not None:
@@ -157,8 +157,8 @@ class JsonReader:
         return headers
 
     def _connected(self) -> http.client.HTTPConnection:
-        """Open a connection. Raises OSError if the host is unknown or does not answer, HttpFailure if its address is
-        not allowed."""
+        """Open a connection. Raises OSError if the host is unknown or does not answer. Raises HttpFailure if the host's
+        address is not allowed."""
         server, error = self._server, OSError("no address")
         connection = http.client.HTTPConnection(server.host, server.port, timeout=WAIT)
         places = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)

@@ -64,7 +64,7 @@ def identity(text: str, meaning: str, number: int) -> str:
     """Return the `@id` of one occurrence.
 
     - `text`: the text that `occurrence_texts` returns for it.
-    - `meaning`: the fingerprint of its event.
+    - `meaning`: the fingerprint of the occurrence's event.
     - `number`: the number of equal occurrences before it.
     """
     (id,) = identity_hashes([text], meaning)

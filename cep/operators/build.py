@@ -113,8 +113,8 @@ class GoalBuilder:
     def _own(self, name: str) -> relational.Own:
         """Return how the goal of an event treats equal input records.
 
-        If several equal records can occur and lineage is recorded, they are numbered, because
-        explanations show each one.
+        If several equal records can occur and lineage is recorded, the records are numbered, because explanations show
+        each one.
         """
         if name not in self.equal.several:
             return relational.Own.SET

@@ -171,8 +171,8 @@ class ProjectionPattern(FormulaPattern):
 class ExtentPattern(WholeTable):
     """The pattern of a fluent that formulas define. It reads the formulas' results, and yields the fluent's changes.
 
-    `event`: the table of the results. `names`: the variables of its columns: the arguments, the value, the kind of row,
-    and the number of the rule.
+    `event`: the table of the results. `names`: the variables of the table's columns. These are the arguments, the
+    value, the kind of row, and the number of the rule.
     """
 
     event: str

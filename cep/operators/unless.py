@@ -105,7 +105,7 @@ class Unless(Pattern):
 class Deadline(Node):
     """The node of `left UNLESS absent WITHIN duration`. Output columns: the `width` columns of the left side.
 
-    `key`: pairs of a left column and a column of `absent` that must be equal.
+    `key`: pairs of a column of `left` and a column of `absent` that must be equal.
     """
 
     left: int

@@ -238,8 +238,8 @@ def of_parts(component: Component) -> bool:
 
 
 def split(components: Iterable[Component]) -> tuple[tuple[Component, ...], tuple[Component, ...]]:
-    """Split conditions into those that parts of the pattern decide (`of_parts`), and those that need the whole
-    pattern."""
+    """Split conditions into those that can be tested on parts of the pattern (`of_parts`), and those that need the
+    whole pattern."""
     every = tuple(components)
     return tuple(c for c in every if of_parts(c)), tuple(c for c in every if not of_parts(c))
 

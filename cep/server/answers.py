@@ -176,7 +176,7 @@ class ServerParts:
     def _begin(self, program: ServedProgram, closing: Mapping[str, pl.DataFrame]) -> Service:
         """Serve another program from now on, and return the service that publishes its results.
 
-        `closing`: the intervals of fluents that end with the previous program.
+        `closing`: the intervals of fluents that end because the previous program ends.
         """
         before = self.answers
         before.scene.begin(closing)
@@ -351,7 +351,7 @@ def _questions(
 
 
 def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
-    """Report the lost sources to the readers of alerts and to the web page."""
+    """Tell the clients that read alerts, and the web page, which sources are lost."""
     outbox.lost = tuple(sources.lost)
     scene.without(outbox.lost)
 

@@ -35,7 +35,8 @@ class LoggedDeadLetters(DeadLetters):
         self._reported, self._due = 0, 0.0
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Add dead letters. Call this for every batch, even if it has none, because a count may be due."""
+        """Add dead letters. Call this for every batch, even for one without dead letters, because a count may be
+        due."""
         super().add(records)
         self._report()
 

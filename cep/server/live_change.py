@@ -181,7 +181,8 @@ class LiveProgram:
         return self.change(self._version(number).texts, author, number)
 
     def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:
-        """Replace the program by other texts. Raises ChangeRefused if that fails; then nothing has changed.
+        """Replace the program by a program with these texts. Raises ChangeRefused if that fails; then nothing has
+        changed.
 
         `restores`: the number of the earlier version that has these texts, or None. If the running program has the same
         texts already, no new version is created.
@@ -200,7 +201,8 @@ class LiveProgram:
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
         """Run a shadow program on the same input. Raises ChangeRefused if it cannot run.
 
-        `author`: the person who starts it. If it is empty, the server restarts the shadow, and no action is recorded.
+        `author`: the person who starts the shadow. An empty text means that the server itself restarts the shadow; then
+        no action is recorded.
         """
         with self._alone():
             with self._prepared(texts) as new:
@@ -227,7 +229,7 @@ class LiveProgram:
     def check_changeable(self, option: str) -> None:
         """Raise CepError if this program can never change while it runs.
 
-        `option`: the option that needs a program that can change, for the message.
+        `option`: the option that the error message names. It only works with a program that can change.
         """
         try:
             self._refuse_unchangeable()
@@ -248,7 +250,7 @@ class LiveProgram:
             return self._shadowing().shown(first, told, explain)
 
     def _explainers(self) -> Callable[[Engine], Explainer]:
-        """Return a function that creates an explainer of an engine, with a time limit."""
+        """Return a function that creates an explainer for an engine. The explainer has a time limit."""
         program, options = self._program, self._options
         known, until = program.known, monotonic() + min(_EXPLAINING, options.queries.query_seconds)
         facts = None if known is None else Provenance(known, prefixes(options.knowledge.files))

@@ -287,7 +287,7 @@ class RetentionOptions:
 
     @property
     def remembered(self) -> int | None:
-        """The time in microseconds after its end during which an event can be explained, or None if explanations are
+        """The time in microseconds for which an event can be explained after it has ended, or None if explanations are
         off."""
         return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
 

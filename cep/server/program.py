@@ -131,8 +131,8 @@ def program_source(
 def open_program(options: ServeOptions, stack: ExitStack) -> ServedProgram:
     """Compile the program and open its input. Only the knowledge is read completely; the input is read later.
 
-    `stack`: closes everything that was opened. Raises CepError if the program is not valid or its input cannot be
-    opened.
+    `stack`: the exit stack, which closes everything that this function opens. Raises CepError if the program is not
+    valid or its input cannot be opened.
     """
     files = options.files_texts()
     versions = version = None
@@ -239,7 +239,8 @@ def _read_for(
 
 
 def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
-    """Return the texts of the former program, or None if the snapshot does not contain them."""
+    """Return the texts of the program that ran before the current one, from the snapshot. Returns None if the snapshot
+    does not contain them."""
     path = None if options.retention.state is None else options.retention.state / "snapshot"
     if options.source.revised is None or path is None or not path.is_file():
         return None
@@ -288,7 +289,7 @@ def _first_version(files: Mapping[str, str], number: int) -> Version:
 def _derived(options: ServeOptions, engine: Engine, alert_engine: Engine) -> SinkReader:
     """Return a reader of the results of a job on Spark.
 
-    For alerts, it also returns the beginnings and ends of fluents.
+    For alerts, the reader also returns the beginnings and ends of fluents.
     """
     taken = (schema for name, schema in alert_engine.plan.schemas.items() if name in alert_engine.plan.inputs)
     edges = {event.fluent.name: event for event in taken if event.fluent is not None and event.fluent.part == EDGES}
@@ -321,9 +322,11 @@ def _batches(
 
 
 def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
-    """Load the knowledge. Also return True if Things that an earlier start of the server has fetched were used again.
+    """Load the knowledge. Also return True if it contains descriptions of Things that an earlier start of the server
+    has stored.
 
-    They are used if the input continues from a snapshot. Raises CepError if the knowledge cannot be loaded.
+    Stored descriptions are used if the input continues from a snapshot. Raises CepError if the knowledge cannot be
+    loaded.
     """
     state, files = options.retention.state, options.knowledge.files
     if options.place.on_spark or not (fetched := services(files)):

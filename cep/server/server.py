@@ -114,9 +114,9 @@ def may_pass() -> Iterator[None]:
 
 
 def _server(options: ServeOptions, parts: ServerParts) -> uvicorn.Server:
-    """Return a web server that starts the program once it listens, and then logs its address.
+    """Return a web server. Once the server listens, it starts the program and logs its own address.
 
-    When it stops, it disconnects its clients.
+    When the server stops, it disconnects its clients.
     """
 
     class Server(uvicorn.Server):

@@ -78,7 +78,7 @@ class Shadow:
         self.begin(served)
 
     def begin(self, served: Engine) -> None:
-        """Compare with the engine `served`, beginning at that engine's current watermark."""
+        """Start to compare this engine with the engine `served`, from that engine's current watermark on."""
         self._served, self.since = served, served.watermark
         self._rows: tuple[dict[str, Counter[Row]], dict[str, Counter[Row]]] = ({}, {})
         self._same: Counter[str] = Counter()

@@ -123,10 +123,10 @@ def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdate
 
     - `latest`: the approximate latest end of a record.
     - `updates`: the changes of the knowledge, from the first one on.
-    - `stop`: stops the current program, and returns its watermark. It is called near the end; until then, the
-      current program continues.
+    - `stop`: a function that stops the current program, and returns its watermark. It is called near the end. Until
+      then, the current program continues.
 
-    The engine finally advances to that watermark. Raises CepError if the engine cannot continue or the input is
+    At the end, the engine has reached that watermark. Raises CepError if the engine cannot continue or the input is
     damaged.
     """
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)

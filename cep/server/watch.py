@@ -58,8 +58,8 @@ class FileWatch(threading.Thread):
 class TokenFileWatch(threading.Thread):
     """A thread that watches the file of tokens until it is closed, and updates `people`.
 
-    While the file is not valid or missing, the earlier people remain, and the log says so. Pipes and other special
-    files are read only once.
+    While the file is missing or not valid, the people from the last valid file remain, and the log says so. Pipes and
+    other special files are read only once.
     """
 
     def __init__(self, file: Path, people: People, log: Log) -> None:

@@ -26,7 +26,7 @@ from cep.workers.rounds import Rounds
 
 
 class ChangingInput:
-    """The input of a program with workers whose records may change.
+    """The input of a program that runs in workers, if its records may change later.
 
     `parts`: the parts of the main process's engine. `revision`: the watermark and statistics of revision; it stores no
     rows.

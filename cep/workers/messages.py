@@ -273,7 +273,8 @@ _SIZE = struct.Struct("<q")
 class Line:
     """One end of a connection between two processes.
 
-    Tables are written to shared memory if it has room, otherwise to the socket after the head.
+    Tables are written to shared memory if it has room. Otherwise they are sent through the socket, after the head of
+    the message.
 
     - `outgoing`: the memory for the tables that this end sends.
     - `taken`: the memory for the tables that this end receives.

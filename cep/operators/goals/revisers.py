@@ -108,7 +108,8 @@ def reviser_of(goal: Goal) -> Reviser | None:
 
 
 def in_time(goal: Goal) -> bool:
-    """Return True if a step of the goal outputs only results that end within the time of this step."""
+    """Return True if a step of the goal only outputs results that end after the previous step and not after this
+    one."""
     inner = goal.goal if isinstance(goal, WithConvertedKeys) else goal
     return type(inner) in _REVISERS or isinstance(inner, IN_TIME)
 

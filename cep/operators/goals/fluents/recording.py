@@ -148,8 +148,8 @@ class RecordingGoal(NumberedState, Lasting):
     def _one_each(self, unfinished: bool) -> bool:
         """Return True if intervals can be stored in `cells`, and in this case move them to `cells`.
 
-        That requires that every tuple has at most one interval, and that no record can end it. `unfinished`: True if
-        some new records have no end, or end other records.
+        This requires that every tuple has at most one interval, and that no record can end this interval. `unfinished`:
+        True if some new records have no end, or end other records.
         """
         if not self.spec.final and unfinished:
             return False
@@ -247,8 +247,8 @@ class RecordingGoal(NumberedState, Lasting):
     def _edges(self, whole: Pieces, begins: Bools, ended: Bools) -> Table:
         """Return the output rows of maximal intervals.
 
-        `whole`: the maximal intervals. `begins`: a mask of those whose beginning is new. `ended`: a mask of those that
-        have ended.
+        `whole`: the maximal intervals. `begins`: a mask of the intervals whose beginning is new. `ended`: a mask of the
+        intervals that have ended.
         """
         starts, stops = whole.start >> 1, time_by(whole.end)
         opening, closing = 1 - (whole.start & 1), 2 - 2 * (whole.end & 1)

@@ -221,7 +221,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
         )
 
     def _paired(self, left: SideRows, right: SideRows, absent: SideRows) -> Ints:
-        """Return the pairs that the kernel finds. Repeat the call with larger arrays while they are too small."""
+        """Return the pairs that the kernel finds. If an array is too small, call the kernel again with a larger one."""
         arriving = rows(left.table) + rows(right.table)
         pairs = np.empty((roomy(1, arriving + 16), 4), np.int64)
         self._make_room(roomy(1, 1 + rows(left.table) + (rows(right.table) if self.keep_right or self.feeds else 0)))
