@@ -55,7 +55,7 @@ def test_the_nearest_attempt_gives_what_was_asked_for(nearest: Callable[..., str
     rules += "heard(A, S, T) <- w(S) WHERE hears(A, S), T = end()."
     over = nearest(rules, "heard(b)", "08:00", w="00:00 05:00")
     assert 'there is w("x") at 2024-05-01T05:00:00Z' in over and 'A = "b"' in over
-    assert over.endswith("but it was over 3 h before the time asked for; all other conditions hold")
+    assert over.endswith("but this match had ended 3 h before the time asked for; all other conditions hold")
     assert 'but `hears(A, S)` does not hold hears(A, S): A = "c"' in nearest(rules, "heard(c)", "08:00", w="05:00")
     other = nearest(rules, "heard(b, x, 2024-05-01T06:00:00Z)", "08:00", w="05:00")
     assert "but `T = end()` does not hold" in other
@@ -70,11 +70,11 @@ def test_the_nearest_attempt_gives_what_was_asked_for(nearest: Callable[..., str
         ("SEQ b(S) WITHIN 1 h", "04:30", "00:00 02:00", "01:00:00.000001 03:30", "is exceeded by 30 min"),
         ("SEQ b(S) WITHIN 1 h", "05:00", "00:00 03:00", "01:00:00.000001 04:33:20.000001", "by 33 min 20.000001 s"),
         ("SEQ b(S) WITHIN 1 h", "05:00", "00:00 00:10 00:59", "03:00", "exceeded by 1 h 1 min"),
-        ("SEQ b(S) WITHIN 1 h", "08:00", "05:00 07:00", "07:30", "over 30 min before the time asked for"),
-        ("SEQ b(S) WHERE duration() < 1 h", "08:00", "05:00 07:00", "07:30", "over 30 min before the time asked for"),
+        ("SEQ b(S) WITHIN 1 h", "08:00", "05:00 07:00", "07:30", "had ended 30 min before the time asked for"),
+        ("SEQ b(S) WHERE duration() < 1 h", "08:00", "05:00 07:00", "07:30", "had ended 30 min before the time asked for"),
         ("SEQ b(S) WHERE duration() < 1 h", "07:30", "05:00 06:00", "07:30", "1 h 30 min < 1 h"),
         ("EQUALS b(S)", "09:00", "05:00 07:00", "05:01 08:30", "at 2024-05-01T07:00:00Z there is b"),
-        ("UNLESS b(S) WITHIN 1 h", "04:30", "00:00", "04:00", "over 3 h 30 min before"),
+        ("UNLESS b(S) WITHIN 1 h", "04:30", "00:00", "04:00", "had ended 3 h 30 min before"),
         ("UNLESS b(S) WITHIN 1 h", "05:30", "05:00", "05:20", 'b("x") came, at 2024-05-01T05:20:00Z'),
     ],
 )
@@ -117,7 +117,7 @@ def test_absence_between_two_and_a_time_point_are_told_likewise(nearest: Callabl
     point = "e <- 2024-05-01T07:00:00Z UNLESS a(_) WITHIN 1 h."
     assert nearest(events + point, "e", "04:30", a="00:00", b="").endswith("its time comes 2 h 30 min later")
     assert nearest(events + point, "e", "09:30", a="00:00", b="").endswith(
-        "over 1 h 30 min before the time asked for; all other conditions hold"
+        "had ended 1 h 30 min before the time asked for; all other conditions hold"
     )
     count = "e(S, N) <- a(S) AGGREGATE N = count() OVER LAST 1 h BY S WHERE N > 2."
     for asked in ("e(x)", "e(x, 3)"):

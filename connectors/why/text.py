@@ -278,7 +278,8 @@ class Explainer:
             case "whole":
                 return "all conditions hold: the reason is not known"
             case "apart":
-                return f"it was over {say_duration(failure.by)} before the time asked for; all other conditions hold"
+                early = say_duration(failure.by)
+                return f"this match had ended {early} before the time asked for; all other conditions hold"
             case _:
                 assert failure.kind == "policy", "all kinds have a sentence"
                 return "all conditions hold, but its policy chose another partner"

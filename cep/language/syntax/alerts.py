@@ -166,7 +166,7 @@ def _clause(cursor: Cursor, word: Token, clauses: _Clauses) -> None:
         case "LABELS":
             clauses.labels = _labels(cursor)
         case "INHIBITED":
-            cursor.expect("BY", "`BY`", "e.g. `INHIBITED BY outage(site: S)`, an alert or a fluent")
+            cursor.expect("BY", "`BY`", "e.g. `INHIBITED BY outage(site: S)`, where `outage` is an alert or a fluent")
             clauses.inhibitor = occurrence(cursor)
         case "KEYED":
             cursor.expect("BY", "`BY`", "e.g. `KEYED BY S`: one alert for each value of `S`")

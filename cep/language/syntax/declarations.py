@@ -279,7 +279,7 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
             quoted = True
         else:
             if ranged:
-                cursor.stop("the attribute has a second range", messages.RANGE)
+                cursor.stop("the attribute has a second range", _range_hint(kind))
             ranged = True
             low, high = _range(cursor, kind)
     times = clauses.times(cursor)
@@ -329,12 +329,18 @@ def _range(cursor: Cursor, kind: str) -> tuple[RangeEnd, RangeEnd]:
             f"a {kind} has no range", "only numbers, times and durations have one: " + messages.RANGE, first.span
         )
     low = None if cursor.token.key == ".." else _bound(cursor, kind)
-    cursor.expect("..", "`..`", messages.RANGE)
+    cursor.expect("..", "`..`", _range_hint(kind))
     last = cursor.token.kind in ("number", "time", "duration", "string") or cursor.token.key == "-"
     high = _bound(cursor, kind) if last or low is None else None
     if low is not None and high is not None and low > high:
-        cursor.stop("no value is in this range", "put the smaller bound first: " + messages.RANGE, cursor.span(first))
+        hint = f"put the smaller bound first: {_range_hint(kind)}"
+        cursor.stop("no value is in this range", hint, cursor.span(first))
     return low, high
+
+
+def _range_hint(kind: str) -> str:
+    """Return examples of ranges for an attribute of this type."""
+    return messages.RANGES.get(kind, messages.RANGE)
 
 
 def _bound(cursor: Cursor, kind: str) -> int | float:
@@ -343,7 +349,7 @@ def _bound(cursor: Cursor, kind: str) -> int | float:
     sign = -1 if cursor.accept("-") else 1
     bound_kind = cursor.token.kind
     if bound_kind not in ("number", "duration", "time") or (bound_kind == "time" and sign < 0):
-        cursor.fail("a number" if kind in ("int", "float") else f"a {kind}", messages.RANGE)
+        cursor.fail("a number" if kind in ("int", "float") else f"a {kind}", _range_hint(kind))
     if kind in ("time", "duration") and bound_kind != "time":
         ticks = duration(cursor)
         bound_kind = kind if kind == "duration" or cursor.previous.kind == "number" else "duration"
@@ -355,5 +361,5 @@ def _bound(cursor: Cursor, kind: str) -> int | float:
         value = float(read.value) if bound_kind == "float" else read.value
     if bound_kind != kind:
         message = f"a bound of type {bound_kind} does not fit an attribute of type {kind}"
-        cursor.stop(message, messages.RANGE, cursor.span(first))
+        cursor.stop(message, _range_hint(kind), cursor.span(first))
     return sign * value

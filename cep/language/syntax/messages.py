@@ -32,6 +32,10 @@ UNLESS = f"`UNLESS` {OPERATORS['UNLESS']}"
 DECLARATION = "a declaration is written `event sensor(id: string, wind: float? in 0..250).`"
 FACTS = "facts are declared `fact opening(shop: string, from: time, until: time).`"
 RANGE = "a range is written `in 0..250`, `in -40.5..60`, `in 0..`"
+RANGES = {
+    "time": "a range of times is written `in 2024-01-01..2024-12-31T12:00`",
+    "duration": "a range of durations is written `in 1 h..4 h`, `in 0 s..`",
+}
 PREFIX = "a prefix is written `PREFIX sosa: <http://www.w3.org/ns/sosa/>`, without a final `.`"
 OWN_DURATION = (
     "a limit from the data is a condition, `... WHERE duration() <= 3 * D`; for events that do not arrive in time, see "

@@ -357,7 +357,7 @@ def _end_event_rule(cursor: Cursor, body: ast.PatternTree) -> None:
     if token.key in (")", "]", "}"):
         hint = f"there is no opening bracket for this `{token.text}`"
     elif token.key in ("<-", ":-"):
-        hint = "a rule has one arrow; is the `.` of the rule before missing?"
+        hint = "a rule has one arrow; is a `.` missing after the previous rule?"
     elif meant := condition_hint(cursor, body):
         hint = meant
     elif token.key in COMPARISONS or token.kind == "variable":
