@@ -227,8 +227,8 @@ def inhibited(
 
     `by`: the alert that the clause names. If the clause names a fluent, `by` is the hidden alert on this fluent.
 
-    In INHIBITED BY, the arguments of an alert are its KEYED BY variables in lower case. If it has no KEYED BY, they are
-    the fluent's arguments.
+    In INHIBITED BY, the arguments of an alert are its KEYED BY variables in lower case. If an alert on a fluent has no
+    KEYED BY, its arguments are those of the fluent.
     """
     pattern, errors = statement.inhibitor, list[CepError]()
     assert pattern is not None, "something inhibits it"

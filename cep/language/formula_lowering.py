@@ -36,8 +36,8 @@ class FormulaLowering:
 
         - `keep`: the variables that the pattern must bind.
         - `cycle`: the fluents that depend on the rule's fluent and on which it depends.
-        - `now`: the fluents of the cycle that depend on each other without a delay. Unless `lagging` is True, these
-          are all fluents of the cycle.
+        - `now`: the fluents of the cycle that depend on each other without a delay. If `lagging` is False, `now`
+          contains all fluents of the cycle.
         - `lagging`: True if a rule of the cycle contains NOT or AGGREGATE.
         """
         self.cycle, self.now, self.late, self.lagging = cycle, now, late, lagging

@@ -72,7 +72,7 @@ _WITHOUT_END = frozenset(("+", "-", "*", "**", "/", "//", "neg", "abs", "length"
 
 @dataclass(frozen=True, slots=True)
 class EndlessCycle:
-    """A cycle that does not end at an instant, and the slots that get new values in each round.
+    """A cycle that derives new occurrences without end at one instant, and the slots that get new values in each round.
 
     `units`: the nodes and events of the cycle. `asks`: conditions that test the new values. They may or may not bound
     these values.
@@ -108,8 +108,8 @@ def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head
 
 
 def refused(groups: Sequence[Group], binarised: Binarised, source: Source) -> list[CepError]:
-    """Return an error for each endless cycle that contains a join and no condition on the growing values. The join
-    pairs with the same occurrence again in each round."""
+    """Return an error for each endless cycle that contains a join and no condition on the growing values. In each
+    round, such a join combines a new occurrence with the same other occurrence again."""
     errors = []
     for cycle in endless(groups, binarised.nodes, binarised.heads):
         joins = [number for number in cycle.numbers if binarised.nodes[number].properties().kind == "join"]

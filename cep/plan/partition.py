@@ -76,7 +76,7 @@ def owner(stages: Iterable[Stage], event: str) -> int:
 
 
 def partition(plan: Plan) -> tuple[Stage, ...]:
-    """Return the stages of a program. A stage follows the stages whose results it reads.
+    """Return the stages of a program. The tuple contains each stage after the stages whose results it reads.
 
     As many rules as possible run by key, in as few stages as a greedy choice of keys finds. The results equal those of
     a single process. So a rule runs in one place if another stage depends on the order of the rule's simultaneous

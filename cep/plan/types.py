@@ -339,7 +339,7 @@ class Inference:
 
 
 def grown(old: str, new: str) -> str:
-    """Return the type of a column that contains values of two types."""
+    """Return the type of a column that contains values of the type `old` and values of the type `new`."""
     if UNKNOWN in (old, new):
         return new if old == UNKNOWN else old
     if old == new:

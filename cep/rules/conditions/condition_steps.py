@@ -31,7 +31,7 @@ class BoundRows:
     ends: Ints | None = None
 
     def ended(self) -> Ints:
-        """Return the end of the occurrence for each remaining row."""
+        """For each remaining row, return the end of its occurrence."""
         assert self.ends is not None, "rules about occurrences know when they end"
         return self.ends if self.index is None else self.ends[self.index]
 

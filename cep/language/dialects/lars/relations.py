@@ -103,7 +103,8 @@ class Relations:
         return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
     def at(self, name: str) -> str:
-        """Return the name of the fluent for a predicate's atoms that rules derive for a certain tick."""
+        """Return the name of the fluent for the atoms of a predicate. It contains only the atoms that rules derive for
+        a certain tick."""
         return self.now(at_ticks(name))
 
     def facts_of(self, name: str) -> str:

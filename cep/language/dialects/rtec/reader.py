@@ -204,7 +204,7 @@ class _DescriptionReader:
     ) -> tuple[tuple[Term, ...], tuple[Expression, ...]]:
         """Replace each anonymous variable of a head by a named one, both in `terms` and in `arguments`.
 
-        `arguments`: the same arguments after their conversion to expressions.
+        `terms`: the head's arguments and its value. `arguments`: the arguments as expressions, without the value.
         """
         named_terms, values = list(terms), list(arguments)
         for index, term in enumerate(terms[:-1]):
