@@ -1,8 +1,8 @@
 """The last intervals of fluents that a migration changes or removes.
 
-These intervals end at the time at which the new program takes over. The states of the former program contain the open
-intervals. They are written and committed with the first micro-batch of the new program. If the run is killed before
-this commit, the next run writes them again.
+These intervals end at the time at which the new program takes over. The open intervals are part of the states of the
+former program. They are written and committed with the first micro-batch of the new program. If the run is killed
+before this commit, the next run writes them again.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _State = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class FormerFluents:
-    """The `fluents` that end when a new program takes over.
+    """The `fluents` of a former program that end when a new program takes over.
 
-    `work`: the work of the former program's query. `start`: the point at which the new program starts.
+    `work`: the stages and options with which the former program's query ran. `start`: the point at which the new
+    program starts.
     """
 
     work: QueryWork
@@ -45,7 +46,8 @@ class FormerFluents:
     fluents: frozenset[str]
 
     def write(self, context: SparkContext, sink: FileSinkOptions) -> Sequence[OutputFile]:
-        """Write the intervals that are still open. Return the files that the first micro-batch of `sink` must commit.
+        """Write the intervals that are still open, with their end. Return the files that the first micro-batch of
+        `sink` must commit.
 
         If the former program wrote to another folder, the intervals are written and committed in that folder. Raises
         CepError if a state is missing or damaged, or if a file cannot be written. Spark's errors are raised.

@@ -1,7 +1,7 @@
-"""Transport of blocks from one Spark job of a micro-batch to the next: small amounts go through the driver, others in
-files.
+"""Transport of blocks from one Spark job of a micro-batch to the next. Small amounts go through the driver, and large
+amounts through files.
 
-The files are in a folder of the checkpoint that all workers share. They are only read within the micro-batch, so they
+The files are in a folder of the checkpoint that all workers share. They are only read within the micro-batch. So they
 are not synced to disk, and a repeated micro-batch writes them again.
 
 If workers share no folder, all blocks go through Spark's shuffle (`cep.spark.shuffled_batch`). A task that reads the
@@ -31,8 +31,8 @@ FEW = 1 << 16
 """The maximum number of bytes that one task may send through the driver."""
 
 ALL = 1 << 28
-"""The maximum number of bytes that all reading tasks of a micro-batch may send through the driver. Spark fails at a
-gigabyte."""
+"""The maximum number of bytes that all reading tasks of a micro-batch may send through the driver. With a gigabyte,
+Spark fails."""
 
 ROW = 1 << 23
 """The approximate size in bytes of a Spark row of blocks, if workers share no folder."""
@@ -51,10 +51,10 @@ def as_row(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the blocks of a reading task as Spark rows.
 
-    - `read`: the function that yields the blocks. It writes dead letters to files whose paths begin with its argument.
+    - `read`: a function that yields the blocks. It writes dead letters to files whose paths begin with its argument.
     - `dead_letters`: the path prefix of these files, or None to drop dead letters.
-    - `folder`: the shared folder for blocks of more than `few` bytes in total. None: workers share no folder. Then the
-      result is several rows, and contains the dead letters.
+    - `folder`: the shared folder. If the blocks have more than `few` bytes in total, they are written to a file in it.
+      None if workers share no folder. The result is then several rows, which also contain the dead letters.
     """
     from cep.spark.outbox import Outbox
     from cep.spark.shuffle_blocks import TIME
@@ -82,9 +82,9 @@ def with_dead_letters(
 ) -> Iterator[ShuffleBlock]:
     """Yield the blocks of a reading task, followed by its dead letters as blocks.
 
-    This is for a machine whose files no other machine can read. `read`: the function that yields the blocks, and writes
-    dead letters to files whose paths begin with its argument. `begin`: the path prefix that these files are to have. If
-    it is None, dead letters are dropped.
+    This function is for a machine whose files no other machine can read. `read`: a function that yields the blocks, and
+    writes dead letters to files whose paths begin with its argument. `begin`: the path prefix that these files must
+    have. If it is None, dead letters are dropped.
     """
     from cep.spark.shuffle_blocks import DEAD, ShuffleBlock
 

@@ -1,9 +1,9 @@
 """Lateness by key (`--lateness-by`): the driver compares each record with the latest time of its own key.
 
 A reading task sends the key, end and order of each record to the driver. Once per micro-batch, the driver judges the
-records in that order. It uses the clocks of the keys after the previous micro-batch. It tells the buckets which keys
-have late records, and stores the new clocks beside the note of the micro-batch. So the result depends neither on the
-number of buckets nor on repeated micro-batches.
+records in the order that the tasks sent. It uses the clocks of the keys after the previous micro-batch. It tells the
+buckets which keys have late records, and stores the new clocks beside the note of the micro-batch. So the result
+depends neither on the number of buckets nor on repeated micro-batches.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ class KeyRule:
 class KeyVerdict:
     """The result of judging the records of a micro-batch.
 
-    - `until`: by the hash of each key that has late records, the time (microseconds) up to which its records are late.
+    - `until`: for each key that has late records, the time (microseconds) up to which its records are late. The key is
+      represented by its hash.
     - `clocks`: the keys' clocks after the micro-batch.
-    - `reached`: the watermark that follows from these clocks, in milliseconds. 0: there is none.
+    - `reached`: the watermark that follows from these clocks, in milliseconds. It is 0 if there is no watermark yet.
     """
 
     until: Mapping[int, int]
@@ -118,7 +119,8 @@ class LateKeys:
         self._until = np.array([until for _, until in late_words], np.int64)
 
     def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
-        """Return for each row of `table` the time up to which records of its key are late, at least `stable`."""
+        """Return for each row of `table` the time up to which records of its key are late. This time is at least
+        `stable`."""
         ends = np.full(table.height, stable)
         if self._clocks is not None:
             words = self._clocks.words(event, {event: table}, np.arange(table.height))

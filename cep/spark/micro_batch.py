@@ -1,8 +1,9 @@
-"""A micro-batch as plain Spark jobs: one reads the stream and distributes its rows, then one job per stage runs the
-buckets.
+"""A micro-batch as plain Spark jobs. The first job reads the stream and distributes its rows. Then one job per stage
+runs the stage's buckets.
 
 The last job also writes the output, unless rows of several buckets must be merged first. A micro-batch starts from the
-states that the note of the previous one names. A micro-batch that the sink has already committed is not run again.
+states that the note of the previous micro-batch names. A micro-batch that the sink has already committed is not run
+again.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ if TYPE_CHECKING:
     from cep.spark.mirror import Mirror
 
 TRIES = 3
-"""The maximum number of jobs until all tasks of a job have returned their results."""
+"""The maximum number of times that a job runs until all its tasks have returned their results."""
 
 IDLE = 15.0
-"""The number of seconds after a micro-batch before empty tasks are needed, if each task has its own worker."""
+"""The number of seconds after a micro-batch before empty tasks are needed to keep workers alive. It applies if each
+task has its own worker."""
 
 QUERY = "sql.streaming.queryId"
 """The name of a thread's local property in Spark. Its value is Spark's id of the query."""
@@ -57,8 +59,9 @@ class MicroBatches:
     """A function that runs each micro-batch of a query, in the query's thread.
 
     - `spark`: the folder of Spark's own files, which contain the watermark of each micro-batch.
-    - `mirror`: uploads the changes of each micro-batch. None: nothing is uploaded.
-    - `receiver`: receives each committed micro-batch, possibly twice, and its Spark session.
+    - `mirror`: the object that uploads the changes of each micro-batch, or None if nothing is uploaded.
+    - `receiver`: an object that receives each committed micro-batch, with its Spark session. It may receive a
+      micro-batch twice.
     - `ending`: the fluents of a former program that end with the first micro-batch.
     """
 
@@ -82,9 +85,9 @@ class MicroBatches:
         self._running, self._ended = Lock(), monotonic()
 
     def load(self) -> None:
-        """Compile the program in all workers, in a thread of its own while Spark plans. Later calls do nothing.
+        """Compile the program in all workers, in a separate thread while Spark plans. Later calls do nothing.
 
-        Otherwise, if the input is one file, most workers would only compile it at the second job.
+        Without this call, if the input is one file, most workers would only compile the program in the second job.
         """
         if self._loads:
             Thread(target=self._loaded, daemon=True).start()
@@ -101,10 +104,10 @@ class MicroBatches:
         self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
 
     def touch(self) -> None:
-        """Run an empty task on each core. Spark's errors are raised.
+        """Run an empty task on each core, to keep workers alive. Spark's errors are raised.
 
-        If each task has its own worker, do this only when there was no micro-batch for a while, because a micro-batch
-        uses all workers.
+        If each task has its own worker, do nothing unless there was no micro-batch for a while, because a micro-batch
+        also uses all workers.
         """
         if self.work.handed is not None:
             count = self.context.defaultParallelism
@@ -205,7 +208,7 @@ class MicroBatch:
             self._judge(query.work.rule)
 
     def _judge(self, rule: KeyRule) -> None:
-        """Find the keys that have late records, and tell the buckets that have blocks."""
+        """Find the keys that have late records. Add this information to the input of the buckets that have blocks."""
         passed = self.watermark * 1000 - 1 if self.watermark > 0 else BEGINNING
         clocks = self._query.notes.clocks(self._batch - 1)
         self.judged = rule.judge(self._came(TIMES), clocks, passed)
@@ -214,7 +217,7 @@ class MicroBatch:
             blocks.append(HandedBlocks.of(self.judged.block(stage, bucket) for bucket in buckets))
 
     def run(self) -> None:
-        """Run the jobs of the micro-batch. Raises CepError as `run_task` does, and Spark's errors if a job has
+        """Run the jobs of the micro-batch. Raises the same CepErrors as `run_task`, and Spark's errors if a job has
         failed."""
         work = self._query.work
         program = work.stages[0].program
@@ -237,7 +240,8 @@ class MicroBatch:
         return HandedBlocks.joined(self._waiting.pop(stage, ()))
 
     def _steps(self, stage: int, count: int) -> dict[int, BucketInput]:
-        """Return the buckets of a stage that have input, or that must run at the current watermark."""
+        """Return the input of the buckets of a stage, by number. Only buckets that have input, or that must run at the
+        current watermark, are included."""
         arrived = self._came(stage)
         blocks: dict[int, Sequence[HandedBlock]] = {**arrived.by(arrived.buckets)}
         for bucket in range(count):
@@ -275,8 +279,9 @@ class MicroBatch:
     def _tasks(self, tasks: Sequence[TaskInput]) -> Sequence[TaskOutput]:
         """Run tasks, and return their outputs. Some outputs may be missing.
 
-        Spark may run a task twice at once, for example after it has lost the connection to a machine. Each copy may
-        then claim another task input. So the results of one copy may be lost, or a task input may remain unclaimed.
+        Spark may run two copies of a task at once, for example after it has lost the connection to a machine. The two
+        copies may then claim two different task inputs. So the result of one copy may be lost, or a task input may
+        remain unclaimed.
         """
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"

@@ -1,9 +1,9 @@
 """A checkpoint and its output in an object store. A run works in local folders and uploads the changes of each
 micro-batch.
 
-The changed files of a micro-batch become one object, called a pack. After it, a numbered manifest is created, which
-records the place of each file in its pack. Manifests are never replaced. So a micro-batch is committed as a whole; if
-two runs continue from the same manifest, the later one fails.
+The changed files of a micro-batch become one object, called a pack. Then a numbered manifest is created, which records
+the place of each file in its pack. Manifests are never replaced. So a micro-batch is committed as a whole. If two runs
+continue from the same manifest, the second one fails.
 
 A pack also contains output files and dead letters. They are copied to their own addresses once the manifest exists. If
 the run is killed before they are copied, the next run copies them.
@@ -42,7 +42,7 @@ MANIFESTS, PACKS = "manifests", "packs"
 """The names of the folders of manifests and packs, at the address of the checkpoint."""
 
 KEPT = 2
-"""The number of manifests to keep. A run that reads the last but one must be able to finish."""
+"""The number of manifests that are kept. A run that still reads the last but one must be able to finish."""
 
 STATE, OUTPUT, DEAD = "checkpoint", "output", "dead"
 """The names of the local folders."""
@@ -52,7 +52,7 @@ _STATES = re.compile(rf"{STATE}/[^/]+/w?\d+-\d{{4}}-\d{{8}}(-[0-9a-f]+)?")
 """A pattern of the names of state files (`cep.spark.state.bucket_states`, `cep.spark.state.segment_files`)."""
 
 _OWN = {HANDED, LOCK, TURN, STOP, SPARK_LOG, f"{SPARK_LOG}.1"}
-"""Files of the checkpoint that are never uploaded, because they concern only this machine."""
+"""Files of the checkpoint that are never uploaded, because they are only useful on this machine."""
 
 Mark = tuple[int, int, int]
 """The inode, size and change time of a file. If they stay the same, the file has not changed."""
@@ -70,7 +70,7 @@ class Mirror:
     def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None, apart: bool = False) -> None:
         """Download the files of the last manifest.
 
-        Raises CepError if an address cannot be read or contains files of something else.
+        Raises CepError if an address cannot be read, or contains files that do not belong to a checkpoint.
         """
         self.root, self.run, self.apart = root, uuid4().hex, apart
         self.packs = Packs(joined(checkpoint.rstrip("/"), PACKS))
@@ -95,7 +95,8 @@ class Mirror:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Replace local folders by addresses of the object store in the messages of the block's errors."""
+        """Convert the messages of errors raised inside a `with` block: addresses of the object store replace local
+        folders."""
         try:
             yield
         except CepError as error:
@@ -109,8 +110,8 @@ class Mirror:
         return text
 
     def states(self, folder: Path) -> dict[str, dict[str, Packed]]:
-        """Return where the state files of a local folder are stored. The first key is a bucket such as `1-0003`, the
-        second the name of a file."""
+        """Return where the state files of a local folder are stored in the object store. The first key is a bucket such
+        as `1-0003`, and the second key is the name of a file."""
         by_state, below = dict[str, dict[str, Packed]](), os.path.relpath(folder, self.root)
         for name, packed in self._away.items():
             place, _, file = name.rpartition("/")
@@ -188,7 +189,7 @@ class Mirror:
                 raise self._taken_over()
 
     def _overtaken(self) -> bool:
-        """Return True if a later manifest exists. Another run must have created it.
+        """Return True if a later manifest exists. Only another run can have created it.
 
         The last manifest always exists. Earlier ones may have been removed.
         """
@@ -201,8 +202,8 @@ class Mirror:
     def _enter(self, number: int, entries: Mapping[str, Packed]) -> None:
         """Create a manifest. Its pack must exist already. `entries`: the place of each file.
 
-        Raises CepError if another run has continued from the same manifest. The new manifest was then not created, or
-        it is no longer the last one.
+        Raises CepError if another run has continued from the same manifest. In this case the new manifest was not
+        created, or is no longer the last one.
         """
         manifest = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(manifest | {"files": {name: packed.fields() for name, packed in entries.items()}})
@@ -224,8 +225,8 @@ class Mirror:
     def _publish(self) -> None:
         """Copy output files and dead letters to their own addresses, then the log that commits them.
 
-        Do not call this if another run has continued from the manifest. That run has already copied them, and has newer
-        files.
+        Do not call this if another run has continued from the manifest. That run has already copied these files, and
+        has newer files.
         """
         log = {name: packed.digest for name, packed in self._files.items() if name.startswith(_LOG)}
         objects.at_once(self._copied, [name for name in self._put if name in self._files])
@@ -246,7 +247,7 @@ class Mirror:
     def _copied(self, name: str) -> None:
         """Copy an output file or dead-letter file from the pack of a task to the file's own address.
 
-        The object store itself makes the copy if possible.
+        If possible, the object store copies it without a download.
         """
         place, _, rest = name.partition("/")
         packed, to = self._put[name], joined(self.places[place], rest)
@@ -266,7 +267,7 @@ class Mirror:
         return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:
-        """Return the packs of which less than half is still in use. The used files are uploaded again in the next
+        """Return the packs of which less than half is still in use. The files in use are uploaded again in the next
         pack."""
         used, sizes = Counter[str](), Counter[str]()
         for file in self._files.values():
@@ -275,7 +276,7 @@ class Mirror:
         return {pack for pack, size in sizes.items() if 2 * used[pack] < size}
 
     def _present(self) -> Iterator[tuple[str, Path]]:
-        """Yield the local files to upload: the path relative to `root`, and the whole path."""
+        """Yield the local files to upload. Each is a pair: the path relative to `root`, and the absolute path."""
         for name in (STATE, *(place for place in self.places if place != STATE)):
             for folder, below, file_names in os.walk(self.folder(name)):
                 own = os.path.relpath(folder, self.root)
@@ -335,7 +336,7 @@ class Mirror:
             raise damaged(address) from None
 
     def _unpack(self) -> None:
-        """Write the files of the manifest to the local folders."""
+        """Write the files that the last manifest lists to the local folders."""
         here = {name: entry for name, entry in self._files.items() if name not in self._away}
         for pack in sorted({entry.pack for entry in here.values()}):
             address = self.packs.place(pack)
@@ -351,7 +352,7 @@ class Mirror:
                     self._marks[name] = _mark(path)
 
     def _moved(self, before: Path) -> None:
-        """If the checkpoint records the output folder `before`, record the current output folder instead."""
+        """If the checkpoint records `before` as its output folder, record the current output folder instead."""
         file = self.folder(STATE) / CHECKPOINT
         if file.exists():
             info = CheckpointInfo.read(file)
@@ -377,7 +378,8 @@ def _name(number: int) -> bytes:
 
 
 def _batch(name: str) -> int:
-    """Return the number of the micro-batch to which a file of the sink's log belongs, or -1 if it belongs to none."""
+    """Return the number of the micro-batch to which a file of the sink's log belongs. Returns -1 if the file belongs to
+    no micro-batch."""
     digits = re.search(r"[0-9]+", name.rpartition("/")[2])
     return -1 if digits is None else int(digits[0])
 

@@ -1,5 +1,5 @@
-"""Collection of the blocks that a task sends to other tasks: large amounts in a file of the shared folder, others in
-memory."""
+"""Collection of the blocks that a task sends to other tasks. Large amounts are written to a file of the shared folder,
+and small amounts stay in memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Outbox:
     def __init__(self, folder: str | None, few: int) -> None:
         """Create an empty outbox.
 
-        `folder`: the folder of a file to which blocks go as soon as they exceed `few` bytes. None: all blocks stay in
-        memory.
+        `folder`: the folder for a file. As soon as the blocks exceed `few` bytes, they are written to this file. If
+        `folder` is None, all blocks stay in memory.
         """
         self._folder, self._few = folder, few
         self._here: list[ShuffleBlock] = []

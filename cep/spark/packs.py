@@ -1,8 +1,9 @@
-"""Files of a checkpoint in an object store. Several files are uploaded as one object, a pack, which is never changed.
+"""Files of a checkpoint in an object store. Several files are uploaded as one object, called a pack. A pack is never
+changed.
 
-A manifest (`cep.spark.mirror`) records which files are valid, and where each one is. The name of a pack begins with the
-number of the first manifest that may refer to it. If that manifest exists and no manifest refers to the pack, the
-pack is left from a task that failed, or from a run that another run has overtaken.
+A manifest (`cep.spark.mirror`) records which files are valid, and where each of them is. The name of a pack begins with
+the number of the first manifest that may refer to it. If that manifest exists but no manifest refers to the pack, the
+pack is not needed. Either the task that wrote it failed, or another run has overtaken the run that wrote it.
 """
 
 from __future__ import annotations
@@ -71,13 +72,13 @@ def pack_name(number: int, run: str) -> str:
 
 
 def damaged(address: str) -> CepError:
-    """Return the error for an object whose content is not what was written."""
+    """Return the error for an object in the store that does not contain what was written into it."""
     return CepError(f"--checkpoint: {address} is damaged", hint=BACK, code="checkpoint")
 
 
 @contextmanager
 def storing(code: str = "failed") -> Iterator[None]:
-    """Convert errors of the object store or of local files in the block to a CepError."""
+    """Convert errors of the object store or of local files inside a `with` block to a CepError."""
     try:
         yield
     except StorageError as error:

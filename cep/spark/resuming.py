@@ -1,4 +1,5 @@
-"""Preparation of a query that starts or continues from its checkpoint: lock, checks, and cleanup after a killed run."""
+"""Preparation of a query that starts or continues from its checkpoint. The checkpoint is locked, checked and cleaned up
+after a killed run."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ BUCKETS = 16
 def bucket_count(checkpoint: Path, asked: int | None, cores: int | None) -> int:
     """Return the number of buckets of a query.
 
-    It is the number that the user asked for, or else the number in the checkpoint, or else the number of `cores`.
-    Raises CepError if the checkpoint is damaged.
+    It is the number that the user asked for. By default, it is the number in the checkpoint, or, if the checkpoint is
+    new, the number of `cores`. Raises CepError if the checkpoint is damaged.
     """
     if asked is not None:
         return asked
@@ -42,7 +43,7 @@ def bucket_count(checkpoint: Path, asked: int | None, cores: int | None) -> int:
 
 
 def _info(engine: Engine, query: Job, times: str) -> checkpoints.CheckpointInfo:
-    """Return the settings of a query to store in its checkpoint. `engine`: an engine of the whole program."""
+    """Return the settings of a query that are stored in its checkpoint. `engine`: an engine of the whole program."""
     options = query.program.options
     running = options.running
     return checkpoints.CheckpointInfo(
@@ -79,7 +80,8 @@ def opened(
 ) -> tuple[Job, migration.Migration | None]:
     """Lock the checkpoint of a query until `locks` closes, adapt it to the program, and clean up checkpoint and output.
 
-    Return the query with the settings of the checkpoint, and the migration if the checkpoint was of another program.
+    Return the query with the settings of the checkpoint. Also return the migration, or None if the checkpoint already
+    belonged to this program.
 
     - `engine`: an engine of the whole program.
     - `times`: a function that returns the format of times for a new checkpoint.
@@ -121,7 +123,8 @@ def opened(
 
 
 def _tidy(query: Job) -> None:
-    """Finish and remove what a killed run has left. Raises CepError as `cep.spark.sink.file_sink` does."""
+    """Finish the commits that a killed run has begun, and remove its other files. Raises the CepErrors of
+    `cep.spark.sink.file_sink`."""
     generation, checkpoint = query.generation, Path(query.checkpoint)
     file_sink.finish_batches(Path(query.output))
     bucket_states.remove_leftovers(generation.states(checkpoint))
@@ -133,7 +136,7 @@ def _tidy(query: Job) -> None:
 
 
 def _unsplit(program: ShippedProgram) -> list[str]:
-    """Return the reasons why the number of buckets cannot change.
+    """Return the reasons why the number of buckets cannot change. The list is empty if it can change.
 
     If this number changes, the state of each stage in buckets is divided by key. Some states cannot be divided.
     """
@@ -148,9 +151,9 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 
 
 def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
-    """Convert logs that a killed run has left to whole states, by running the program of the checkpoint.
+    """Convert logs that a killed run has left to whole states. For this, the program of the checkpoint runs again.
 
-    Raises CepError if the checkpoint's program had other facts or knowledge than this program.
+    Raises CepError if the checkpoint's program had other facts or knowledge than the program `now`.
     """
     if some := logged(states, versions):
         program = _earlier(now, was)

@@ -38,7 +38,7 @@ _STORES = "spark.sql.shuffle.partitions"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
-"""The engines that this worker keeps and their versions. The key is the run, the stage and the bucket."""
+"""The engines that this worker keeps, and their versions. A key consists of the run, the stage and the bucket."""
 
 
 def streamed(
@@ -88,7 +88,8 @@ def streamed(
 
 
 class Buckets(StatefulProcessor):
-    """The buckets of a stage. The state of a bucket consists of a version and the snapshot of its engine.
+    """The buckets of a stage, as a stateful operator of Spark. The state of a bucket consists of a version and the
+    snapshot of its engine.
 
     A worker also keeps engines in memory. It continues with such an engine if Spark's store has the same version.
     """
@@ -106,7 +107,8 @@ class Buckets(StatefulProcessor):
         self._run = _run_of_task()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Advance a bucket with the rows of its stage. Yield its results, and the rows of other stages unchanged."""
+        """Advance a bucket with the rows of this stage. Yield the bucket's results, and the rows of other stages
+        unchanged."""
         mine = []
         for row in rows:
             if row.stage == self._number:
@@ -117,7 +119,7 @@ class Buckets(StatefulProcessor):
             yield from self._step(key[0], mine, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Advance a bucket that has no input, because rows in its state wait for the watermark."""
+        """Advance a bucket that has no input. This is necessary if rows in its state wait for the watermark."""
         yield from self._step(key[0], (), timerValues.getCurrentWatermarkInMs())
 
     def close(self) -> None:
@@ -161,9 +163,9 @@ class Buckets(StatefulProcessor):
 
 
 def _run_of_task() -> str:
-    """Return the name of the query run to which the task belongs, or a unique name if Spark does not say it.
+    """Return the name of the query run to which the task belongs. If Spark does not provide it, return a unique name.
 
-    Engines are kept by this name, because an engine of another run may have processed other rows.
+    Engines are stored under this name, because an engine of another run may have processed other rows.
     """
     from pyspark import TaskContext
 

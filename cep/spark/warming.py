@@ -1,9 +1,9 @@
 """A run of the new rules of a migrated checkpoint over the earlier input files.
 
 This takes one micro-batch, before the first micro-batch of the new generation. The new program reads all files up to
-the watermark at which it starts, and writes no output. The states of its buckets are in a folder of the checkpoint,
-such as `warm-2`. A note in this folder says that the states are complete. If a run is killed before the note is
-written, the files are read again.
+the watermark at which it starts, and writes no output. The states of its buckets are stored in a folder of the
+checkpoint, such as `warm-2`. A note in this folder records that the states are complete. If a run is killed before the
+note is written, the files are read again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 class Warmed:
     """A summary of the earlier input that new rules have read.
 
-    - `since`: the time (microseconds) from which the rows were read. None: no rows were read.
+    - `since`: the time (microseconds) from which the rows were read, or None if no rows were read.
     - `gone`: the files that no longer exist.
     - `unread`: the files that cannot be read, and the reason for each.
     """
@@ -64,9 +64,9 @@ class Warmed:
 class _Stretch:
     """A selection of rows: those that end from `since` to `until`, both included (microseconds).
 
-    - `until`: None if there is no upper limit.
-    - `events`: the events to read. None: all.
-    - `ahead`: as for `cep.spark.source.reading.in_time`.
+    - `until`: the upper limit, or None if there is no upper limit.
+    - `events`: the events to read, or None to read all events.
+    - `ahead`: the same as for `cep.spark.source.reading.in_time`.
     """
 
     since: int
@@ -77,8 +77,8 @@ class _Stretch:
 
 @dataclass(slots=True)
 class _Seen:
-    """The earliest `start` and the earliest `end` of rows in files. `unread`: files that cannot be read, and the
-    reasons."""
+    """The earliest `start` and the earliest `end` of rows in files. `unread`: texts that name the files that cannot be
+    read, and the reason for each."""
 
     start: int = END_OF_TIME
     end: int = END_OF_TIME
@@ -96,7 +96,7 @@ class _Seen:
             yield replace(piece, tables={event: rows for event, rows in tables.items() if rows.height}, dead=[])
 
     def join(self, other: _Seen) -> None:
-        """Add the times and errors of other files."""
+        """Add the earliest times and the errors that another task has found."""
         self.start, self.end = min(self.start, other.start), min(self.end, other.end)
         self.unread += other.unread
 
@@ -110,7 +110,7 @@ class _Seen:
 
 
 def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda _: None) -> Warmed | None:
-    """Run a job's new rules over the earlier input. Return a summary of this input, or None if nothing was to be done.
+    """Run a job's new rules over the earlier input. Return a summary of this input, or None if no new rule needs it.
 
     `begins`: a function that is called with the number of files before they are read. Raises CepError if an input
     cannot be listed or a state cannot be written. Spark's errors are raised.
@@ -175,7 +175,7 @@ def _read(
 
 
 def _work(job: Job, states: Path, shared: str) -> QueryWork:
-    """Return the work of tasks that write states but no output."""
+    """Return the description of tasks that write states but no output."""
     program, run = job.program, uuid4().hex
     stages = [
         StageWork(program, stage.number, run, (), None, BucketStates(str(states), stage.number), None, warms=True)

@@ -47,8 +47,8 @@ def logged(states: Path, versions: Mapping[str, int]) -> list[Logged]:
 def settle(program: ShippedProgram, states: str, some: Iterable[Logged], run: str | None = None) -> None:
     """Convert states that are part of a log to whole states.
 
-    `run`: the run of a query whose engines this worker may keep. None: it keeps none. Raises CepError if a state is
-    missing, damaged, or cannot be written.
+    `run`: the run of a query whose engines this worker may have in memory, or None if it has none. Raises CepError if a
+    state is missing, damaged, or cannot be written.
     """
     run = run or uuid4().hex
     for stage, bucket, version in some:

@@ -1,4 +1,4 @@
-"""Control of a running query: reports after each micro-batch, stops on signals, and restarts.
+"""Control of a running query. This module reports finished micro-batches, stops the query on signals, and restarts it.
 
 A query is restarted only if a Python process failed for one of two reasons:
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from cep.core.logs import Log
 
 TRIES = 5
-"""The maximum number of times that a query starts in a row without finishing a micro-batch."""
+"""The maximum number of successive starts of a query that finish no micro-batch."""
 
 _TIMEOUT = 10.0  # seconds that the last event of a query may take
 _POLL = 0.2  # seconds between two checks for a stop request
 _LOOK = 2.0  # seconds between two calls of `working`
 _PASSING = ("failed to connect back", "worker to connect back", "Python worker exited unexpectedly")
 _LOST = ("java.io.EOFException", "Connection reset", "Broken pipe")
-"""Java's error messages if the planning process dies during a request."""
+"""The messages of Java's errors if the planning process dies during a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ TakeMicroBatch = Callable[[MicroBatch], None]
 
 
 class QueryListener(StreamingQueryListener):
-    """Passes each finished micro-batch to `take`, in a thread of Spark.
+    """A listener that passes each finished micro-batch to `take`, in a thread of Spark.
 
-    It calls `idle` from time to time while no micro-batch finishes. `ended` is set when the query has ended.
+    The listener calls `idle` from time to time while no micro-batch finishes. `ended` is set when the query has ended.
     """
 
     def __init__(self, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> None:
@@ -114,7 +114,8 @@ class QueryListener(StreamingQueryListener):
 
 @contextmanager
 def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Pass each micro-batch that finishes during the block to `take`. The block waits until the last one is passed.
+    """Pass each micro-batch that finishes inside a `with` block to `take`. At its end, the block waits until the last
+    micro-batch has been passed.
 
     `idle`: a function that is called after every ten seconds without a micro-batch.
     """
@@ -129,8 +130,8 @@ def listening(spark: SparkSession, take: TakeMicroBatch, idle: Callable[[], None
 
 
 class StopRequest:
-    """Treats Ctrl-C and SIGTERM as a request to stop. The source then returns no more input, and the query ends once
-    its state is saved.
+    """A handler that treats Ctrl-C and SIGTERM as a request to stop. The source then returns no more input, and the
+    query ends once its state is saved.
 
     - `signal`: the number of the received signal, or 0. A second signal stops the query at once. The next run then
       repeats the current micro-batch.
@@ -151,7 +152,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Treat signals that arrive during the block as requests to stop."""
+        """Treat signals that arrive inside a `with` block as requests to stop."""
         self._file.unlink(missing_ok=True)
         before = [(number, signal.signal(number, self._request)) for number in (signal.SIGINT, signal.SIGTERM)]
         try:
@@ -162,17 +163,17 @@ class StopRequest:
             self._file.unlink(missing_ok=True)
 
     def begun(self, begin: Callable[[], StreamingQuery]) -> StreamingQuery:
-        """Start a query. Raises CepError with the reason if the query cannot start."""
+        """Start a query. If the query cannot start, raises CepError with the reason."""
         try:
             return begin()
         except (Py4JJavaError, PySparkException) as error:
             raise failed(error, str(self._file.with_name(SPARK_LOG))) from None
 
     def wait(self, query: StreamingQuery, endless: bool) -> None:
-        """Wait until the query has ended by itself or on request. Raises CepError with the reason if the query has
-        failed.
+        """Wait until the query has ended by itself or on request. If the query has failed, raises CepError with the
+        reason.
 
-        `endless`: True if the query would run until it is stopped.
+        `endless`: True if the query runs until it is stopped.
         """
         last: int | None = None  # the last micro-batch that had ended when the request was passed on
         looked = monotonic()
@@ -204,10 +205,12 @@ class StopRequest:
 def run_query(
     begin: Callable[[], StreamingQuery], stop: StopRequest, endless: bool, finished: Callable[[], int], log: Log
 ) -> None:
-    """Run the query that `begin` starts, until it ends or is stopped. Raises CepError with the reason if the query
-    fails.
+    """Run the query that `begin` starts, until it ends or is stopped. If the query fails, raises CepError with the
+    reason.
 
-    `finished`: a function that returns the number of finished micro-batches.
+    - `stop`: the handler of requests to stop.
+    - `endless`: True if the query runs until it is stopped.
+    - `finished`: a function that returns the number of finished micro-batches.
     """
     tries, done = 0, finished()
     while True:

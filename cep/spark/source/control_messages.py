@@ -1,5 +1,4 @@
-"""Messages of a source that are not records. Examples are the end of the input, and the time while there is no
-input."""
+"""Messages of a source that are not records, such as the end of the input, or the time while there is no input."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:  # loaded only where files are read, because processes that pl
 
 
 class WakeUp(WorkItem):
-    """A message that makes buckets run without input: the buckets that must run before the first row, or `every`
-    bucket."""
+    """A message that makes buckets run without input. These are the buckets that must run before the first row, or all
+    buckets if `every` is True."""
 
     def __init__(self, every: bool = False) -> None:
         super().__init__("call")
@@ -47,7 +46,7 @@ class WaitingEvents(WorkItem):
 
 
 class TimeReached(WorkItem):
-    """A message that event time has reached `time` (microseconds). None: the input has ended."""
+    """A message that event time has reached `time` (microseconds). If `time` is None, the input has ended."""
 
     def __init__(self, time: int | None) -> None:
         super().__init__(time)
@@ -60,8 +59,8 @@ class TimeReached(WorkItem):
 
 
 class IdleWatermark:
-    """The watermark while there is no input. It advances by the clock from the last watermark, or stays unset if there
-    is none."""
+    """The watermark while there is no input. It advances by the clock, beginning at the last watermark. If there is no
+    watermark yet, it does not advance."""
 
     def __init__(
         self,
@@ -90,8 +89,8 @@ class IdleWatermark:
         self._from = None
 
     def due(self) -> int | None:
-        """Return the event time (microseconds) to send now so that the watermark advances. None: nothing is to be
-        sent."""
+        """Return the event time (microseconds) to send now so that the watermark advances. Returns None if no time is
+        to be sent now."""
         if (planned := spark_files.other_sources(self._checkpoint)) != self._others:
             self._others = planned
             self.reset()

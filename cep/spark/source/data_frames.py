@@ -1,8 +1,8 @@
 """DataFrames of a Spark session as inputs. Their columns are checked during planning, and workers convert rows to
 blocks.
 
-The `@order` of a row comes from one or two columns, or else from a hash of its values. So it does not depend on
-partitions, micro-batches or machines.
+The `@order` of a row comes from one or two columns. Without such columns, it comes from a hash of the row's values. So
+it does not depend on partitions, micro-batches or machines.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ ROWS = 1 << 17
 """The maximum number of rows that are converted together."""
 
 BITS = LINE_BITS + FILE_BITS
-"""The number of bits of an order if one column defines it. If two columns define it, the second has `LINE_BITS` bits,
-and the first has the others."""
+"""The number of bits of an `@order` that is defined by one column. If two columns define it, the second column has the
+lowest `LINE_BITS` bits, and the first column has the other bits."""
 
 CLOCK = "@clock"
 """The column that contains the time of the micro-batch (microseconds)."""
@@ -55,12 +55,12 @@ _DELAY = "spark.watermarkDelayMs"
 
 @dataclass(frozen=True, slots=True)
 class FrameInput:
-    """Reads rows of a DataFrame as occurrences of an event.
+    """A reader that converts rows of a DataFrame to occurrences of an event.
 
     - `place`: the number of the input.
     - `columns`: the names of the columns to read.
-    - `ordered`: the number of columns that define the order. 0: a hash of the values defines it.
-    - `ahead`: how far the time of a row may be ahead of the clock, in microseconds. None: there is no limit.
+    - `ordered`: the number of columns that define the order. If it is 0, a hash of the values defines it.
+    - `ahead`: how far the time of a row may be ahead of the clock, in microseconds. If it is None, there is no limit.
     """
 
     event: str
@@ -152,7 +152,7 @@ def frame_input(
 
 
 class RowReader(Protocol):
-    """Converts rows of a DataFrame to blocks in a worker."""
+    """A reader that converts rows of a DataFrame to blocks, in a worker."""
 
     @property
     def place(self) -> int:
@@ -169,7 +169,7 @@ class RowReader(Protocol):
     def blocks(
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
-        """Yield the rows of a task as blocks for the stages. Raises CepError if they are not valid.
+        """Yield the rows of a task as blocks for the stages. Raises CepError if a row is not valid.
 
         `dead_letters`: the path prefix of dead-letter files. `name`: the name of the task's dead-letter file.
         """
@@ -182,12 +182,12 @@ Provided = tuple[Callable[["SparkSession"], "DataFrame"], RowReader]
 def provided(
     frame: DataFrame, feed: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
 ) -> DataFrame:
-    """Convert a streaming DataFrame to a DataFrame of blocks (`cep.spark.handover.COLUMNS`). Spark's progress also
-    reports its number of rows.
+    """Convert a streaming DataFrame to a DataFrame of blocks (`cep.spark.handover.COLUMNS`). Spark's progress then also
+    reports the number of rows in `frame`.
 
     - `feed`: the reader of the DataFrame's rows.
     - `dead_letters`: the path prefix of dead-letter files.
-    - `handed`: the shared folder for blocks. None: there is none.
+    - `handed`: the shared folder for blocks, or None if workers share no folder.
     - `first`: the number of the query's first micro-batch, counted through all generations.
     """
     carried = pickle.dumps(program.bare())
@@ -207,13 +207,13 @@ def provided(
 
 
 def letters_of(number: int, batch: int) -> str:
-    """Return the first part of dead-letter file names. `number`: the number of the input. `batch`: that of the
+    """Return the first part of dead-letter file names. `number`: the number of the input. `batch`: the number of the
     micro-batch."""
     return f"read-{number:08}-{batch:08}-"
 
 
 def _number(label: str, frame: DataFrame, name: str) -> Column:
-    """Return a column that defines an order, as whole numbers.
+    """Return a column that defines an order. Its values are converted to whole numbers.
 
     Raises CepError if the column is missing, or contains neither whole numbers nor times.
     """
@@ -232,7 +232,7 @@ def _number(label: str, frame: DataFrame, name: str) -> Column:
 
 
 def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
-    """Join batches of Spark into tables of about `rows` rows, because Spark's batches are smaller."""
+    """Join batches of Spark into tables of about `rows` rows. Spark's own batches are smaller than that."""
     import pyarrow as pa
 
     held: list[pa.RecordBatch] = []
@@ -248,7 +248,7 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.T
 
 
 def _placed(piece: Batch, orders: Ints, table: pa.Table, event: str) -> Batch:
-    """Replace the line number of each row by its order. Add the rows to their dead letters."""
+    """Replace the line number of each row by the row's order. Also add the text of the row to each dead letter."""
     (block,) = piece.blocks
     lines = np.arange(block.line, block.line + block.count) if block.lines is None else block.lines
     dead = [

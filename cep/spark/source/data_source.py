@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # loaded only where files are read, because processes that pl
 
 @dataclass(frozen=True, slots=True)
 class SparkSourceOptions:
-    """The inputs of a query, and how to plan and read them. Durations are in microseconds.
+    """The inputs of a query, and the options for planning and reading them. Durations are in microseconds.
 
     - `program`: the pickled program. A process that only plans need not load it.
     - `ticking`: True if some stages must run before the first row.
@@ -53,7 +53,8 @@ class SparkSourceOptions:
     - `dead_letters`: the path prefix of dead-letter files.
     - `live`: the live inputs, by their positions among the specs.
     - `most`: the approximate number of messages that a micro-batch reads from each live input.
-    - `idle`: the time without input after which the watermark advances by the clock. None: never.
+    - `idle`: the time without input after which the watermark advances by the clock. If it is None, the watermark never
+      advances by the clock.
     - `lateness`: how far out of order records may arrive.
     - `updates`: the files that contain changes of the knowledge.
     - `generation`: the generation of the checkpoint.
@@ -155,13 +156,13 @@ def source(files: SparkSourceOptions) -> type[DataSource]:
 TWICE = 2
 """The number of times that a run sends the end of the input.
 
-The first message moves the watermark to the end. The second one causes the micro-batch that processes everything up to
-this watermark. Each run sends both again, because the previous run may have been killed at any point.
+The first message moves the watermark to the end. The second message causes the micro-batch that processes everything up
+to this watermark. Each run sends both again, because the previous run may have been killed at any point.
 """
 
 
 class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans what a micro-batch reads, and reads it in workers. An offset of this source contains:
+    """A reader that plans what a micro-batch reads, and reads it in workers. An offset of this source contains:
 
     - `files`: the number of files in the list that were read.
     - `end`: how often the end of the input was sent.
@@ -188,8 +189,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _live_inputs(self) -> dict[str, LiveInput]:
-        """The live inputs, which are opened on first use. Only the planning process uses them. Spark also creates
-        readers in other processes."""
+        """The live inputs, which are opened when they are first used. Spark also creates readers in other processes,
+        but only the planning process uses this property."""
         if self._opened is None:
             self._opened = {}
             for place, source_input in self.files.live.items():
@@ -289,14 +290,16 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"live": offsets} if offsets else {}
 
     def _clock(self, start: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:
-        """Return the current time as `clock`, if the new records of this offset must be compared with it."""
+        """Return the current time as the entry `clock` of the offset `following`. Returns an empty dictionary if there
+        are no new records that must be compared with the clock."""
         ahead = self.files.ahead
         live = ahead.live is not None and following.get("live") != start.get("live")
         files = ahead.files is not None and following["files"] != start["files"]
         return {"clock": time.time_ns() // 1000} if live or files else {}
 
     def _moved(self) -> dict[str, Any]:
-        """Return the number of the last micro-batch as `moved`, if that micro-batch has moved the watermark."""
+        """Return the number of the last micro-batch as the entry `moved` of an offset. Returns an empty dictionary if
+        that micro-batch has not moved the watermark."""
         own = self.files.generation.spark(self._folder)
         done = moved(own)
         if done is None and self.files.by_key and (ended := last_ended(own)) is not None and self._notes.moved(ended):
@@ -308,21 +311,21 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BatchNotes(self.files.generation.states(self._folder))
 
     def _watermark(self) -> int | None:
-        """Return the watermark of the next micro-batch (microseconds), or None if there is none."""
+        """Return the watermark of the next micro-batch in microseconds. Returns None if there is no watermark yet."""
         own = self.files.generation.spark(self._folder)
         ended = last_ended(own) if self.files.by_key else None
         reached = 0 if ended is None else self._notes.after(ended).reached * 1000
         return max(next_watermark(own) or 0, reached) or None
 
     def _begins(self, start: dict[str, Any]) -> bool:
-        """Return True if the first micro-batch after a migration is still to be planned."""
+        """Return True if the first micro-batch after a migration has not been planned yet."""
         generation = self.files.generation
         return generation.start is not None and start.get("generation") != generation.number
 
     def _carried(self) -> list[WorkItem]:
         """Return the work items of the first micro-batch after a migration.
 
-        They wake up every bucket, and send the watermark and the rows that wait for it.
+        They make every bucket run, and send the watermark and the rows that wait for it.
         """
         generation = self.files.generation
         assert generation.start is not None, "it takes something over"
@@ -335,7 +338,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*work_items, *(WaitingEvents(state, events) for state, events in waiting)]
 
     def _idle_time(self, something_came: bool) -> dict[str, Any]:
-        """Return the event time to send while there is no input. `something_came`: True if input has arrived."""
+        """Return the event time to send while there is no input, as the entry `time` of an offset. `something_came`:
+        True if input has arrived."""
         if self.files.idle is None:
             return {}
         if self._idle_watermark is None:
@@ -348,8 +352,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {} if time is None else {"time": time}
 
     def discover(self) -> int:
-        """Add new files to the list. Return the number of files in the list. Raises CepError as `cep.connectors.inputs`
-        does."""
+        """Add new files to the list. Return the number of files in the list. Raises the CepErrors of
+        `cep.connectors.inputs`."""
         now: list[tuple[int, Input]] = []
         known, absent = self._journal.known, ("no-file", "no-files")  # a file may not exist yet, or no longer
         with chdir(self.files.folder):

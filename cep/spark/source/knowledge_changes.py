@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Known:
-    """A file of changes, of which the first `taken` bytes were read. `hash`: the hash of these bytes.
+    """The known part of a file of changes. `taken`: the number of bytes that were read. `hash`: the hash of these
+    bytes.
 
-    `growing`: the parser of a file that may grow. None: the file does not grow.
+    `growing`: the parser of a file that may grow, or None if the file does not grow.
     """
 
     taken: int
@@ -66,7 +67,7 @@ class FileChangeLog:
         return len(self._lines)
 
     def lines(self, first: int, beyond: int) -> list[dict[str, Any]]:
-        """Return the lines `first` to before `beyond`. Raises CepError if there are fewer lines."""
+        """Return the lines at the positions from `first` to `beyond` - 1. Raises CepError if there are fewer lines."""
         if beyond > len(self):
             raise CepError(
                 f"--checkpoint: {self._log.path} has {len(self)} changes, but {beyond} were sent",
@@ -78,7 +79,7 @@ class FileChangeLog:
     def look(self, last: bool = False, strict: bool = False) -> int:
         """Search for new changes, and return the number of lines in the log.
 
-        - `last`: True if nothing will be added later. Incomplete lines are then read as well.
+        - `last`: True if no text will be added to the files later. Incomplete lines are then also read.
         - `strict`: True to raise CepError if a file is missing or invalid. Otherwise a missing file is ignored, and an
           invalid file becomes a dead letter.
 
@@ -111,7 +112,7 @@ class FileChangeLog:
         return len(self._lines)
 
     def _new(self, file: str, known: _Known | None, last: bool) -> bytes | None:
-        """Return the bytes of a file that were not read yet, or None if there are none.
+        """Return the bytes of a file that were not read yet, or None if all bytes were read.
 
         If the file may grow, and `last` is False, return only complete lines. Raises CepError if the file has shrunk.
         """
@@ -184,9 +185,9 @@ class FileChangeLog:
 
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
-    """Read the known parts of a file again. Return what the log recorded about it.
+    """Read the known parts of a file again. Return the known part, as `_open` returns it.
 
-    `parts`: the number of bytes and the hash after each search. Raises CepError if the file's text has changed since.
+    `parts`: for each search, the number of bytes and their hash. Raises CepError if the file's text has changed since.
     """
     from cep.knowledge.growing_files import GrowingFile, grows
 
@@ -230,7 +231,7 @@ class ChangesMessage(WorkItem):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
-    """Reads changes of the knowledge from the rows of a DataFrame. `place`: the number of the input."""
+    """A reader that converts rows of a DataFrame to changes of the knowledge. `place`: the number of the input."""
 
     place: int
     name = "changes of the knowledge"

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class MessageRange(WorkItem):
-    """Messages of one input. `number`: a number that identifies the input and the partition, like that of a file."""
+    """A range of messages of one input. `number`: a number that identifies the input and the partition. It has the same
+    form as the number of a file."""
 
     def __init__(self, number: int, input: Input, first: int) -> None:
         super().__init__((number, first))
@@ -40,7 +41,7 @@ class MessageRange(WorkItem):
 
 
 class LoggedMessages(MessageRange):
-    """Messages of a log on disk."""
+    """A range of messages of a log on disk."""
 
     def __init__(self, number: int, input: Input, logged: LoggedRange) -> None:
         assert input.address is not None, "messages are received from an address"
@@ -54,7 +55,7 @@ class LoggedMessages(MessageRange):
 
 
 class OffsetRange(MessageRange):
-    """Messages of a partition of a topic, from offset `first` to before `end`."""
+    """A range of messages of a topic's partition, with the offsets from `first` to `end` - 1."""
 
     def __init__(self, number: int, input: Input, partition: int, first: int, end: int) -> None:
         super().__init__(number, input, first)
@@ -71,8 +72,8 @@ class OffsetRange(MessageRange):
 
 
 class RateRange(MessageRange):
-    """Records of an input `rate://`, from number `first` to before `end`. `start`: the time of the record with number
-    0."""
+    """A range of records of an input `rate://`, with the numbers from `first` to `end` - 1. `start`: the time of the
+    record with number 0."""
 
     def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:
         super().__init__(number, input, first)

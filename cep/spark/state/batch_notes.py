@@ -35,8 +35,10 @@ class BatchNote:
     - `versions`: the versions of all buckets' states, by names such as `1-0003`.
     - `calls`: for buckets that must run even without input, the watermark (milliseconds) at which they must run.
     - `reports`: the reports of tasks, as lines of JSON.
-    - `watermark`: the watermark of the micro-batch. `reached`: the watermark that follows from the clocks of keys after
-      it. Both are in milliseconds, and 0 unless each key has its own lateness.
+    - `watermark`: the watermark of the micro-batch, in milliseconds.
+    - `reached`: the watermark that follows from the clocks of keys after the micro-batch, in milliseconds.
+
+    `watermark` and `reached` are 0 unless each key has its own lateness.
     """
 
     versions: Mapping[str, int] = field(default_factory=dict)
@@ -107,8 +109,8 @@ class BatchNotes:
             raise damaged_file(path) from None
 
     def clocks(self, batch: int) -> Mapping[str, Any] | None:
-        """Return the clocks of keys after a micro-batch. For -1, return those before the first one, or None if there
-        are none.
+        """Return the clocks of keys after a micro-batch. For -1, return the clocks before the first micro-batch, or
+        None if keys had no clocks then.
 
         Raises CepError if the file is missing or damaged.
         """

@@ -34,13 +34,13 @@ Opened = TypeVar("Opened")
 
 
 RUN = "run"
-"""A file in the folder of the states. It contains the name of the checkpoint."""
+"""The name of a file in the folder of the states. The file contains the name of the checkpoint."""
 
 _BATCH = 8  # the size in bytes of the number of a micro-batch
 _BEFORE = checksum.HEAD + _BATCH + checksum.SIZE
 
 KEPT = 3
-"""The number of a bucket's versions to keep. Versions on which they depend are kept as well.
+"""The number of a bucket's versions that are kept. Versions on which they depend are also kept.
 
 Spark may repeat the last micro-batch, or the last two if its last log entry is removed.
 """
@@ -58,9 +58,9 @@ class BucketStates:
         return read_state(self._path(bucket, version))
 
     def opened(self, bucket: int, version: int, open: Callable[[bytes, Segments], Opened]) -> Opened:
-        """Read a state and its segments, and pass both to `open`. Return its result.
+        """Read a state and its segments, and pass both to `open`. Return the result of `open`.
 
-        Raises CepError if something is missing, damaged, or of another program.
+        Raises CepError if a file is missing or damaged, or belongs to another program.
         """
         path = self._path(bucket, version)
         state, segments = parted_state(path)
@@ -150,8 +150,8 @@ class BucketStates:
             path.unlink(missing_ok=True)
 
     def files(self, bucket: int, version: int) -> list[str]:
-        """Return the names of all files that a version needs, including its own file. The list is empty if there is no
-        such version."""
+        """Return the names of all files that a version needs, including its own file. The list is empty if the version
+        does not exist."""
         path = self._path(bucket, version)
         place, segments = log_place(path), _segments(path)
         if place is None:
@@ -160,7 +160,7 @@ class BucketStates:
         return log + ([] if segments is None or place.whole < version else list(segments.sizes))
 
     def newest(self, bucket: int, version: int) -> bool:
-        """Return True if a version exists and no later one does."""
+        """Return True if a version exists and no later version exists."""
         return self._path(bucket, version).exists() and not self._path(bucket, version + 1).exists()
 
     def _path(self, bucket: int, version: int) -> Path:
@@ -182,7 +182,7 @@ def begin(folder: Path, run: str) -> None:
 
 
 def of_run(path: Path) -> bytes:
-    """Return the bytes that identify a state file. They are hashed together with its content."""
+    """Return the bytes that identify a state file. They are hashed together with the file's content."""
     try:
         return path.with_name(RUN).read_bytes() + path.name.encode()
     except FileNotFoundError:
@@ -223,7 +223,7 @@ def _put(path: Path, content: bytes, batch: int) -> None:
 
 
 def log_place(path: Path) -> LogPlace | None:
-    """Return the place of a version in its bucket's log. None: the file is missing or too short."""
+    """Return the place of a version in its bucket's log. Returns None if the file is missing or too short."""
     try:
         with present(path).open("rb") as file:
             begins = file.read(_BEFORE + HEAD)
@@ -242,7 +242,7 @@ def batch_of(path: Path) -> int:
 
 
 def _segments(path: Path) -> Segments | None:
-    """Return the segments of a state. None: the file is missing or damaged."""
+    """Return the segments of a state. Returns None if the file is missing or damaged."""
     try:
         with present(path).open("rb") as file:
             file.seek(_BEFORE)

@@ -1,11 +1,12 @@
-"""Migration of a checkpoint to another program: which rules continue, which are new, and what prevents the migration.
+"""Migration of a checkpoint to another program. This module finds which rules continue, which rules are new, and what
+prevents the migration.
 
 A migration begins a generation: new folders for Spark's files and for the states of buckets. The generation starts at
 the end of the last finished micro-batch.
 
 The old folders are only read. They stay until the new generation has finished a micro-batch, so a run that is killed
-earlier can start again from the same states. The first micro-batch reads no new input. It wakes up every bucket, which
-then loads its state. It also sends the watermark and the rows that waited for it.
+before that can start again from the same states. The first micro-batch reads no new input. It makes every bucket run,
+which then loads its state. It also sends the watermark and the rows that waited for it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class StateLayout:
       the derived events (`outputs`), and the goals.
     - `events`: the attribute types of each input event.
     - `columns`: the Parquet columns of each written event.
-    - `fluents`: a fingerprint of each derived fluent. None: an old version of semcep wrote the layout.
+    - `fluents`: a fingerprint of each derived fluent. None if an old version of semcep wrote the layout.
     """
 
     rules: dict[str, list[str]]
@@ -79,13 +80,15 @@ class StartingPoint:
 
     - `number`: the number of the earlier generation.
     - `laid`: the layout of the earlier program's state.
-    - `offset`: the offset of the source. `last`: the number of the last micro-batch.
-    - `watermark`: the watermark of the micro-batch after the last one, in milliseconds. 0: there is none.
+    - `offset`: the offset of the source at that point. `last`: the number of the last micro-batch.
+    - `watermark`: the watermark of the micro-batch after the last one, in milliseconds. It is 0 if there is no
+      watermark yet.
     - `time`: the time that the buckets have reached, in microseconds.
     - `versions`: the versions of the buckets' states, by names such as `1-0003`.
-    - `latest`: the bucket that has reached the latest time. None: there are no buckets.
+    - `latest`: the bucket that has reached the latest time, or None if there are no buckets.
     - `buckets`: the number of buckets of a keyed stage.
-    - `sources`: for each stage of the new program, the number of the old stage whose state it continues. 0: none.
+    - `sources`: for each stage of the new program, the number of the old stage whose state it continues. 0 means that
+      it continues no stage.
     - `cuts`: the `cuts` of the earlier generation.
     """
 
@@ -110,27 +113,28 @@ class StartingPoint:
         return self.own(folder, stage, bucket) or self.only_time(folder)
 
     def own(self, folder: str, stage: int, bucket: int) -> PriorState | None:
-        """Return the earlier state of a bucket. None: it had none."""
+        """Return the earlier state of a bucket. Returns None if the bucket had no state."""
         source = bucket_states.state_name(self.sources[stage - 1], bucket)
         return self._read(folder, source, None) if source in self.versions else None
 
     def only_time(self, folder: str) -> PriorState | None:
-        """Return a state that contains only the time of the buckets and the knowledge at that time. None: there were no
-        buckets."""
+        """Return a state that contains only the time of the buckets and the knowledge at that time. Returns None if
+        there were no buckets."""
         return None if self.latest is None else self._read(folder, self.latest, frozenset())
 
     def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
         return _prior(folder, name, self.versions[name], goals, self.time)
 
     def new(self, engine: Engine) -> dict[str, InputHorizon]:
-        """Return the rules that have state which the earlier program lacks, and the input horizon of each."""
+        """Return the rules whose state the earlier program does not have completely, and the input horizon of each such
+        rule."""
         horizons = engine.input_horizons()
         return {rule: horizons[rule] for rule, goals in engine.goals().items() if not self.laid.goals.issuperset(goals)}
 
     def lacking(self, engine: Engine) -> dict[str, int | None]:
         """Return the new rules whose results may be incomplete without earlier input.
 
-        The value is the time from which a rule's results are complete. None: they may stay incomplete.
+        The value is the time from which a rule's results are complete. It is None if they may stay incomplete.
         """
         new = self.new(engine) if self.time > BEGINNING else {}
         remember = {rule: horizon for rule, horizon in new.items() if horizon.length or not horizon.bounded}
@@ -155,7 +159,7 @@ class StartingPoint:
 class EarlierInput:
     """Earlier input that a program needs when it takes over: the rows that end at `since` or later (microseconds).
 
-    - `goals`: the goals that the former program did not have. They start from this input.
+    - `goals`: the goals that the former program did not have. They process this input first.
     - `events`: the input events that only the new program reads. `tables`: the tables of these events.
     - `stages`: for each stage, how each input table is distributed to buckets.
     """
@@ -168,7 +172,8 @@ class EarlierInput:
 
     @classmethod
     def of(cls, engine: Engine, start: StartingPoint) -> EarlierInput | None:
-        """Return the earlier input that the engine's program needs. None: it needs none."""
+        """Return the earlier input that the engine's program needs. Returns None if the program needs no earlier
+        input."""
         from cep.plan.event_schemas import tables_of
         from cep.plan.partition import partition
 
@@ -215,11 +220,11 @@ class WarmStates:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation of a checkpoint. A migration begins a new one.
+    """A generation of a checkpoint. Each migration begins a new generation.
 
     - `number`: its number, counted from 1.
     - `first`: the number of its first micro-batch in the sink's log.
-    - `start`: the end of the earlier generation. None: it started without state.
+    - `start`: the end of the earlier generation, or None if this generation started without state.
     - `cuts`: for each fluent that an earlier program did not have, the time (microseconds) before which nothing is
       written.
     """
@@ -231,7 +236,7 @@ class Generation:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
-        """Return a generation from the fields that `asdict` has returned."""
+        """Create a generation from the fields that `asdict` has returned."""
 
         start = fields["start"]
         starting_point = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
@@ -254,7 +259,8 @@ class Generation:
         return checkpoint / _numbered(BUCKETS, self.number)
 
     def clocks(self, checkpoint: Path) -> Mapping[str, Any] | None:
-        """Return the clocks of keys from which the generation starts. None: it starts with none, or has already begun.
+        """Return the clocks of keys from which the generation starts. Returns None if it starts without clocks, or has
+        already begun.
 
         Raises CepError if the clocks are damaged.
         """
@@ -267,8 +273,8 @@ class Generation:
         return checkpoint / _numbered(WARM, self.number)
 
     def warmed(self, checkpoint: Path, earlier: EarlierInput) -> WarmStates | None:
-        """Return the states from which new rules start. None: they do not exist yet. Raises CepError if they are
-        damaged."""
+        """Return the states from which new rules start. Returns None if these states have not been written yet. Raises
+        CepError if they are damaged."""
         folder = self.warm(checkpoint)
         if not any(folder.glob("batch-*")):
             return None
@@ -300,7 +306,7 @@ class Generation:
 
 
 FIRST = Generation()
-"""The generation of a checkpoint that was never migrated."""
+"""The only generation of a checkpoint that was never migrated."""
 
 
 Settle = Callable[[Path, Mapping[str, int]], None]
@@ -318,7 +324,7 @@ def next_generation(
     settle: Settle,
     by_key: bool = False,
 ) -> Generation:
-    """Return the generation that follows `before`. The caller must fill in which stages continue earlier ones.
+    """Return the generation that follows `before`. The caller must add which earlier stage each stage continues.
 
     - `laid`, `buckets`, `output`: the layout, the number of buckets and the output folder of the program before the
       migration.
@@ -326,7 +332,7 @@ def next_generation(
     - `settle`: a function that converts logs to whole states.
     - `by_key`: True if each key has its own lateness.
 
-    Do not call this while a query runs. Raises CepError if the input has ended, and the errors of `settle`.
+    Do not call this while a query runs. Raises CepError if the input has ended. Also raises the errors of `settle`.
     """
     spark = before.spark(checkpoint)
     spark_files.remove_spoilt(spark)
@@ -370,9 +376,9 @@ def next_generation(
 
 
 def _prior(folder: str, name: str, version: int, goals: frozenset[str] | None, time: int = BEGINNING) -> PriorState:
-    """Read the state of a bucket for use by another program. The rows that wait in it are left out.
+    """Read the state of a bucket for use by another program, without the rows that wait in it.
 
-    `goals`: the goals to read. None: all. Raises CepError if the state is missing or damaged.
+    `goals`: the goals to read, or None for all goals. Raises CepError if the state is missing or damaged.
     """
     from cep.runtime.prior_state import PriorState
 
@@ -405,7 +411,8 @@ def _numbered(name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The result of a migration: the rules with state that continue (`kept`), are `new`, or are `gone`."""
+    """The result of a migration, as names of rules that have state: those that continue (`kept`), those that are `new`,
+    and those that are `gone`."""
 
     kept: tuple[str, ...]
     new: tuple[str, ...]
@@ -417,7 +424,8 @@ class Migration:
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
-    """Compare two layouts. Return the migration, and the old stage that each new stage continues (0: none).
+    """Compare two layouts. Return the migration, and the number of the old stage that each new stage continues. The
+    number is 0 if the new stage continues no stage.
 
     `reasons`: further reasons that prevent the migration. Raises CepError if there are any reasons, and lists all of
     them.
@@ -448,7 +456,8 @@ def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ())
 
 
 def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, list[str]]:
-    """Return the old stage whose state a new stage continues (0: none), and the reasons why that state does not fit."""
+    """Return the number of the old stage whose state a new stage continues, or 0 if it continues no stage. Also return
+    the reasons why that state does not fit."""
     stage = now.stages[number - 1]
     mine = before.goals.intersection(stage["goals"])
     if not mine:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # it loads Arrow, which processes that only plan do without
     from cep.runtime.snapshot import SegmentedState
 
 MARK = b"\x00segment\x01"
-"""The first bytes of a state that has segments. The last byte is the version of this file format."""
+"""The first bytes of a state that has segments. The last of these bytes is the version of this file format."""
 
 PREFIX = "w"
 """The prefix of the names of segment files."""
@@ -39,8 +39,9 @@ Place = tuple[str, int, int]
 class Segments:
     """The segments of a state. `folder`: the folder of their files.
 
-    `names`: the names of the segments in order. `places`: the place of each segment. `sizes`: the sizes of files in
-    bytes.
+    - `names`: the names of the segments in order.
+    - `places`: the place of each segment.
+    - `sizes`: the size in bytes of each file.
     """
 
     folder: Path
@@ -70,7 +71,8 @@ class Segments:
         return cls(folder, names, places, header["files"])
 
     def before(self, head: bytes) -> bytes:
-        """Return the content of a state file: the places of these segments, then the rest of the state (`head`)."""
+        """Return the content of a state file: the places of these segments, followed by `head`, the rest of the
+        state."""
         if not self.names:
             return head
         number = {file: position for position, file in enumerate(self.sizes)}
@@ -96,7 +98,7 @@ class Segments:
         """Write the new segments of a state to a file. Return all segments of the state.
 
         `bucket`: the first part of the names of the bucket's files. `version`: the version of the state. Raises
-        CepError if an earlier segment is missing or damaged.
+        CepError if a segment that an earlier version has written is missing or damaged.
         """
         kept = {name: self.places[name] for name in state.names if name in self.places}
         used = Counter[str]()
