@@ -38,11 +38,9 @@ class Engine(StatefulEngine):
     """A running program. `push` processes a batch, `advance` moves the watermark, and `close` ends the input.
 
     Each of these calls returns the new derived events, {type: table}. A table has one column per attribute, and Int64
-    `start` and `end` (microseconds UTC, closed interval). If an exception interrupts a call (Ctrl-C, no memory, too
-    many derivations), the engine is `broken` and refuses further calls. The caller can continue from the last snapshot.
-
-    `explain`: True if events have lineage. `carried`: after a change of the program, True for each rule whose state
-    continues that of the prior program.
+    `start` and `end` (microseconds UTC, closed interval). `explain`: True if events have lineage. If an exception
+    interrupts a call (Ctrl-C, no memory, too many derivations), the engine is `broken` and refuses further calls. The
+    caller can continue from the last snapshot.
     """
 
     def __init__(
@@ -80,9 +78,8 @@ class Engine(StatefulEngine):
         """Process a batch, {type: table} or events in any order. Return the derived events that it completes.
 
         A table has Int64 `start` and `end` (or `time`), one column per attribute, and optionally `@order`, each row's
-        position in the input. The watermark moves only after the whole batch, so a row is never late because of another
-        row of the same batch. `take_dead` returns rejected rows. Raises CepError if an event type is unknown or a
-        column is missing.
+        position in the input. The watermark moves after the batch, so no row is late because of another row of the
+        batch. `take_dead` returns rejected rows. Raises CepError if an event type is unknown or a column is missing.
         """
         batch = as_records(batch, self._recorded) if self._recorded else batch
         if self._parts.revision is not None:
@@ -101,8 +98,7 @@ class Engine(StatefulEngine):
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
         """Receive a batch as `push` does, but derive nothing yet. `advance(engine.reached)` then derives the results.
 
-        `in_turn`: True to judge the lateness of each row by the rows before it in the batch. Which rows are late then
-        does not depend on how the input is divided into batches.
+        `in_turn`: True if a row may be late because of earlier rows, as if all rows were pushed one by one.
         """
         self._receive(as_records(batch, self._recorded) if self._recorded else batch, in_turn)
 
@@ -182,8 +178,7 @@ class Engine(StatefulEngine):
 
     @wholly()
     def skip(self, watermark: int) -> None:
-        """Move the watermark without deriving anything. Drop the waiting rows up to it, because another engine
-        processes them."""
+        """Move the watermark without deriving anything. Drop the rows up to it, which another engine processes."""
         self._buffer.release(watermark)
 
     def set_lineage_columns(self, *columns: str) -> None:
@@ -193,13 +188,11 @@ class Engine(StatefulEngine):
 
     @wholly()
     def forget(self) -> None:
-        """Drop all state that no later event can need. The engine also does this by itself, whenever enough state has
-        accumulated."""
+        """Drop all state that no later event can need. Steps also do this, but only when enough has accumulated."""
         self._machine.evict(Frontier.at(self.watermark))
 
     def take_dead(self) -> list[RefusedRow]:
-        """Return the rows rejected since the last call. The `row` of a rejected row is its index in the pushed table or
-        sequence."""
+        """Return the rows rejected since the last call. Their `row` is the index in the pushed table or sequence."""
         dead, self._parts.dead = self._parts.dead, []
         if not self._recorded:
             return dead
@@ -217,10 +210,9 @@ def holds(
 ) -> list[Held]:
     """Return the maximal intervals of all fluents, derived and input, sorted by (type, args, start).
 
-    An input event whose type is a fluent means that the fluent holds from the event's start to its end, including both.
-    A fluent's value is the last argument. Intervals are clipped to `start` and `until` (microseconds, both included).
-    `options`: the fields of `CompileOptions`. Raises CepError, and ValueError if an event does not match its
-    declaration.
+    If an input event's type is a fluent, the fluent holds from the event's start to its end, both included. A fluent's
+    value is the last argument. Intervals are clipped to `start` and `until` (microseconds, both included). `options`:
+    the fields of `CompileOptions`. Raises CepError, and ValueError if an event does not match its declaration.
     """
     engine = _taken(program, events, CompileOptions(**options), start, until)
     engine.refuse_boundless(start, until)
@@ -235,9 +227,8 @@ def detect(
     knowledge: KnowledgeSource | Iterable[Any] | None = None,
     distinct: bool = False,
 ) -> list[Event]:
-    """Return all derived events, sorted by (end, start, type, args). If an event type is not declared, its attribute
-    types are those of the values in `events`. Raises CepError, and ValueError if an event does not match its
-    declaration."""
+    """Return all derived events, sorted by (end, start, type, args). Undeclared event types have the types of the
+    values in `events`. Raises CepError, and ValueError if an event does not match its declaration."""
     engine = _taken(program, events, CompileOptions(policy=policy, facts=facts, knowledge=knowledge, distinct=distinct))
     return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
 
