@@ -344,7 +344,7 @@ def declared_facts(
 ) -> tuple[Mapping[str, FactDeclaration], frozenset[str]]:
     """Return the facts that a program declares, and the names that occur in statements that cannot be parsed.
 
-    Syntax errors are left to `compile`. Raises CepError for other mistakes.
+    This function ignores syntax errors, which `compile` reports. Raises CepError for other mistakes.
     """
     try:
         return declarations_of(ReadProgram.of(text, name, options).tree), frozenset()

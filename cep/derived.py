@@ -169,7 +169,7 @@ class Derived:
         return self.to_polars(key) if isinstance(key, str) else self._events[key]
 
     def __eq__(self, other: object) -> bool:
-        """Return True if both contain the same events in the same order. `other` may also be a list or tuple of
+        """Return True if `other` contains the same events in the same order. `other` may also be a list or tuple of
         events."""
         if not isinstance(other, Derived | list | tuple):
             return NotImplemented

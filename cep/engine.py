@@ -108,7 +108,7 @@ class Engine(StatefulEngine):
 
     @wholly(refuses=True)
     def update(self, time: int, add: object = (), remove: object = ()) -> None:
-        """Remove the triples `remove` from the knowledge and add `add`, from `time` (microseconds) on.
+        """From `time` (microseconds) on, remove the triples `remove` from the knowledge and add the triples `add`.
 
         Occurrences that end at or after `time` see the update. Updates may arrive in any order; updates of the same
         time apply in sequence. Raises CepError, and changes nothing, if the watermark has passed `time` or the types of

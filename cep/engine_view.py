@@ -293,8 +293,7 @@ class EngineView:
             raise CepError(message, self.plan.source, self.plan.spans[unit], hint, "endless")
 
     def open_intervals(self) -> dict[str, list[Table]]:
-        """Return the intervals of fluents that are open at the watermark, by fluent, in the engine's own table
-        format."""
+        """Return the fluents' intervals that are open at the watermark, by fluent, in the engine's own table format."""
         return self._machine.open(ended=False)
 
     def held_now(self) -> dict[str, pl.DataFrame]:

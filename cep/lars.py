@@ -1,6 +1,7 @@
 """Run LARS programs on streams of atoms written as text, and return the derived atoms at each tick.
 
-```python from cep.lars import answers
+```python
+from cep.lars import answers
 
 for tick, models in answers("high :- alpha [2].", [(0, ["alpha"])], last=4):
     print(tick, [sorted(model) for model in models])

@@ -41,7 +41,8 @@ _WHOLE = ("span", "fluent", "label")
 def edits(value: Any, own: Callable[[Any, int | None], Iterator[Edit]], bound: int | None = None) -> Iterator[Edit]:
     """Yield changed copies of a value. Each copy has one change, either of the value itself or of one of its parts.
 
-    `own`: yields the changes of one part. Its arguments are the part and the WITHIN that the part inherits (`bound`).
+    `own`: a function that yields the changes of one part. Its arguments are the part and the WITHIN that the part
+    inherits (`bound`).
     """
     if isinstance(value, tuple):
         for place, part in enumerate(value):
@@ -112,7 +113,7 @@ def formula_omissions(statement: Statement) -> Iterator[tuple[str, Edit]]:
     """Yield copies of a formula, each without one of its parts. Each copy is paired with the name of the formula's
     fluent.
 
-    Yields nothing for other statements.
+    Yields nothing for statements that are not formulas.
     """
     if isinstance(statement, WhileRule):
         for edit in edits(statement, _formula_without):
@@ -190,8 +191,8 @@ def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
 
 
 def omissions(body: Pattern) -> Iterator[Edit]:
-    """Yield copies of a rule's body, each without one of its parts. The description has the kind and the text of this
-    part."""
+    """Yield copies of a rule's body, each without one of its parts. The description contains the kind and the text of
+    the omitted part."""
     return edits(body, _without)
 
 

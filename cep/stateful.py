@@ -100,7 +100,8 @@ class StatefulEngine(EngineView):
     def restore(self, blob: bytes) -> Self:
         """Restore a snapshot of the same program, and return the engine.
 
-        Raises CepError if the snapshot is damaged or belongs to another program. The engine must not be used then.
+        Raises CepError if the snapshot is damaged or belongs to another program. After this error, the engine must not
+        be used.
         """
         with snapshot.restoring():
             self._take_on(*engine_state.read_snapshot(self._parts, blob, self._state))
@@ -148,8 +149,8 @@ class StatefulEngine(EngineView):
     def know(self, changes: Iterable[tuple[int, object, object]]) -> None:
         """Replace all updates of the knowledge, past and pending, by `changes`.
 
-        This is for an engine that was restored from a snapshot. Raises CepError if an update is refused; then call it
-        again without that update.
+        This is for an engine that was restored from a snapshot. Raises CepError if an update is refused. The caller
+        must then call this method again without that update.
         """
         stepping.know(self._parts, list(changes))
 
@@ -163,14 +164,14 @@ class StatefulEngine(EngineView):
         stepping.learn(self._parts, changes)
 
     def reached_in_input(self, latest: int) -> None:
-        """Record the latest time (microseconds) of the whole input. An engine of a stage needs it, because it receives
-        only a part of the input."""
+        """Record the latest time (microseconds) of the whole input. An engine of a stage needs this time, because the
+        engine receives only a part of the input."""
         if self._parts.buffer.of_input is not None:
             self._parts.buffer.of_input = max(self._parts.buffer.of_input, latest)
 
     def begun_in_input(self, first: int) -> None:
-        """Record the first time (microseconds) of the whole input. An engine of a stage needs it, because it receives
-        only a part of the input."""
+        """Record the first time (microseconds) of the whole input. An engine of a stage needs this time, because the
+        engine receives only a part of the input."""
         self._parts.buffer.begun = min(self._parts.buffer.begun, first)
 
     def begun_by(self, time: int) -> bool:

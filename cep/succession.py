@@ -75,10 +75,10 @@ class FluentCut:
         return pl.concat([later, *self._told(told, changes)]).sort(CHANGE, maintain_order=True)
 
     def _told(self, told: pl.DataFrame, changes: pl.DataFrame) -> Iterable[pl.DataFrame]:
-        """Yield the changes of the reported intervals.
+        """Yield the changes of the intervals that this cut reports.
 
-        `told`: the rows of `changes` with the start and `@id` that are reported. The yielded rows also have the ends
-        that are reported.
+        `told`: the rows of `changes`, but with the start and the `@id` under which the intervals are reported. The
+        yielded rows also have the reported ends.
         """
         before: dict[str, Any] = {}
         now: dict[str, Any] = {}
@@ -356,7 +356,7 @@ def cuts_between(former: Engine, engine: Engine, cuts: Mapping[str, int]) -> dic
     """Return the times at which intervals are cut when `engine` takes over from `former`.
 
     The keys are the fluents, and the alerts on fluents, whose intervals are cut. `cuts`: the cuts of the former
-    program. If it is empty, the result contains only the new cuts.
+    program. If `cuts` is empty, the result contains only the new cuts.
     """
     old, new = former.meanings(), engine.meanings()
     fluents = (name for name, schema in engine.outputs.items() if schema.fluent is not None)

@@ -149,7 +149,7 @@ class KnowledgeUpdates:
         return dead
 
     def _apply_until(self, engine: Engine, reached: int) -> int | None:
-        """Apply the changes up to the time `reached`, but not more than a limit.
+        """Apply the changes up to the time `reached`, but at most a limited number of changes.
 
         Returns the time of the last applied change, or None if no more changes are due.
         """

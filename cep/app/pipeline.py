@@ -45,7 +45,8 @@ class Interrupt:
     """Ctrl-C and SIGTERM, treated as requests to stop.
 
     While the run waits for input, a request takes effect at once (`cep.core.signals`). Otherwise it takes effect after
-    the current batch or, after some seconds, in the middle of the batch. `signal`: the number of the signal, or 0.
+    the current batch or, after some seconds, in the middle of the batch. `signal`: the number of the signal, or 0 if no
+    signal has arrived.
     """
 
     def __init__(self) -> None:

@@ -72,7 +72,7 @@ def reporting_errors(log: Log = plain) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Write a text to standard output. Raises CepError if it cannot be written."""
+    """Write a text to standard output. Raises CepError if the text cannot be written."""
     from cep.connectors.writing.sinks import Sink
 
     Sink("-").write(text.encode("utf-8", "replace") + b"\n")
@@ -88,7 +88,7 @@ def drain() -> None:
 
 
 def text_of(path: Path, wanted: str | None = None) -> str:
-    """Read the text of a program. Raises CepError if it cannot be read.
+    """Read the text of a program. Raises CepError if the file cannot be read.
 
     `wanted`: the hint of the error if the file has the suffix of a data file.
     """
@@ -139,7 +139,7 @@ def facts_of(options: Sequence[str], program: str, name: str, compiling: Compile
 
 
 def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
-    """Read a table of facts, from a file or an address. Raises CepError if it cannot be read."""
+    """Read a table of facts, from a file or an address. Raises CepError if the table cannot be read."""
     from cep.app.facts import read_facts
 
     if not is_url(file):

@@ -48,7 +48,7 @@ class Episodes:
 class Scoring:
     """The rules of scoring. Durations are in microseconds.
 
-    - `merge`: the largest gap within an episode.
+    - `merge`: the largest gap between two detections of one episode.
     - `flapping`: the duration below which an episode counts as short, or None if short episodes are not counted.
     - `nab`: True if the scores of NAB are also computed.
     """

@@ -123,7 +123,7 @@ class Comparison:
     def alert_reason(self, difference: Difference) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """Return the alerts that correspond to a difference (`RunAlerts.behind`), in the old and in the new run.
 
-        An element is None if this program has no such alert.
+        An element is None if that program has no such alert.
         """
         event = self.events[difference.event]
         schema = event.old if difference.new is None else event.new

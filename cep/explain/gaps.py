@@ -73,8 +73,8 @@ class FormulaGaps:
         self.reader = FormulaReader(memory, judge)
 
     def lacks(self, pattern: Pattern, bound: BoundValues, code: int) -> list[Gap]:
-        """Return the parts of a formula that do not hold at the time `code`. Empty if the formula holds for some
-        values."""
+        """Return the parts of a formula that do not hold at the time `code`. Returns an empty list if the formula holds
+        for some values."""
         self.judge.check_limit()
         if self.there(pattern, bound, code):
             return []

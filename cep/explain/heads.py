@@ -50,9 +50,9 @@ def _type_of(name: str, rule: Rule, schemas: Mapping[str, Schema]) -> str | None
 
 
 def _type_given(name: str, place: int, rule: Rule, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the type of a variable in the head that a condition of the rule binds.
+    """Return the type of a head variable that a condition of the rule binds.
 
-    This is the type of the event's attribute at position `place`. Returns None if it is not known.
+    It is the type of the event's attribute at position `place`. Returns None if the type is not known.
     """
     if any(name == result.variable for part in patterns(rule.body) for result in part.properties().results):
         return None

@@ -57,7 +57,7 @@ class Pushed:
 def receive_changes(parts: EngineParts, batch: EventBatch, in_turn: bool = False) -> None:
     """Admit a push of additions and withdrawals.
 
-    `in_turn`: also judge the lateness of a row by the earlier rows of the batch.
+    `in_turn`: True to judge the lateness of a row also by the rows before it in the batch.
 
     Raises CepError if an event type is unknown, a column is missing, or a `@change` is invalid. The engine is then
     unchanged.
@@ -93,8 +93,8 @@ def go_on(parts: EngineParts, watermark: int) -> dict[str, RowChanges]:
 def taken(parts: EngineParts, batch: EventBatch) -> tuple[dict[str, Pushed], int]:
     """Convert a push to occurrences by event type. Return them, and the next free input position.
 
-    Rows that do not fit become dead letters. Raises CepError if an event type is unknown, a column is missing, or a
-    `@change` is invalid.
+    Rows that do not match the schema become dead letters. Raises CepError if an event type is unknown, a column is
+    missing, or a `@change` is invalid.
     """
     if not isinstance(batch, Mapping):
         admitted, position = admitted_events(parts, batch)
@@ -165,7 +165,8 @@ def refuse_final(
 ) -> None:
     """Remove rows that end at a time whose results are already final, and add them to the dead letters.
 
-    `pushed`: the occurrences, from which the rows are removed. `batch`: the push that they come from.
+    `pushed`: the occurrences, from which the rows are removed. `batch`: the push to which they belong. `in_turn`: see
+    `receive_changes`.
     """
     behind = revision.window.behind + revision.window.length
     words = key_words(parts, batch, {name: arrived.places for name, arrived in pushed.items()})

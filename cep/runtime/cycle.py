@@ -43,7 +43,7 @@ class Later:
     ports: Collection[int]
 
     def taken(self, tables: GivenTables) -> list[Table]:
-        """Return the tables for the goal's inputs. Inputs that the goal reads during the piece are empty."""
+        """Return the tables for the goal's inputs. Inputs that the goal already reads during the piece are empty."""
         reads = self.single.reads
         return [tables[unit] if port in self.ports else tables.nothing[unit] for port, unit in enumerate(reads)]
 

@@ -191,8 +191,8 @@ class IntervalRounds:
         return not any(goal.holds_from > -INFINITE for goal in self.goals.values())
 
     def _shrunk(self, nothing: Mapping[PlanUnit, Table], gone: Mapping[PlanUnit, Table]) -> dict[PlanUnit, Table]:
-        """Tell each goal which tuples may have lost their support. Return the tuples that still have another support,
-        by unit.
+        """Tell each goal which tuples may have lost their derivation. Return those tuples that still have another
+        derivation, by unit.
 
         `gone`: for each unit outside the cycle, the tuples that no longer hold. `nothing`: an empty table for each
         unit.

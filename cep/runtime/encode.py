@@ -184,8 +184,8 @@ def admit(
 
 
 def admit_events(events: Sequence[tuple[int, Event]], schema: Schema, pool: Pool, first: int, named: bool) -> Admitted:
-    """Convert events to occurrences, as `admit` does. `events`: each event, after its position in the pushed
-    sequence."""
+    """Convert events to occurrences, as `admit` does. `events`: pairs of an event's position in the pushed sequence and
+    the event."""
     width = len(schema.attributes)
     table = np.zeros((FIRST + width, len(events)), np.int64)
     faults: list[tuple[Mask, str, str]] = []

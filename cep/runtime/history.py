@@ -292,7 +292,7 @@ _RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # in a snapshot, a prefix of event n
 def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) -> list[str]:
     """For each of `count` occurrences, join the texts of its constituents in order of arrival.
 
-    `roots`: for each constituent, the index of the occurrence. `names`: the handle of the constituent.
+    `roots`: for each constituent, the index of the occurrence. `names`: for each constituent, its handle.
     """
     pieces: list[list[Piece]] = [[] for _ in range(count)]
     for root, name in zip(roots.tolist(), names.tolist(), strict=True):

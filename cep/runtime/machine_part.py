@@ -162,7 +162,7 @@ class SingleGoal(GoalByGoal):
         return tables
 
     def is_due(self, tables: Iterable[Table], frontier: Frontier) -> bool:
-        """Return True if an input in `tables` has rows, or if time makes the goal due by the frontier."""
+        """Return True if an input in `tables` has rows, or if the goal is due at or before the frontier."""
         for table in tables:
             if table.shape[1]:
                 return True

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cep.runtime.prior_state import PriorState
 
 MOST_DERIVATIONS = 1_000_000
-"""The default limit of events that a recursion may derive at one instant."""
+"""The default limit for the number of events that a recursion may derive at one instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ class Counted(Protocol):
         """The size in bytes of the rows that the engine stores."""
 
     def take_counts(self) -> list[Count]:
-        """Return each goal's counts since the last call, and its current size."""
+        """Return the statistics of each goal since the last call, and the current size of the goal's state."""
 
     def take_key_shares(self) -> Sequence[KeyShares]:
         """Return the most frequent keys of the rows that were distributed since the last call."""

@@ -24,7 +24,7 @@ def net_changes(
     """Yield the events whose output changes, each with the difference between its old and its new output.
 
     `ordered`: True if rows that differ only in order count as different, because other stages receive the order.
-    `numbered`: True if the matrix row IDENTITY contains the numbers of equal occurrences.
+    `numbered`: True if the matrix row IDENTITY contains each row's rank among equal occurrences.
     """
     several = equal_records(plan).several if numbered else frozenset[str]()
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
