@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import applications, charts, closure, knowledge, lars, metric, metric_time, processes, report
 from benchmarks.measure import Measured, measure
 from benchmarks.report import circumstances, parser, replace
-from benchmarks.table import Line, Target, json_lines, markdown, rates, short, show
+from benchmarks.table import Line, Target, json_lines, markdown, rates, short
 from benchmarks.workload import Size, Workload
 from benchmarks.workloads import workloads
 
@@ -123,7 +123,7 @@ def main() -> None:
     results += applications.lines(options.quick, options.only)
     results += metric_time.lines(options.quick, options.only)
     results += processes.lines(QUICK if options.quick else 2_000_000, options.only)
-    show(results)
+    print(markdown(results))
     if options.json:
         options.json.write_text(json_lines(results))
     if options.write:

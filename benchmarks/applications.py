@@ -381,9 +381,9 @@ def main() -> None:
         name, dialect, rows = json.loads(options.one)
         print(json.dumps(run(applications[name], dialect, rows, KEYS)))
         return
-    from benchmarks.table import show
+    from benchmarks.table import markdown
 
-    show(list(lines(options.quick, options.only)))
+    print(markdown(list(lines(options.quick, options.only))))
 
 
 if __name__ == "__main__":

@@ -274,10 +274,14 @@ def main() -> None:
 
 
 def taken(text: str) -> list[dict[str, Any]]:
-    """Return the lines of a run that a chart shows, reduced to the needed fields."""
-    lines = [json.loads(line) for line in text.splitlines()]
+    """Return the lines of a run that a chart shows, those with the most events, reduced to the needed fields."""
+    lines = [line for line in map(json.loads, text.splitlines()) if line["workload"] in WORKLOADS and line["ratio"]]
+    most = {
+        name: max(line["events"] for line in lines if line["workload"] == name)
+        for name in {line["workload"] for line in lines}
+    }
     keep = ("workload", "events", "keys", "value", "ratio")
-    return [{key: line[key] for key in keep} for line in lines if line["workload"] in WORKLOADS and line["ratio"]]
+    return [{key: line[key] for key in keep} for line in lines if line["events"] == most[line["workload"]]]
 
 
 if __name__ == "__main__":

@@ -142,9 +142,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the facts")
     parser.add_argument("--only", metavar="NAME", default="", help="programs whose name holds this")
     options = parser.parse_args()
-    from benchmarks.table import show
+    from benchmarks.table import markdown
 
-    show(list(lines(options.quick, options.only)))
+    print(markdown(list(lines(options.quick, options.only))))
     print(f"\n{HELD}\np of each of {KEPT_KEYS} keys every .. s for {KEPT_SECONDS} s: rows of state, bytes")
     for every in EVERY:
         print(f"{every / SECOND:g}: {', '.join(map(str, kept(every)))}")

@@ -1,23 +1,13 @@
-"""Results as a table for the terminal, as Markdown, and as JSON Lines."""
+"""Results as tables in Markdown, and as JSON Lines."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-
-from rich.console import Console
-from rich.table import Table
-
-WIDTH = 100
+from itertools import compress
 
 COLUMNS = ("workload", "events", "keys", "engine", "loop", "ratio", "flat", "MB", "B/goal", "to reach", "reached")
-
-LEGEND = """\
-engine, loop: events a second of CPU time on one core; the loop is hand-written Python for that job.
-flat: cost an event, to that of the workload's cheapest size; at most 1.5. MB: peak memory of the
-engine's process, with its input. B/goal: bytes of state to each occurrence that waits. int/2: half
-as fast as with integers; facts*1.5: at most 1.5 times the cost with static facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +52,7 @@ class Line:
             self.workload,
             short(self.events),
             short(self.keys),
-            f"{self.value:.2f} s" if self.unit == "s" else short(self.value),
+            f"{short(self.value)} {self.unit}" if self.unit in ("s", "ms") else short(self.value),
             short(self.loop),
             "" if self.ratio is None else f"{self.ratio:.1f}",
             "" if self.flat is None else f"{self.flat:.2f}",
@@ -83,24 +73,17 @@ def short(number: float | None) -> str:
     return f"{number:.3g}"
 
 
-def show(lines: list[Line]) -> None:
-    """Print the table."""
-    table = Table(box=None, padding=(0, 1, 0, 0), title_justify="left")
-    for name in COLUMNS:
-        left = name in ("workload", "to reach", "reached")
-        table.add_column(name, justify="left" if left else "right", no_wrap=name != "reached")
-    for line in lines:
-        table.add_row(*line.cells(), style="yellow" if line.missed else None)
-    console = Console(width=WIDTH, highlight=False)
-    console.print(table)
-    console.print(LEGEND, style="dim")
-
-
 def markdown(lines: list[Line]) -> str:
-    """Return the table in Markdown."""
+    """Return the table in Markdown, without empty columns.
+
+    `engine` and `loop` are events per second of CPU time on one core; the loop is hand-written Python for the same job.
+    `flat`: the cost of an event, relative to the workload's cheapest size. `MB`: the peak memory of the engine's
+    process, with its input. `B/goal`: bytes of state per occurrence that waits.
+    """
     align = [":--" if name in ("workload", "to reach", "reached") else "--:" for name in COLUMNS]
-    rows = [COLUMNS, align, *(line.cells() for line in lines)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    cells = [line.cells() for line in lines]
+    used = [any(row[column] for row in cells) for column in range(len(COLUMNS))]
+    return "\n".join(f"| {' | '.join(compress(row, used))} |" for row in (COLUMNS, align, *cells))
 
 
 def rates(lines: list[Line], names: Mapping[str, str]) -> str:

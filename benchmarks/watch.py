@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from time import process_time
 
-ENOUGH, LEAST, MOST = 1.0, 2, 25
+ENOUGH, LEAST, MOST = 1.0, 1, 25
 """The seconds after which enough runs were made, and the least and the greatest number of runs."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import polars as pl
 
+from cep.core.collection import no_collection
 from cep.core.errors import NOWHERE, CepError, CepErrors, Files, Span, Warning
 from cep.core.literals import SECOND
 from cep.core.schema import Schema
@@ -315,6 +316,7 @@ def one_text(text: str | Mapping[str, str], name: str, options: CompileOptions) 
     return joined_text, called, replace(options, files=files)
 
 
+@no_collection()
 def compiled(text: str, name: str, options: CompileOptions) -> CompiledProgram:
     """Compile a program text. Raises CepError, which lists all mistakes."""
     try:

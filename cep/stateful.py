@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from cep.compile import CompiledProgram
+from cep.core.collection import no_collection
 from cep.core.errors import CepError
 from cep.core.time import FARTHEST
 from cep.engine_view import EngineView, assemble
@@ -30,6 +31,7 @@ class StatefulEngine(EngineView):
     the engine is `broken`.
     """
 
+    @no_collection()
     def __init__(self, program: CompiledProgram, options: EngineOptions) -> None:
         super().__init__(program, options.stage, assemble(program, options))
         self.broken = False
