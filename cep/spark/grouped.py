@@ -1,7 +1,7 @@
 """A program as one Spark plan over static DataFrames.
 
-Rows become blocks, which Spark groups by bucket. Each stage of the program then runs once for each bucket. Nothing runs
-before a result is used. All operations exist in Spark Connect.
+Rows are packed into blocks, which Spark groups by bucket. Each stage of the program then runs once for each bucket.
+Spark runs the plan only when a result is used. All operations of the plan exist in Spark Connect.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ BLOCKS = "stage int, bucket int, event string, place bigint, source string, rows
 """The columns of a DataFrame of blocks."""
 
 TIMED = "time"
-"""The column that contains the latest time in a block. Spark's watermark follows this column."""
+"""The name of the column that contains the latest time in a block. Spark computes its watermark from this column."""
 
 _ROW = 1 << 23
-"""The size in bytes at which a record batch of blocks is complete."""
+"""The size in bytes from which a record batch of blocks is complete."""
 
 _END = END // 1000  # milliseconds
 
@@ -104,7 +104,7 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provide
 
 
 def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
-    """Return the function that converts rows to blocks in a worker. `timed`: True if its results have the column
+    """Return the function that converts rows to blocks in a worker. `timed`: True if the blocks need the column
     `TIMED`."""
     bare = pickle.dumps(program.bare())
 
@@ -116,7 +116,8 @@ def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Ca
 
 
 def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFrame], DataFrame]:
-    """Split a DataFrame of blocks into one DataFrame for each derived event, and one for the dead letters."""
+    """Split a DataFrame of blocks into one DataFrame for each derived event. Return these, and the DataFrame of the
+    dead letters."""
     frames = {}
     for event, schema in program.outputs.items():
         mine = blocks.where((blocks.stage == WORLD) & (blocks.event == event))
@@ -161,7 +162,7 @@ def step(
 ) -> Iterator[ShuffleBlock]:
     """Advance the engine of a bucket to a watermark (milliseconds), with `rows` as its input.
 
-    Yield blocks that contain its results for later stages and for output, and its dead letters.
+    Yield blocks that contain the results for later stages and for output, and the dead letters.
     """
     tables, dead = task.taken(engine, bucket, version, rows, watermark)
     yield from from_stage(task.program, task.stage, bucket, tables)
@@ -177,7 +178,7 @@ def letter_blocks(bucket: int, lines: Iterable[bytes]) -> Iterator[ShuffleBlock]
 
 
 def as_batches(blocks: Iterable[ShuffleBlock], timed: bool = False) -> RecordBatches:
-    """Convert blocks to record batches for Spark, at least one. Blocks of reports are omitted.
+    """Convert blocks to record batches for Spark. There is at least one record batch. Blocks of reports are omitted.
 
     `timed`: True if the batches have the column `TIMED`.
     """
@@ -221,8 +222,10 @@ def blocks_of(rows: pa.Table | pa.RecordBatch) -> list[ShuffleBlock]:
 
 
 def _tables(event: str, schema: Schema, merged: bool, batches: RecordBatches) -> RecordBatches:
-    """Yield the rows of a derived event from its blocks. `merged`: True if several buckets may derive the same
-    occurrence. Then identical rows of the task become one row."""
+    """Yield the rows of a derived event from its blocks.
+
+    `merged`: True if several buckets may derive the same occurrence. In this case, equal rows of a task become one row.
+    """
     from cep.spark.sink.event_files import merged_tables
 
     layout = ParquetLayout({event: schema})

@@ -1,7 +1,7 @@
-"""Blocks on their way between tasks, stored by column.
+"""Blocks that tasks send to each other, stored by column.
 
-The driver distributes all blocks of a micro-batch by sorting arrays of numbers. There can be one block for each file
-and bucket. A block becomes an object only when its rows are read.
+The driver distributes all blocks of a micro-batch by sorting arrays of numbers. There can be one block for each pair of
+a file and a bucket. A block becomes an object only when its rows are read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FilePart:
     sum: int
 
     def read(self) -> bytes:
-        """Read the bytes. Raises CepError if they differ from what was written."""
+        """Read the bytes. Raises CepError if they differ from the bytes that were written."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)
@@ -113,7 +113,7 @@ class HandedBlocks(Sequence[HandedBlock]):
 
     @classmethod
     def joined(cls, some: Iterable[HandedBlocks]) -> HandedBlocks:
-        """Concatenate sequences of blocks."""
+        """Concatenate sequences of blocks into one sequence."""
         texts, holders, parts = dict[str | None, int](), list[bytes | str](), [_NONE]
         for blocks in some:
             numbers = blocks._numbers.copy()
@@ -137,12 +137,12 @@ class HandedBlocks(Sequence[HandedBlock]):
         return bucket_numbers
 
     def of_events(self, names: Collection[str]) -> HandedBlocks:
-        """Return the blocks that contain rows of these event types."""
+        """Return the blocks that contain rows of the event types `names`."""
         wanted = np.array([text in names for text in self._texts], bool)
         return self._taken(np.flatnonzero(wanted[self._numbers[_EVENT]])) if len(self) else self
 
     def by(self, numbers: Ints) -> dict[int, HandedBlocks]:
-        """Group the blocks by `numbers`, which has one number for each block. Blocks of a group keep their order."""
+        """Group the blocks. `numbers`: for each block, the number of its group. Blocks of a group keep their order."""
         order = stable_order(numbers)
         distinct, starts = np.unique(numbers[order], return_index=True)
         return {number: self._taken(mine) for number, mine in zip(distinct.tolist(), np.split(order, starts[1:]))}
@@ -179,15 +179,15 @@ class HandedBlocks(Sequence[HandedBlock]):
 
 
 def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Held, ...]:
-    """Drop the elements of `held` that no number in the given `rows` of `numbers` refers to. Return the other elements,
-    and renumber these rows in place."""
+    """Drop those elements of `held` to which no number in the given `rows` of the matrix `numbers` refers. Return the
+    other elements, and change the numbers in these rows so that they refer to the returned tuple."""
     used, places = np.unique(numbers[rows], return_inverse=True)
     numbers[rows] = places.reshape(len(rows), -1)
     return tuple(held[place] for place in used.tolist())
 
 
 def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
-    """Unpickle sequences of blocks and concatenate them. `rows`: the values of Spark rows."""
+    """Unpickle sequences of blocks and concatenate them. `rows`: the pickled sequences."""
     return HandedBlocks.joined(pickle.loads(row) for row in rows)
 
 

@@ -100,7 +100,7 @@ class Job:
 
     @property
     def rule(self) -> KeyRule | None:
-        """The rule by which each key has its own lateness. None: all records share one clock."""
+        """The rule by which each key has its own lateness, or None if all records share one clock."""
         if self.program.lateness_by is None:
             return None
         running, behind = self.program.options.running, self.lateness or 0
@@ -109,8 +109,8 @@ class Job:
 
     @property
     def warmed(self) -> WarmStates | None:
-        """The states from which new rules start. None: they start empty, or the first micro-batch is already
-        committed."""
+        """The states from which new rules start. None if new rules start with an empty state, or if the first
+        micro-batch is already committed."""
         folder = Path(self.checkpoint)
         if self.earlier is None or self.generation.begun(folder):
             return None
@@ -118,7 +118,7 @@ class Job:
 
     @property
     def dead(self) -> str | None:
-        """The path prefix of dead-letter files. None: dead letters are dropped."""
+        """The path prefix of dead-letter files, or None if dead letters are dropped."""
         return None if self.dead_letters is None else os.path.join(self.dead_letters, self.mark)
 
 
@@ -137,8 +137,8 @@ class Former:
 
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
-    """Start the query. It ends when it has processed the existing input. `follow`: True if it runs until it is
-    stopped."""
+    """Start the query. `follow`: True if the query runs until it is stopped. Otherwise it ends when it has processed
+    the existing input."""
     closing, folder = job.closing and not follow, Path(job.checkpoint)
     handed = None if job.apart else str(folder / HANDED)
     if handed is not None:

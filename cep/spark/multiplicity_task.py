@@ -1,8 +1,7 @@
-"""The last job of a micro-batch if results are revised. It adds up how often each row is derived by all buckets and
-stages.
+"""The last job of a micro-batch if results are revised. It adds up how often all buckets and stages derive each row.
 
-The job outputs the rows that appear or disappear. The multiplicities (`Ways`) are its state. They are stored like the
-states of engines, in one file for each bucket and version.
+The job outputs the rows that appear or disappear. The multiplicities (`Ways`) are the state of the job. They are stored
+like the states of engines, in one file for each bucket and version.
 """
 
 from __future__ import annotations
@@ -20,15 +19,16 @@ from cep.spark.state.bucket_states import BucketStates
 from cep.workers.multiplicities import Ways, withdrawn
 
 _known: dict[tuple[str, int, int], tuple[int, Ways]] = {}
-"""Multiplicities that this worker keeps in memory, and their version. The key is the run, the number of the job's
-stage, and the bucket."""
+"""The multiplicities that this worker keeps in memory, each with its version. A key consists of the name of the run,
+the number of the job's stage, and the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptWays:
     """The multiplicities of rows, by bucket, in memory and in files.
 
-    `run`: the name of this run of the query. `states`: the files. `schemas`: the schemas of the written events.
+    `run`: the name of this run of the query. `states`: the files that contain the multiplicities. `schemas`: the
+    schemas of the written events.
     """
 
     program: ShippedProgram
@@ -37,7 +37,7 @@ class KeptWays:
     schemas: Mapping[str, Schema]
 
     def of(self, bucket: int, version: int) -> Ways:
-        """Return the multiplicities of a bucket at a version. Version 0 has no rows."""
+        """Return the multiplicities of a bucket at a version. Version 0 contains no rows."""
         known, ways = _known.get((self.run, self.states.stage, bucket), (-1, Ways(self.schemas)))
         if known != version:
             ways = Ways(self.schemas)
@@ -50,7 +50,8 @@ class KeptWays:
         return ways
 
     def keep(self, bucket: int, version: int, batch: int) -> None:
-        """Store the current multiplicities of a bucket as a version. `batch`: the number of the micro-batch."""
+        """Store the current multiplicities of a bucket under the number `version`. `batch`: the number of the
+        micro-batch."""
         _, ways = _known[self.run, self.states.stage, bucket]
         self.states.write(bucket, version, ways.snapshot(self.program.program), batch)
         _known[self.run, self.states.stage, bucket] = version, ways
@@ -69,9 +70,9 @@ def forget_others(run: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WaysWork:
-    """The description of the job that adds up multiplicities, as it is sent to workers.
+    """A description of the job that adds up multiplicities. The driver sends it to workers.
 
-    `run`: the name of this run of the query. `states`: the files of multiplicities.
+    `run`: the name of this run of the query. `states`: the files that contain the multiplicities.
     """
 
     program: ShippedProgram

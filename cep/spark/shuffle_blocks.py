@@ -1,4 +1,5 @@
-"""Shuffle blocks: rows of one event for one bucket. A task passes such a block to another task as one value."""
+"""Shuffle blocks. A shuffle block contains rows of one event for one bucket. A task passes a block to another task as
+one value."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ WORLD = 0
 """The `stage` of a block that contains derived rows for the sink."""
 
 REPORT = -2
-"""The `stage` of a block that contains a report for the driver, in its `source`."""
+"""The `stage` of a block that contains a report for the driver. The report is in the block's `source`."""
 
 DEAD = -3
 """The `stage` of a block that contains a part of a dead-letter file. Such blocks are used if workers share no folder.
@@ -32,8 +33,8 @@ The block's `event` is the name of the file, and its `place` is the offset in th
 """
 
 TIMES = -4
-"""The `stage` of a block that contains keys and ends of records. The driver needs them if each key has its own
-lateness."""
+"""The `stage` of a block that contains the keys and ends of records. The driver needs such blocks if each key has its
+own lateness."""
 
 TIME = -1
 """The `stage` of a block that only moves the watermark."""
@@ -48,17 +49,18 @@ LATEST = "#latest"
 """The `event` of a block that contains the latest time in the input."""
 
 FIRST = "#first"
-"""The `event` of a block that contains the first times in the input."""
+"""The `event` of a block that contains the earliest times in the input."""
 
 LATE = "#late"
 """The `event` of a block that tells which keys have late records."""
 
 FIRSTS = 1024
-"""The number of earliest times that the reader of a file reports. One is not enough, because the times of late records
-do not count."""
+"""The number of earliest times that the reader of a file reports. A single time is not enough, because it may be the
+time of a late record, and times of late records do not count."""
 
 Stretch = tuple[int | None, int | None]
-"""The first and the last time (microseconds) for which output is written. None: there is no bound."""
+"""The first and the last time (microseconds) for which output is written. None means that there is no bound on that
+side."""
 
 ChangeLine = tuple[int, str, str, int]
 """A change of the knowledge: its time (microseconds), its triples as text, and the file and line from which it was
@@ -72,9 +74,9 @@ class ShuffleBlock:
     - `stage`: the number of the stage that reads the block, or a constant such as `WORLD`.
     - `place`: a number by which the blocks of a bucket are sorted. It is the number of the input file, or it consists
       of the stage and bucket that derived the rows.
-    - `source`: the name of the input file. None: a stage derived the rows.
+    - `source`: the name of the input file, or None if a stage derived the rows.
     - `rows`: an Arrow stream.
-    - `latest`: the last end of the rows. It is not used if a stage derived the rows.
+    - `latest`: the latest end of the rows. It is not used if a stage derived the rows.
     """
 
     stage: int
@@ -88,7 +90,7 @@ class ShuffleBlock:
 
 @dataclass(frozen=True, slots=True)
 class WorldRows:
-    """Derived rows of one event for the sink. `bucket`: the bucket that passes them on. `place`: as in
+    """Derived rows of one event for the sink. `bucket`: the bucket that passes the rows on. `place`: as in
     `ShuffleBlock`."""
 
     bucket: int
@@ -102,7 +104,7 @@ class WorldRows:
 
     @classmethod
     def of(cls, block: ShuffleBlock) -> WorldRows:
-        """Read the rows of a block."""
+        """Create WorldRows from a block."""
         return cls(block.bucket, block.event, block.place, unpack(block.rows))
 
 
@@ -111,7 +113,8 @@ class Stepped:
     """The result of one step of a bucket.
 
     - `version`: the version of the new state.
-    - `call`: the watermark (milliseconds) at which the bucket must run again even without input. None: never.
+    - `call`: the watermark (milliseconds) at which the bucket must run again even without input, or None if it need
+      not.
     - `blocks`: blocks for later stages and for the driver.
     - `world`: rows for the sink.
     """
@@ -129,9 +132,9 @@ def from_outside(
     source: str | None,
     keys: KeyCounter | None = None,
 ) -> Iterator[ShuffleBlock]:
-    """Yield the records of an input file as blocks for all stages that read them.
+    """Yield the records of an input file as blocks for all stages that read the file.
 
-    `place`: the number of the file. `source`: the name of the file. `keys`: a counter of the keys in the records.
+    `place`: the number of the file. `source`: the name of the file. `keys`: counts the keys in the records.
     """
     for stage in program.stages:
         mine = {event: table for event, table in tables.items() if event in stage.outside}
@@ -159,12 +162,12 @@ def for_world(
 ) -> Iterator[WorldRows]:
     """Yield the rows of a bucket that go to the sink.
 
-    Rows that other buckets may also derive are assigned to the bucket in which they are merged.
+    Several buckets may derive the same row. Such rows are assigned to the bucket that merges them.
 
     - `derived`: the tables that the bucket derives.
     - `wanted`: the names of the events to output.
     - `stretch`: the first and the last time of the output.
-    - `cuts`: for each fluent, the time before which nothing is written. Intervals that begin earlier are cut.
+    - `cuts`: for each fluent, the time before which nothing is written. Intervals that begin before this time are cut.
     """
     place = (stage.number << 32) + bucket
     rows = clipped(_as_written(program, derived), program.outputs, *stretch)
@@ -187,7 +190,8 @@ def for_world(
 
 
 def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
-    """Return the changes of a fluent from `time` on (microseconds). A beginning before `time` is moved to `time`."""
+    """Return the changes of a fluent at or after `time` (microseconds). A beginning before `time` is moved to
+    `time`."""
     early = (pl.col("time") < time).fill_null(value=True)
     begins = changes.filter(~early | (pl.col(EDGE) == "begins"))
     return begins.with_columns(
@@ -197,7 +201,8 @@ def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
 
 
 def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Return the tables to write, with fluents as intervals or as changes."""
+    """Return the tables that are written. They contain fluents as intervals, or as changes if the program asks for
+    changes."""
     tables = {table: derived[table] for table in program.written if table in derived}
     return as_changes(tables, program.schemas, program.outputs) if program.changes else tables
 
@@ -205,7 +210,7 @@ def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) ->
 def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBlock]:
     """Yield a block without rows for each bucket that must run before the first row arrives.
 
-    `every`: True to yield a block for each bucket.
+    `every`: True to yield a block for each bucket of the program.
     """
     for stage in program.stages:
         if every or stage.number in program.ticking:

@@ -1,12 +1,12 @@
-"""A micro-batch for workers that share no folder: one Spark job, whose tasks pass rows on as bytes through Spark's
-shuffle.
+"""A micro-batch for workers that share no folder. It is one Spark job, whose tasks pass rows on as bytes through
+Spark's shuffle.
 
 There is a shuffle before each stage of the program. Buckets are distributed to as many tasks as there are cores. Each
 task runs in the same worker every time (`cep.spark.task_affinity`).
 
-The tasks upload states, output files and dead letters to the object store, and tell the driver where they are. The
-driver writes the manifest that commits them. A task may run twice. Only the results that it reports to the driver
-count.
+The tasks upload states, output files and dead letters to the object store, and tell the driver where these files are.
+The driver writes the manifest that commits the files. A task may run twice. Only the results that the task reports to
+the driver count.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ Sent: TypeAlias = "tuple[int, bytes | TaskFound]"
 class Place:
     """The place of the files that tasks upload and read.
 
-    - `packs`: the packs of the checkpoint. `number`: the number of the next manifest. `run`: the name of the writing
-      run.
+    - `packs`: the packs of the checkpoint.
+    - `number`: the number of the next manifest.
+    - `run`: the name of the run that writes.
     - `mark`: the name of the checkpoint.
     - `files`: the state files of each bucket, by names such as `1-0003`.
     """
@@ -59,12 +60,14 @@ class Place:
 class StageJob:
     """The work of `width` tasks for one stage in a micro-batch.
 
-    - `number`: the number of the stage. 0: no stage runs. One more than the last stage: multiplicities are added up.
+    - `number`: the number of the stage. 0 means that no stage runs. The number after the last stage means that
+      multiplicities are added up.
     - `batch`: the number of the micro-batch.
     - `watermark`: the new watermark of the buckets, in milliseconds.
-    - `buckets`: for each bucket of the stage, the version of its state.
+    - `buckets`: for each bucket of the stage, the version of the bucket's state.
     - `due`: the buckets that must run even without input.
-    - `writes`: True if the tasks write the output. `first`: True if the first task writes a file even without rows.
+    - `writes`: True if the tasks write the output.
+    - `first`: True if the first task writes a file even if there are no rows.
     - `versions`: the versions of the states of all stages, by names such as `1-0003`.
     - `counted`: the events whose multiplicities are added up.
     """
@@ -82,7 +85,7 @@ class StageJob:
     counted: frozenset[str] = field(default=frozenset())
 
     def of(self, slots: Sequence[int]) -> StageJob:
-        """Return a copy that contains only the state files of some tasks. `slots`: the numbers of these tasks."""
+        """Return a copy that contains only the state files of the tasks with the numbers `slots`."""
         some = frozenset(slots)
         mine = {
             name: files for name, files in self.place.files.items() if int(name.partition("-")[2]) % self.width in some
@@ -142,8 +145,8 @@ def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
 
 
 def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
-    """Distribute the blocks of reading tasks to the tasks that must receive them. `rows`: the Spark rows of reading
-    tasks."""
+    """Distribute the blocks that reading tasks have created to the tasks that must receive them. `rows`: the Spark rows
+    that the reading tasks return."""
     for row in rows:
         yield from dealt(pickle.loads(row[0]), width)
 
@@ -155,7 +158,8 @@ def _tasks(
 
 
 class ShuffledBatch:
-    """One micro-batch, and the results of its job so far. `before`: the note of the previous micro-batch."""
+    """One micro-batch, and the results that its job has returned so far. `before`: the note of the previous
+    micro-batch."""
 
     def __init__(self, work: QueryWork, batch: int, watermark: int, before: BatchNote, place: Place) -> None:
         self._work, self._batch, self._watermark, self._before, self._place = work, batch, watermark, before, place
@@ -181,7 +185,7 @@ class ShuffledBatch:
             self.took(outcome)
 
     def jobs(self, width: int) -> Iterator[StageJob]:
-        """Yield the work of each stage in turn. `width`: the number of tasks."""
+        """Yield the work of each stage, in the order of the stages. `width`: the number of tasks."""
         work, program = self._work, self._work.stages[0].program
         meets = bool(program.merged)
         for stage in program.stages:

@@ -1,6 +1,8 @@
-"""The tasks of a micro-batch. Each task runs some buckets of a stage, and passes on or writes their output.
+"""The tasks of a micro-batch. Each task runs some buckets of a stage, and writes the output of the stage or passes it
+on.
 
-The description of a query's work is sent once, and unpickled once per worker. A hash of its content identifies it.
+The description of a query's work is sent once, and unpickled once per worker. It is identified by a hash of its
+content.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ _known: dict[bytes, QueryWork] = {}
 
 @dataclass(frozen=True, slots=True)
 class QueryWork:
-    """A description of the work of a query's tasks, as it is sent to workers.
+    """A description of the work of a query's tasks. The driver sends it to workers.
 
     - `stages`: the work of each stage.
-    - `ways`: the job that adds up multiplicities after the stages. None: no such job is needed.
+    - `ways`: the job that adds up multiplicities after the stages, or None if no such job is needed.
     - `sink`: the options of the sink.
-    - `handed`: the folder for blocks that tasks send to each other. None: workers share no folder.
-    - `rule`: the rule by which each key has its own lateness. None: all records share one clock.
+    - `handed`: the folder for blocks that tasks send to each other, or None if workers share no folder.
+    - `rule`: the rule by which each key has its own lateness, or None if all records share one clock.
     """
 
     stages: Sequence[StageWork]
@@ -43,18 +45,18 @@ class QueryWork:
     rule: KeyRule | None = None
 
     def load(self) -> None:
-        """Prepare this worker for its first task: compile the program."""
+        """Prepare this worker for its first task. The program is compiled."""
         freeze_garbage()
         self.stages[0].program.load()
 
     def keeps(self, stage: int, bucket: int) -> int | None:
-        """Return the version of the engine that this worker keeps for a bucket. None: it keeps none."""
+        """Return the version of the engine that this worker keeps for a bucket, or None if it keeps no engine."""
         return kept_version(self.stages[0].run, stage, bucket)
 
     def states_of(self, stage: int) -> list[int]:
         """Return the numbers under which the tasks of a stage store states.
 
-        The first is the number of the stage. A second number is for multiplicities, which the stage may count.
+        The first number is that of the stage. If the stage may count multiplicities, a second number is for those.
         """
         count = len(self.stages)
         return [stage, count + stage] if 1 < stage <= count else [stage]
@@ -82,8 +84,8 @@ class PackedWork:
 
 @dataclass(frozen=True, slots=True)
 class BucketInput:
-    """The input of one step of a bucket: its blocks, and the version of its state. Version 0: the bucket has no
-    state."""
+    """The input of one step of a bucket: the blocks, and the version of the bucket's state. The version is 0 if the
+    bucket has no state."""
 
     version: int
     blocks: Sequence[HandedBlock]
@@ -93,8 +95,10 @@ class BucketInput:
 class TaskInput:
     """The input of a task of a micro-batch.
 
-    - `number`: the number of the task. `batch`: the number of the micro-batch.
-    - `stage`: the stage to run. 0: only write. One more than the last stage: add up multiplicities.
+    - `number`: the number of the task.
+    - `batch`: the number of the micro-batch.
+    - `stage`: the number of the stage to run. 0 means that the task only writes. The number after the last stage means
+      that the task adds up multiplicities.
     - `watermark`: the new watermark of the buckets, in milliseconds.
     - `buckets`: the input of each bucket.
     - `world`: rows for the sink from earlier stages.
@@ -127,9 +131,10 @@ class TaskOutput:
 
     - `number`: the number of the task.
     - `versions`: for each bucket, the version of the new state.
-    - `calls`: for each bucket, the watermark (milliseconds) at which it must run again even without input. None: never.
+    - `calls`: for each bucket, the watermark (milliseconds) at which the bucket must run again even without input, or
+      None if it need not.
     - `handed`: the blocks for other tasks and for the driver.
-    - `files`: the written output files.
+    - `files`: the output files that the task has written.
     """
 
     number: int
@@ -179,7 +184,8 @@ def _counted(
 ) -> Iterator[WorldRows]:
     """Add up the multiplicities of rows in `world`. Yield the rows that appear or disappear.
 
-    Rows of other buckets are yielded unchanged.
+    Rows of buckets that this task does not process are yielded unchanged. The function adds the versions of new states
+    to `versions`, and blocks for other tasks to `outbox`.
     """
     assert work.ways is not None, "ways are counted where there are some"
     task, every = work.ways.task(), list(world)

@@ -16,7 +16,8 @@ _tasks = count()
 
 
 def freeze_garbage() -> None:
-    """Exclude all current objects from garbage collection. Call this at the start of a task."""
+    """Exclude all objects that exist now from garbage collection. A worker must call this function at the start of each
+    task."""
     if next(_tasks) % _EACH:
         gc.freeze()
     else:

@@ -25,11 +25,11 @@ from cep.spark.state.remote import bringing
 from cep.spark.tasks import PackedWork, QueryWork, TaskInput, TaskOutput, run_task
 
 Files = Mapping[str, Packed]
-"""The places of files, by name."""
+"""The places of files, by the names of the files."""
 
 _LOCAL = "SPARK_LOCAL_DIRS"
-"""The environment variable of an executor that names Spark's local folders. Spark removes them when the executor
-ends."""
+"""The environment variable that contains the paths of Spark's local folders on an executor. Spark removes these folders
+when the executor ends."""
 
 _STATE = re.compile(r"w?(\d+-\d{4})-(\d{8})")
 
@@ -148,7 +148,7 @@ class Home:
         )
 
     def _sweep(self, versions: Mapping[str, int]) -> None:
-        """Remove local states of which another worker has written newer versions."""
+        """Remove local states if another worker has written newer versions of them."""
         newest = dict[str, int]()
         file_names = {path.name for path in self.states.iterdir()}
         self._known = {name: packed for name, packed in self._known.items() if name in file_names}
@@ -161,9 +161,9 @@ class Home:
                 self._known.pop(path.name, None)
 
     def _forget(self, asked: TaskInput) -> None:
-        """Drop this worker's engines whose state differs from the committed one.
+        """Drop those engines of this worker whose state differs from the committed state.
 
-        Such an engine comes from a task that ran twice, when the results of the other run were committed.
+        Such a difference arises if a task ran twice, and the results of the run in another worker were committed.
         """
         run = self.work.stages[0].run
         for bucket, bucket_input in asked.buckets.items():
@@ -185,7 +185,7 @@ class Home:
         objects.at_once(self._bring, [name for name in self._entries if state_of(name) in cold])
 
     def _stepped(self, name: str) -> str:
-        """Return the bucket whose task writes a state. `name`: the first part of the state's file name."""
+        """Return the name of the bucket whose task writes a state. `name`: the first part of the state's file name."""
         stage, _, bucket = name.partition("-")
         count = len(self.work.stages)
         return f"{int(stage) - count}-{bucket}" if int(stage) > count + 1 else name
@@ -204,7 +204,7 @@ class Home:
 
 
 def _remove_left(local: Path) -> None:
-    """Remove the folders of this executor's workers that have ended."""
+    """Remove the folders that workers of this executor have left behind. A worker that still runs keeps its folder."""
     for path in local.glob("semcep-*-*"):
         pid = path.name.split("-")[1]
         try:

@@ -1,5 +1,5 @@
-"""The Spark session of a run: settings, jars, master, and Java. If the session cannot start, an error names the
-reason."""
+"""The Spark session of a run: its settings, jars, master and Java process. If the session cannot start, an error
+contains the reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NEEDED: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.speculation": "false",  # a task that runs twice would do its work twice
 }
-"""Required Spark settings. A query with other values would fail or return wrong results."""
+"""The Spark settings that a query requires. With other values, the query would fail or return wrong results."""
 
 CHOSEN: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -52,7 +52,7 @@ CHOSEN: Mapping[str, str] = {
 """Default settings for a run on one machine. The user's options and those of spark-submit override them."""
 
 TRIES = 4
-"""The maximum number of attempts of a task on this machine, the same as on a cluster."""
+"""The maximum number of attempts for each task if the run uses only this machine. Clusters use the same number."""
 
 OLDEST = 17
 """The oldest version of Java that Spark 4 supports."""
@@ -84,14 +84,14 @@ _STOPPED = "stopped SparkContext"  # a message in the log
 
 
 def java_program() -> Path | None:
-    """Return the path of the Java program; None if there is no Java."""
+    """Return the path of the Java program, or None if Java is not installed."""
     home = os.environ.get("JAVA_HOME")
     program = shutil.which("java") if not home else os.path.join(home, "bin", "java")
     return Path(program) if program is not None and os.path.exists(program) else None
 
 
 def java() -> int | None:
-    """Return the version of Java; None if there is no Java."""
+    """Return the major version of Java, or None if Java is not installed."""
     program = java_program()
     if program is None:
         return None
@@ -106,8 +106,8 @@ def java() -> int | None:
 
 
 def inherited() -> dict[str, str]:
-    """Return all settings of spark-submit, including its defaults. Returns none if spark-submit has not started this
-    process."""
+    """Return all settings of spark-submit, including its defaults. Returns an empty dict if this process was not
+    started by spark-submit."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()
@@ -153,7 +153,7 @@ def master_configured() -> bool:
 def without_interrupts() -> Iterator[None]:
     """Delay Ctrl-C and SIGTERM until the block has ended. A second signal takes effect at once.
 
-    The block starts Java. If this process ended meanwhile, the Java process would stay behind.
+    The block starts Java. If this process ended during the block, the Java process would continue to run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -171,8 +171,10 @@ def without_interrupts() -> Iterator[None]:
 
 
 def beginning(master: str | None, options: Mapping[str, str], keep: bool = False) -> JavaStart:
-    """Return the parameters with which Java starts. `keep`: True if this run will end by itself, so that Java may save
-    its classes for later runs."""
+    """Return the parameters with which Java starts.
+
+    `keep`: True if this run will end by itself. Java may then save its classes for later runs.
+    """
     try:
         return java_start(java_program(), _named(_or_local(master, options), options), options, keep)
     except OSError:  # e.g. the disk is full: Java then starts later
@@ -180,9 +182,10 @@ def beginning(master: str | None, options: Mapping[str, str], keep: bool = False
 
 
 def _or_local(master: str | None, options: Mapping[str, str]) -> str | None:
-    """Return the master that the user chose. If the configuration names none either, return all cores of this machine.
+    """Return the master that the user chose.
 
-    Returns None if the configuration names a master.
+    If the user chose none and the configuration names none, return the master for all cores of this machine. Returns
+    None if only the configuration names a master.
     """
     if master is None and not ({MASTER} & (submitted() | options.keys()) or master_configured()):
         return "local[*]"
@@ -190,14 +193,14 @@ def _or_local(master: str | None, options: Mapping[str, str]) -> str | None:
 
 
 def _named(master: str | None, options: Mapping[str, str]) -> str:
-    """Return the name of the master, or an empty text if it is unknown."""
+    """Return the name of the master, or an empty text if the name is unknown."""
     return master or options.get(MASTER) or inherited().get(MASTER, "")
 
 
 def session(master: str | None, options: Mapping[str, str], begins: JavaStart | None = None) -> SparkSession:
     """Start the Spark session. Raises CepError if Java is missing or too old.
 
-    `begins`: the parameters with which Java starts. None: this function chooses them.
+    `begins`: the parameters with which Java starts. If it is None, this function chooses them.
     """
     needs_java()
     os.environ.setdefault("PYSPARK_PYTHON", options.get("spark.pyspark.python", sys.executable))
@@ -283,7 +286,8 @@ def unresolved(said: str) -> CepError | None:
 
 
 def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
-    """Return the number of tasks that can run at once, or None if neither the master nor the settings say it."""
+    """Return the number of tasks that can run at once. Returns None if neither the master nor the settings determine
+    it."""
     known = inherited() | dict(settings)
     named = master or known.get(MASTER) or ("" if master_configured() else "local[*]")
     if master_match := re.fullmatch(r"local(?:\[\s*(\d+|\*)[^\]]*\])?", named):
@@ -297,7 +301,7 @@ def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
 
 
 def checked(master: str) -> str:
-    """Return the master if it is valid. Raises CepError if it is not."""
+    """Return `master` unchanged if it is valid. Raises CepError if it is not."""
     if _MASTER.fullmatch(master):
         return master
     word = (re.match(r"[^\[]*//|[^\[:]*", master) or [""])[0]
@@ -309,9 +313,9 @@ def checked(master: str) -> str:
 
 
 def silent(master: str) -> str | None:
-    """Return the reason why the masters of a standalone cluster do not answer.
+    """Return the reason why no master of a standalone cluster answers.
 
-    Returns None if one of them answers, or for other kinds of clusters.
+    Returns None if one of the masters answers, or if the cluster is of another kind.
     """
     if not re.fullmatch(_STANDALONE, master):
         return None
@@ -333,7 +337,7 @@ def start_session(
     warn: Callable[[str], None],
     begins: JavaStart | None = None,
 ) -> SparkSession:
-    """Start the session, and write the log of its processes into `folder`.
+    """Start the session, and write the log of the session's processes into `folder`.
 
     `warn`: a function that is called if the start has to wait for something. `begins`: the parameters with which Java
     starts. Raises CepError with the reason if the session cannot start.
@@ -367,8 +371,8 @@ def start_session(
 def _let_go(context: SparkContext) -> None:
     """Stop the session before this process ends, so that the cluster releases the executors.
 
-    Java would stop it a moment later. But in a container whose only process this is, Java would be killed first. On
-    Kubernetes, the executors would then run until someone removes them.
+    Java would stop the session a moment later. But if this process is the only one of a container, the container would
+    end first and kill Java. On Kubernetes, the executors would then run until someone removes them.
     """
     with warnings.catch_warnings(), suppress(PySparkException, Py4JError, OSError):  # Java may have ended
         warnings.simplefilter("ignore")

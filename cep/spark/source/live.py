@@ -1,4 +1,5 @@
-"""Live inputs that can be replayed: by offsets of Kafka, or by the numbers of messages in a log on disk."""
+"""Live inputs that can be replayed. A position in such an input is an offset of Kafka, or the number of a message in a
+log on disk."""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ class LiveInput(Protocol):
         """Return the offset at which a new query begins. All calls return the same offset."""
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """Return the offset after the messages that exist now, or about `most` messages after `start` if there are
-        more.
+        """Return the offset after the messages that exist now. If these are more than `most` messages after `start`,
+        return the offset after about `most` of them.
 
         Raises CepError if the input fails.
         """
 
     def target(self) -> None:
-        """End the input after the messages that exist now."""
+        """Fix the end of the input: it is after the messages that exist now."""
 
     def reached(self, offset: Offset) -> bool:
         """Return True if `offset` is at or after the end that `target` has set."""
@@ -88,16 +89,16 @@ def live_input(input: Input, number: int, folder: Path) -> LiveInput:
 
 
 class Arrivals(Protocol):
-    """Receives messages from a broker or connection."""
+    """A receiver of messages from a broker or connection."""
 
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
-        """Wait up to `seconds` for messages. Return at most `most` of them, or None if there will be no more.
+        """Wait up to `seconds` for messages. Return at most `most` messages, or None if no more messages will arrive.
 
         Raises CepError if receiving has failed.
         """
 
     def done(self) -> None:
-        """Acknowledge all messages that `take` has returned. The caller has written them to disk."""
+        """Acknowledge all messages that `take` has returned. The caller must have written these messages to disk."""
 
     def close(self) -> None: ...
 
@@ -169,7 +170,8 @@ class LoggedInput(_Counted):
             self._log.close()  # the next run waits for its lock
 
     def _listen(self, lasting: bool) -> None:
-        """Begin to receive messages, if not done yet. `lasting`: True to connect again if a connection ends."""
+        """Begin to receive messages, unless a call has done so already. `lasting`: True to connect again if a
+        connection ends."""
         if self._sender is None:
             self._sender = self._opened(lasting)
             self._thread.start()
@@ -271,7 +273,8 @@ class RateInput(_Counted):
 
 
 def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
-    """Return the JSON value in a file. If the file does not exist, store the result of `make` and sync it to disk.
+    """Return the JSON value in a file. If the file does not exist, write the result of `make` to it and sync it to
+    disk.
 
     Raises CepError if the file is damaged.
     """

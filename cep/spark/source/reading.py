@@ -1,5 +1,5 @@
-"""Reading of files and messages in a worker: records become shuffle blocks, and everything else becomes dead
-letters."""
+"""Reading of files and messages in a worker. Valid records become shuffle blocks. Anything else becomes a dead
+letter."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FILE = "file"
 _BEFORE = -1  # the place of rows from before a migration
 
 ANY_TIME = None, None
-"""A value of `ahead` for which records may have any time."""
+"""A value of the parameter `ahead`. With this value, records may have any time."""
 
 ROWS = 1 << 19
 """The number of Parquet rows per batch."""
@@ -134,7 +134,7 @@ def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> It
     """Remove records from batches if their time is too far ahead of the clock.
 
     `ahead`: the limit in microseconds, and the time at which the micro-batch was planned. If this time is None, no
-    record is too far ahead. A repeated micro-batch has the same time.
+    record is too far ahead. If a micro-batch is repeated, it is judged by the same time again.
     """
     limit, clock = ahead
     for piece in pieces:
@@ -142,10 +142,10 @@ def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> It
 
 
 def readable_batches(pieces: Iterable[Batch], file: str, must_exist: bool = False) -> Iterator[Batch]:
-    """Yield the batches of a file. If the rest of the file cannot be read, yield a dead letter that says so.
+    """Yield the batches of a file. If the rest of the file cannot be read, yield a dead letter with the reason.
 
-    `must_exist`: True if the planning process could read the file. Raises CepError if the file may be readable later,
-    or if it must exist and this machine does not have it.
+    `must_exist`: True if the process that planned the micro-batch could read the file. Raises CepError if the file may
+    be readable later, or if it must exist but does not exist on this machine.
     """
     line = 0
     try:
@@ -239,9 +239,9 @@ def with_change(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int | None:
-    """Return the latest end of the valid rows in microseconds, or None if there are none.
+    """Return the latest end of the valid rows in microseconds, or None if no row is valid.
 
-    For records of fluents, their own ends count as well.
+    For records of fluents, the ends of the records themselves count as well.
     """
     pool, ends = Pool(), []
     for name, table in tables.items():
@@ -253,8 +253,8 @@ def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int
 
 
 def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> Ints:
-    """Return the earliest distinct ends of the valid rows, sorted (microseconds). There are at most `FIRSTS` + 1 of
-    them."""
+    """Return the earliest distinct ends of the valid rows (microseconds), sorted. At most `FIRSTS` + 1 ends are
+    returned."""
     pool = Pool()
     ends = [
         admit(PushedColumns.of(table), program.schemas[name], pool, 0).table[END_ROW] for name, table in tables.items()
@@ -268,7 +268,8 @@ def wake_up(program: ShippedProgram, every: bool) -> Iterator[ShuffleBlock]:
 
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
-    """Yield rows that wait for the watermark in a state of another program, as if they arrived now.
+    """Yield the rows that wait for the watermark in a state of another program. This program reads the rows as if they
+    arrived now.
 
     `path`: the file of the state. `events`: the events whose rows are read. Raises CepError if the state is missing.
     """
@@ -288,7 +289,7 @@ def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterat
 def changes(
     program: ShippedProgram, name: str, lines: Sequence[Mapping[str, Any]], dead_letters: str | None
 ) -> Iterator[ShuffleBlock]:
-    """Yield changes of the knowledge as blocks for all buckets. `lines`: lines of the log of changes.
+    """Yield the valid changes of the knowledge as blocks for all buckets. `lines`: lines of the log of changes.
 
     Refused changes become dead letters in the file `name`.
     """
@@ -313,8 +314,8 @@ def until(time: int) -> ShuffleBlock:
 
 
 def numbered(piece: Batch, number: int, bits: int = LINE_BITS) -> dict[str, pl.DataFrame]:
-    """Return the tables of a batch with a column `@order`: the number of the file in the high bits, the line in the low
-    `bits`.
+    """Return the tables of a batch, each with a column `@order`. A value of this column contains the number of the file
+    in its high bits, and the number of the line in its low `bits` bits.
 
     Raises CepError if the batch has too many lines.
     """

@@ -1,4 +1,4 @@
-"""The file of a checkpoint that records its program, and the options on which the checkpoint's state depends."""
+"""The file that records a checkpoint's program, and those options on which the checkpoint's state depends."""
 
 from __future__ import annotations
 
@@ -41,20 +41,23 @@ class CheckpointInfo:
     - `program`: a fingerprint of the text, policy, facts and knowledge together.
     - `facts`, `knowledge`: separate fingerprints of the facts and of the knowledge.
     - `output`: the folder that contains the output and the sink's log.
-    - `format`: the format of the output files. `only`: the written events.
+    - `format`: the format of the output files.
+    - `only`: the events that are written.
     - `laid`: the layout of the state.
-    - `generation`: the generation in use, and the point from which it started.
+    - `generation`: the current generation of the checkpoint. Each migration begins a new generation.
     - `name`: a unique name of the checkpoint.
-    - `times`: the format of times (`cep.connectors.records.times`). It is that of the input when the first run began.
+    - `times`: the format in which times are written (`cep.connectors.records.times`). It is the format that the input
+      had when the first run began.
     - `changes`: True if fluents are written as beginnings and ends.
-    - `replaces`: True if records may withdraw or replace others.
-    - `revise`: how old a late record may be so that results are corrected, in microseconds. None: results are not
+    - `replaces`: True if records may withdraw or replace other records.
+    - `revise`: the age (microseconds) up to which a late record still corrects results. None if results are not
       corrected.
     - `final`: True if only final results are written.
-    - `keys`: the KEY of each event that has one.
+    - `keys`: the KEY of each event that has a KEY.
     - `params`: the values of the parameters that rules use.
-    - `lateness_by`: the attribute whose values have separate clocks for lateness. None: all records share one clock.
-    - `frames`: the names of the inputs that are DataFrames, in order. Spark can only continue with the same sources.
+    - `lateness_by`: the attribute whose values have separate clocks for lateness. None if all records share one clock.
+    - `frames`: the names of those inputs that are DataFrames, in order. After a restart, Spark can only continue with
+      the same sources.
     """
 
     program: str
@@ -112,10 +115,10 @@ def claim(
 
     Return the checkpoint's settings, and the migration if there was one. A checkpoint in which nothing has begun
     belongs to no program. If only the number of buckets changes, the states are migrated without `--migrate`. But a run
-    that revises needs `--migrate`, because its earlier results become final.
+    that revises results needs `--migrate` in this case too, because a migration makes the earlier results final.
 
     - `lateness`: how far out of order records may arrive, in microseconds.
-    - `migratable`: True if `--migrate` is possible here.
+    - `migratable`: True if this kind of run supports `--migrate`.
     - `unsplit`: a function that returns the reasons why states cannot be divided into another number of buckets.
     - `settle`: a function that converts logs of the former program's states to whole states.
 
@@ -150,7 +153,8 @@ def claim(
 
 
 def vacant(folder: Path, output: str) -> None:
-    """Check that a checkpoint may begin in the folder and that the output is empty. Raises CepError otherwise."""
+    """Check that a new checkpoint can begin: `folder` must contain no other files, and `output` must be empty. Raises
+    CepError otherwise."""
     names = [path.name for path in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
     if any(
         name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in names
@@ -164,7 +168,8 @@ def vacant(folder: Path, output: str) -> None:
 
 
 def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
-    """Return the error for a checkpoint of another program or other options. It lists the differences."""
+    """Return the error that says that a checkpoint belongs to another program or was made with other options. The error
+    lists the differences."""
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("belongs to another program", "program")
     migrate = ", or add `--migrate`" if migratable else ""
@@ -271,7 +276,8 @@ def fixed(
 
 
 def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
-    """Return the reasons why the output of this run cannot go to its folder.
+    """Return the reasons why this run cannot write to the output folder of the former run. Returns an empty list if it
+    can.
 
     `outgoing`: the folder of output that is forwarded to a broker.
     """
