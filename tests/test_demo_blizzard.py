@@ -221,7 +221,7 @@ WARNINGS = st.lists(
 @given(warnings=WARNINGS)
 def test_areas_of_any_warnings_are_as_by_hand(line: Knowledge, warnings: list[Settling]) -> None:
     rules = demo.PROGRAM.read_text(encoding="utf-8")
-    storms = rules[rules.index("settling(S, 1)") : rules.index("# A warning is heard")]
+    storms = rules[rules.index("settling(S, 1)") : rules.index("# Each station within 300 km")]
     program = rules.replace(storms, "")
     warnings.sort(key=lambda one: (one.end, one.start))
     events = [Event("warning", (one.station, 4), one.start * HOUR, one.end * HOUR) for one in warnings]
