@@ -119,8 +119,10 @@ class LateKeys:
         self._until = np.array([until for _, until in late_words], np.int64)
 
     def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
-        """Return for each row of `table` the time up to which records of its key are late. This time is at least
-        `stable`."""
+        """Return for each row of `table` the time up to which records of its key are late.
+
+        `stable`: the time up to which the records of all keys are late. No result is earlier than this time.
+        """
         ends = np.full(table.height, stable)
         if self._clocks is not None:
             words = self._clocks.words(event, {event: table}, np.arange(table.height))

@@ -308,7 +308,7 @@ class MicroBatch:
 
 
 def distinct(blocks: HandedBlocks) -> list[int]:
-    """Return the distinct buckets of blocks, sorted."""
+    """Return the distinct bucket numbers of blocks, sorted."""
     buckets: list[int] = np.unique(blocks.buckets).tolist()
     return buckets
 

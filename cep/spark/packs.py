@@ -66,8 +66,8 @@ class Packs:
 
 
 def pack_name(number: int, run: str) -> str:
-    """Return a unique name for a pack. `number`: the first manifest that may refer to it. `run`: the name of the
-    writing run."""
+    """Return a unique name for a pack. `number`: the number of the first manifest that may refer to the pack. `run`:
+    the name of the run that writes the pack."""
     return f"{number:012}-{run[:12]}-{uuid4().hex}"
 
 

@@ -138,7 +138,8 @@ def _tidy(query: Job) -> None:
 def _unsplit(program: ShippedProgram) -> list[str]:
     """Return the reasons why the number of buckets cannot change. The list is empty if it can change.
 
-    If this number changes, the state of each stage in buckets is divided by key. Some states cannot be divided.
+    If this number changes, the states of stages that run in several buckets must be divided by key. Some states cannot
+    be divided.
     """
     reasons = []
     for stage in program.stages:

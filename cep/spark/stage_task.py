@@ -308,6 +308,7 @@ class StageTask:
         """Return the input tables of a step after equal rows of several buckets or stages have been combined.
 
         The multiplicity of each row is counted. So the tables then contain only the rows that appear or disappear.
+        `stable`: the time up to which multiplicities are no longer needed.
         """
         if not self.several:
             return tables
@@ -337,7 +338,7 @@ class StageTask:
         """Apply changes of the knowledge. Return the refused changes, and True if at least one change is not late.
 
         A change is refused if it is late or cannot be applied. All buckets refuse the same changes, and only one bucket
-        returns them.
+        returns them. `stable`: the time up to which changes are late.
         """
         dead_letters: list[DeadLetter] = []
         changes = [load for row in rows if row.event == CHANGE for load in json.loads(row.rows)]
@@ -366,7 +367,8 @@ class StageTask:
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
         """Split the rows of blocks into timely and late rows.
 
-        Return a table of the timely rows for each event, and dead letters for the late rows.
+        Return a table of the timely rows for each event, and dead letters for the late rows. `stable`: the time up to
+        which rows of all keys are late.
         """
         parts: dict[str, list[pl.DataFrame]] = {}
         dead: list[DeadLetter] = []

@@ -96,8 +96,8 @@ class Stream:
     def frame(self, event: str) -> DataFrame:
         """Return a derived event as a streaming DataFrame. Any sink of Spark can write it.
 
-        The state of the rules is in Spark's own stores and checkpoint. Each such DataFrame that is started is a
-        separate query. This also works with Spark Connect.
+        The state of the rules is in Spark's own stores and checkpoint. If several such DataFrames are started, each of
+        them is a separate query. This also works with Spark Connect.
 
         Raises CepError if there is no such event, if the session does not keep state in RocksDB, or if the rules need
         `start` or `each`, for example because of `revise`.

@@ -48,7 +48,7 @@ class _Anchor:
 
 
 class Slots:
-    """The tasks of a query's jobs. A task with the same number runs in the same worker in all jobs."""
+    """The tasks of a query's jobs. In all jobs, tasks with the same number run in the same worker."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context

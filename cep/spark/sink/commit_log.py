@@ -177,7 +177,8 @@ class CommitLog:
         """Commit the files of the next micro-batch.
 
         - `keep`: how far behind the latest event the last event of a file may end, in microseconds. When a compact
-          entry is written, older files are dropped from the log. They are removed when the next one is written.
+          entry is written, older files are dropped from the log. When the next compact entry is written, these files
+          are removed.
         - `passing`: True if the reader removes files. Missing files are then dropped as well.
         - `plan`: a hash of the micro-batch's plan.
 
