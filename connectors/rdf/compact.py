@@ -1,5 +1,5 @@
-"""Conversion of triples to readable JSON-LD: a context, and one object per subject. Lists and blank nodes are
-nested."""
+"""Conversion of triples to readable JSON-LD. The document has a context and one object per subject. Lists and blank
+nodes are written inside the object that refers to them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class _Document:
         return {"@context": {name: self.prefixes[name] for name in sorted(self.used)}, "@graph": graph}
 
     def _within(self) -> set[Subject]:
-        """Return the blank nodes that can be nested in the only node that refers to them.
+        """Return the blank nodes that are written inside the node that refers to them. Each has exactly one such node.
 
-        Nodes that form a cycle are left out, because they need names.
+        Blank nodes that refer to each other in a cycle are left out. They are written at the top level, with names.
         """
         once = {node for node, times in self.referred.items() if times == 1 and node in self.nodes}
         reached: set[Subject] = set()
@@ -79,7 +79,8 @@ class _Document:
         return self.node(term) if term in self.within else {"@id": self.name(term)}
 
     def members(self, term: Any) -> list[Any] | None:
-        """Return the members of the list that begins at `term`. Return None if it is not a list that can be nested."""
+        """Return the members of the RDF list whose first node is `term`. Return None if `term` is not the first node of
+        a list, or if the list cannot be nested."""
         values: list[Any] = []
         while term != _NIL:
             parts = self.nodes.get(term, {})

@@ -23,10 +23,10 @@ class Derivations:
     """The provenance of everything that one program derives, in PROV.
 
     - `plan`: the program's plan. Rules are numbered by their position in it.
-    - `meanings`: for each event type, a fingerprint of all rules that it depends on (`Engine.meanings`). IRIs contain
-      it, so they do not change with other parts of the program.
-    - `written`: the event types that the output describes. If an occurrence is made of other derived events, the output
-      names only their class.
+    - `meanings`: for each event type, a fingerprint of all rules that it depends on (`Engine.meanings`). The IRIs
+      of activities and rules contain this fingerprint. They stay the same if other rules of the program change.
+    - `written`: the event types that the output describes. If an occurrence is made of occurrences of other derived
+      event types, the output names only the class of these occurrences.
     """
 
     plan: Plan
@@ -39,7 +39,7 @@ class Derivations:
         """Describe derived occurrences. `tables`: the occurrences of each event type, with their ids in the column
         `@id`.
 
-        If a table has a column of constituents (`cep.runtime.history`), describe how its occurrences were derived, too.
+        If a table has a column of constituents (`cep.runtime.history`), also describe how its occurrences were derived.
         """
         led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
         derived = [
@@ -63,16 +63,18 @@ class Derivations:
     def rules_of(self, event: str) -> list[int]:
         """Return the numbers of the rules that derive an event type.
 
-        For a fluent, these are the rules that begin and end it, or else its formulas.
+        For a fluent, these are the rules that begin and end it. If it has no such rules, these are its formulas.
         """
         table = self._statements.get(event)
         own = [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == table]
         return own or [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == event]
 
     def _activity_of(self, event: str) -> str:
-        """Return the IRI of the activity that derives occurrences of an event type, if their rules were not recorded.
+        """Return the IRI of the activity that derives occurrences of an event type. Use it if the occurrences' rules
+        were not recorded.
 
-        This is the activity of the only rule, or of "one of these rules".
+        If the event type has one rule, this is the activity of that rule. Otherwise, it is the activity "one of these
+        rules".
         """
         if event not in self._activities:
             rules = self.rules_of(event)
@@ -81,7 +83,7 @@ class Derivations:
 
     @property
     def _statements(self) -> dict[str, str]:
-        """For each fluent, the name of the schema that contains its transitions."""
+        """For each fluent, the name of the event type for its beginnings and ends."""
         schemas = self.plan.schemas.values()
         return {
             schema.fluent.name: schema.name
@@ -92,13 +94,15 @@ class Derivations:
     def activity(self, event: str, rules: Sequence[int]) -> str:
         """Return the IRI of the activity that derived an occurrence.
 
-        `rules`: the rules that derived it, all with the same result; empty if they are unknown.
+        `rules`: the numbers of the rules that derived the occurrence; empty if they are unknown.
         """
         return self.vocabulary.derivation(self.meanings[event], event, [self._name(rule) for rule in rules])
 
     def described(self, event: str, rules: Sequence[int]) -> Iterator[str]:
-        """Describe an activity and its rules, which are plans in PROV. If `rules` is empty, name all rules of the event
-        type."""
+        """Yield the triples that describe an activity and its rules. In PROV, the rules are plans.
+
+        `rules`: the numbers of the rules; empty stands for all rules of the event type.
+        """
         activity = self.activity(event, rules)
         yield triples.triple_line(activity, RDF + "type", PROV + "Activity")
         for rule in rules or self.rules_of(event):

@@ -1,8 +1,9 @@
-"""Faster filters by distance: a comparison of latitudes excludes distant places before their distance is computed.
+"""Faster filters by distance: distant places are excluded by their latitudes before their distance is computed.
 
 Computing a distance calls Python, while Oxigraph compares numbers fast. On the ellipsoid, a degree of latitude has a
-minimum length. So if a filter requires `distance(...) < 20000`, the latitudes differ by at most a certain angle, which
-is compared first. The rows of the result stay the same. A query that is not clearly understood remains unchanged.
+minimum length. So if a filter requires `distance(...) < 20000`, the latitudes of the two places differ by at most a
+certain angle. The filter then compares the latitudes before it calls `distance`. The rows of the result stay the same.
+A filter that has another form than a simple limit remains unchanged.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def degrees(metres: float) -> float:
 
 
 def near(text: str, prefixes: Mapping[str, str]) -> str:
-    """Add a comparison of latitudes before each comparison of a distance. The query's result stays the same."""
+    """Return a query in which each limit on a distance is preceded by a comparison of latitudes. The result of the
+    query stays the same."""
     if "distance" not in text.lower() or "\\" in text:
         return text
     sparql_tokens = tokens(text)
@@ -65,7 +67,7 @@ def near(text: str, prefixes: Mapping[str, str]) -> str:
 
 
 def shorts(filters: Sequence[str], prefixes: Mapping[str, str]) -> Iterator[DistanceLimit]:
-    """Yield the distance limits in some filters. `filters`: the texts of the filters, without their outer brackets."""
+    """Yield the distance limits in some filters. `filters`: the text of each filter, without the brackets around it."""
     for text in filters:
         for conjunct in _conjuncts(tokens(text + ")"), 0):
             if short := _short(text, conjunct, prefixes):
@@ -81,10 +83,10 @@ def _declared(sparql_tokens: Sequence[SparqlToken]) -> dict[str, str]:
 
 
 def _conjuncts(sparql_tokens: Sequence[SparqlToken], start: int) -> Iterator[Sequence[SparqlToken]]:
-    """Yield the conditions of a filter that must all hold. `start`: the index of the first token after the opening
+    """Yield the conditions that a filter joins by `&&`. `start`: the index of the first token after the opening
     bracket.
 
-    Yield nothing if the filter has another form.
+    Yield nothing if the filter contains `||`, or if one of its conditions is empty.
     """
     parts: list[list[SparqlToken]] = [[]]
     depth = 0

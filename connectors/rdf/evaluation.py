@@ -1,5 +1,4 @@
-"""Evaluation of queries by Oxigraph. A query for a range of times is first rewritten, so that it uses the time
-index."""
+"""Evaluation of queries by Oxigraph. A query that limits times is first rewritten, so that it uses the time index."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def evaluate(store: ox.Store, question: Question, recent: TimeIndex | None = Non
 
 
 def _filled(store: ox.Store, question: Question, tried: Rewritten) -> bool:
-    """Return True if the restricted query `tried` has enough rows. Its answer is then the answer to the whole query."""
+    """Return True if the restricted query `tried` returns enough rows. Then the whole query returns the same rows."""
     rows: Iterable[Any] = _found(store, question, tried.text)
     return sum(1 for _ in rows) == tried.enough
 

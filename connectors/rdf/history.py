@@ -1,5 +1,5 @@
-"""The history of derived occurrences in the store. The occurrences of each round are added; expired ones are
-removed."""
+"""The history of derived occurrences in the store. After each step of the engine, its new occurrences are added, and
+expired occurrences are removed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ None if the knowledge has changed."""
 class StoreListener:
     """A listener that stores the occurrences which a service derives.
 
-    - `keep`: the microseconds for which an occurrence is kept after its end, measured by the watermark; None: for ever.
-      Occurrences that end in the same minute are removed together, when all of them have expired.
+    - `keep`: the microseconds from an occurrence's end until it is removed; None keeps all occurrences. The
+      watermark is the clock. Occurrences that end in the same minute are removed together, when all of them have
+      expired.
     - `readings`: True if input records are stored too.
     - `again`: True if this run derives again everything that earlier runs derived.
-    - `keep_history`: True if withdrawn occurrences are kept. Each revision then has its own graph.
+    - `keep_history`: True if withdrawn occurrences are kept. Each revision of the results is then stored in its own
+      graph.
     """
 
     def __init__(
@@ -78,9 +80,9 @@ class StoreListener:
     def begin(self, knowledge: Knowledge | None, before: StoreListener | None = None) -> None:
         """Replace the knowledge and the rules in the store, but keep the occurrences.
 
-        From then on, the knowledge in the store follows the engine's knowledge. If this run derives everything again,
-        remove the occurrences of event types whose rules or knowledge have changed, because the new rules may not
-        derive them. `before`: the listener of the previous program, if it used the same knowledge.
+        After this call, the store's knowledge changes whenever the engine's knowledge changes. If this run derives
+        everything again, remove the occurrences of event types whose rules or knowledge have changed. The new rules may
+        not derive these occurrences. `before`: the listener of the previous program, if it used the same knowledge.
         """
         if before is None:
             filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)
@@ -107,7 +109,8 @@ class StoreListener:
 
     @property
     def reached(self) -> int:
-        """The time up to which the store is final: no occurrence that ends earlier will be added or removed."""
+        """The time up to which the store is final: occurrences that end earlier than this are neither added nor
+        removed."""
         return self._reached
 
     def listen(self, listener: StoreObserver) -> None:
@@ -149,10 +152,10 @@ class StoreListener:
             self.store.settle()
 
     def _described(self, events: Mapping[str, pl.DataFrame]) -> list[str]:
-        """Describe occurrences as triples, with their provenance.
+        """Return occurrences and their provenance as triples.
 
-        If the program was changed, occurrences that ended before the change were derived by the rules of the former
-        program.
+        If the program was changed during the run, the provenance of an occurrence that ended before the change names
+        the rules of the former program.
         """
         if self._former is None:
             return [self._derivations.events(events, self._service.outputs)]
@@ -164,11 +167,12 @@ class StoreListener:
         return texts
 
     def _revise(self, step_round: Round, text: str, come: Sequence[str]) -> Future[None] | None:
-        """Write the withdrawals of a round, and then its new occurrences. Return a future that is done when they are
-        written.
+        """Remove the withdrawn occurrences of a round from the store, and then add the new ones. Return a future that
+        is done when both are written.
 
-        `text`: the triples of the new occurrences. `come`: their ids. If an earlier run has written this round already,
-        write nothing, and return the future of the last write or None.
+        `text`: the triples of the new occurrences. `come`: the ids of the new occurrences. If an earlier run of the
+        program has written this round already, write nothing. Then return the future of the last write, or None if
+        there was no write.
         """
         reached = step_round.watermark if _finite(step_round.watermark) else self._service.engine.latest
         self._time = max(self._time, reached)

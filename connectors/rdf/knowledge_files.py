@@ -1,4 +1,5 @@
-"""The files beside a store that contain the loaded knowledge, with a hash, and its later changes."""
+"""The files beside a store: a copy of the loaded knowledge, and a log of the knowledge's later changes. The store
+contains the hash of the copy."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from cep.core.append_log import RecordBytes, RecordLog
 from cep.core.checksum import Broken
 
 HASH = "hash:"
-"""The prefix of a note that contains the hash of a file. Notes are stored as literals in the store."""
+"""The prefix of the literal in which the store keeps the hash of a file."""
 
 
 class Damaged(Exception):
@@ -22,19 +23,19 @@ class Damaged(Exception):
 
 
 def hash_path(path: str) -> str:
-    """Return a note that contains the hash of a file."""
+    """Return the hash of a file as a text that begins with HASH."""
     with open(path, "rb") as file:
         return HASH + hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=checksum.SIZE)).hexdigest()
 
 
 def is_intact(path: str, notes: set[str]) -> bool:
-    """Return True if one of the notes contains the hash of the file."""
+    """Return True if `notes` contains the hash of the file, as `hash_path` returns it."""
     return hash_path(path) in notes
 
 
 class StoreChangeLog:
-    """A log of all changes of the knowledge since it was loaded. An entry contains the removed and the added quads as
-    lines.
+    """A log of all changes of the knowledge since it was loaded. An entry contains the removed quads and the added
+    quads, one quad per line.
 
     An incomplete entry at the end of the file is ignored.
     """
@@ -57,7 +58,7 @@ class StoreChangeLog:
         self._log.append([(gone, come)])
 
     def changes(self) -> Iterator[RecordBytes]:
-        """Yield all changes in the log. Raise Damaged if the log is damaged."""
+        """Yield the removed and the added quads of each change in the log. Raise Damaged if the log is damaged."""
         yield from self._unread(RecordLog(self.path))
 
     def remove(self) -> None:

@@ -1,8 +1,8 @@
-"""An index of places by latitude. With it, a query for things near a point starts from the things near this point.
+"""An index of places by latitude. A query for things near a point then starts from the things that are near the point.
 
 Oxigraph cannot search for numbers in a range. To find everything within 20 km of three stations, it would try every
-thing that has a place. This index sorts the places by latitude, and adds the candidates to the query as `VALUES`. There
-may be more candidates than solutions, but never fewer.
+thing that has a place. This index sorts the places by latitude, and adds the things that are near enough to the query
+as `VALUES`. The list may contain things that the query excludes later, but it lacks none of the solutions.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _PRODUCT, _PAIRS = 10_000, 200_000  # list pairs above this many points times ca
 class _Places:
     """The places in a store, sorted by latitude.
 
-    `points`: latitude and longitude of each place. `names`: the IRI of the thing at each place, or an empty text if the
-    thing is a blank node.
+    `points`: the latitude and longitude of each place. `names`: the IRI of the thing at each place, or an empty text if
+    the thing is a blank node.
     """
 
     points: np.ndarray[Any, np.dtype[np.float64]]
@@ -50,8 +50,9 @@ class _Places:
 class _Origins:
     """The points around which a query searches.
 
-    `variables`: the variables that determine the point; empty if the point is a constant or belongs to a blank node.
-    `points`: pairs of values of these variables and the point that they determine.
+    - `variables`: the query's variables whose values determine the point. It is empty if the point is a constant,
+      or is known only for a blank node.
+    - `points`: for each solution, the values of `variables` and the point that they determine.
     """
 
     variables: tuple[str, ...]
@@ -59,8 +60,7 @@ class _Origins:
 
 
 class PlaceIndex:
-    """The index of the places in a store. Other threads may write to the store; they call `changed` to invalidate the
-    index."""
+    """The index of the places in a store. Other threads that write to the store must call `changed`."""
 
     def __init__(self, store: ox.Store) -> None:
         self._store = store
@@ -68,7 +68,8 @@ class PlaceIndex:
         self._changes = self._reads = 0
 
     def changed(self, text: bytes | None = None) -> None:
-        """Invalidate the index if added triples may contain places. `text`: these triples; None stands for any triples.
+        """Invalidate the index if the triples that were added may contain places. `text`: the added triples as
+        N-Triples; None if they are unknown.
 
         If places change very often, they are no longer indexed.
         """
@@ -78,7 +79,8 @@ class PlaceIndex:
             self._places = dict.fromkeys(_WAYS if self._reads > _READS else many)
 
     def read(self) -> None:
-        """Read the places of the store into the index, so that the forks of queries need not do this."""
+        """Read the places of the store into the index. The forks that evaluate queries inherit the index, and need not
+        read the places again."""
         for way in _WAYS:
             if way not in self._places:
                 self._reads += 1
@@ -87,10 +89,13 @@ class PlaceIndex:
                     self._places[way] = places
 
     def among(self, query: QueryParts, few: Few, ask: Callable[[str], Iterable[Any]]) -> str | None:
-        """Restrict a query that limits a distance. Return the query with a list of things that are near enough.
+        """Return the query with a list (`VALUES`) of the things that are near enough for the query's distance filter.
 
-        The list may also contain pairs of a point and a thing near it. `ask`: a function that evaluates a query. Return
-        None if the query limits no distance, or if the candidates are unknown or too many.
+        The list may instead contain pairs of a point and a thing near this point. Return None if the query has no
+        distance filter, or if these things are unknown or too many.
+
+        - `few`: the variables of the query that have few values, with these values.
+        - `ask`: a function that evaluates a query and returns its rows.
         """
         for short in shorts(query.filters, query.prefixes):
             sides = [
@@ -115,10 +120,10 @@ class PlaceIndex:
     def _pairs(
         self, way: tuple[str, str], origins: _Origins, short: DistanceLimit
     ) -> Sequence[tuple[tuple[str, ...], str]] | None:
-        """Return the pairs of a point and a thing that may be near each other. `way`: the properties of the things'
-        coordinates.
+        """Return the pairs of a point and a thing whose distance may be within the limit `short`.
 
-        Return None if there are too many pairs, or if a thing is a blank node.
+        `way`: the properties that state a thing's latitude and longitude. Return None if there are too many pairs, or
+        if a thing is a blank node.
         """
         self.read()
         places = self._places.get(way)
@@ -135,8 +140,11 @@ class PlaceIndex:
         return None if any(not name for _, name in pairs) else pairs
 
     def _known(self, query: QueryParts, place: tuple[str, str], few: Few) -> _Origins | None:
-        """Return the points of a variable that has this place, if it is known to have only few values. Otherwise return
-        None."""
+        """Return the possible points of a place if few things can be at this place. Return None if their number is
+        unknown or large.
+
+        `place`: the variables for latitude and longitude. `few`: the variables that have few values, with these values.
+        """
         for subject, (lat, long) in _linked(query, place):
             if len(few.get(subject, range(_POINTS + 1))) <= _POINTS:
                 named = not any(isinstance(term, ox.BlankNode) for term in few[subject])
@@ -155,8 +163,8 @@ class PlaceIndex:
     ) -> _Origins | None:
         """Evaluate the part of the query that determines a place. Return the possible points of the place.
 
-        `place`: variables or numbers for latitude and longitude. `other`: the variable at the other end of the
-        distance. Return None if the points are unknown or too many.
+        `place`: variables or numbers for latitude and longitude. `other`: the variable of the thing whose distance from
+        the place is limited. Return None if the points are unknown or too many.
         """
         names = [name for name in place if name.startswith("?")]
         if not names:
@@ -196,8 +204,8 @@ def _read(store: ox.Store, lat: str, long: str) -> _Places | None:
 
 
 def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
-    """Yield each subject that has the property, with the value. This is much faster than reading the terms one by
-    one."""
+    """Yield each subject that has the property, with the property's value. This is much faster than converting each
+    term to a Python object."""
     rows: Any = store.query(f"SELECT ?thing ?value {{ ?thing <{property}> ?value }}")
     lines = csv.reader(io.StringIO(rows.serialize(format=ox.QueryResultsFormat.CSV).decode(), newline=""))
     next(lines)
@@ -205,7 +213,7 @@ def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
 
 
 def _point(lat: str, long: str) -> Iterator[LatLong]:
-    """Yield the point at these coordinates. Yield nothing if they are not numbers, or out of range."""
+    """Yield the point that has these coordinates. Yield nothing if a coordinate is not a number, or is out of range."""
     try:
         point = float(lat), float(long)
     except ValueError:
@@ -219,7 +227,8 @@ def _value(term: Any) -> str:
 
 
 def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[str, str]]]:
-    """Return the variables in the query that have this place, each with the properties of its coordinates."""
+    """Return the variables for the things that the query locates at `place`. Each variable has the two properties that
+    state the thing's latitude and longitude."""
     return [
         (link.subject, (link.property.value, two.property.value))
         for link in query.links
@@ -238,9 +247,10 @@ def _timed(query: QueryParts, place: tuple[str, str]) -> bool:
 
 
 def _patterns_of(query: QueryParts, name: str) -> tuple[str, set[str]]:
-    """Return all patterns of the query that are connected to a variable, with filters for their times.
+    """Return the triple patterns of the query that are connected to a variable, as SPARQL text. The text also contains
+    the filters of these patterns' times.
 
-    The second result is the set of the variables in these patterns.
+    The second result is the set of the variables in this text.
     """
     variables, before = {name}, 0
     while len(variables) > before:

@@ -1,4 +1,4 @@
-"""A writer of quads to a store. It counts all changes, and logs them while the store is being rebuilt."""
+"""A writer of quads to a store. It counts all changes. During a rebuild of the store, it also logs them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class QuadWriter:
         self._count(len(quads))
 
     def remove_triples(self, quads: Sequence[ox.Quad]) -> None:
-        """Remove quads of the default graph, many per transaction. The quads must not contain blank nodes."""
+        """Remove quads from the default graph, up to MANY per transaction. The quads must not contain blank nodes."""
         for start in range(0, len(quads), MANY):
             some = quads[start : start + MANY]
             text = " .\n".join(map(str, some))
@@ -80,7 +80,7 @@ class QuadWriter:
         self.store.bulk_extend(ox.parse(path=path, format=ox.RdfFormat.N_QUADS, lenient=True))
 
     def flush(self) -> None:
-        """Write data from memory to the store's files, and record the hashes of these files."""
+        """Write the store's data from memory to its files, and record the hashes of these files."""
         self._in_memory = 0
         self.store.flush()
         self.files.note()
@@ -93,7 +93,8 @@ class QuadWriter:
             self.log = None
 
     def _count(self, changes: int) -> None:
-        """Count changes, and flush after a certain number. RocksDB by itself would wait for hundreds of megabytes."""
+        """Count changes, and call `flush` after a certain number of changes. Without this call, RocksDB would keep
+        hundreds of megabytes of changes in memory."""
         self._in_memory += changes
         if self._in_memory >= _IN_MEMORY:
             self.flush()

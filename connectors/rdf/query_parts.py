@@ -26,9 +26,9 @@ class Range:
 class Stamp:
     """A triple pattern in a query that binds a variable to a time.
 
-    - `start`, `end`: the part of the text from the predicate to the variable.
-    - `way`: the first step, if the predicate is a path of two steps; else empty.
-    - `subject`: the thing that has the time, named as in a Link.
+    - `start`, `end`: the part of the query's text from the predicate to the variable.
+    - `way`: the first property, if the predicate is a path of two properties; otherwise an empty text.
+    - `subject`: the subject of the pattern, which begins or ends at the time. It is written as in `Link.subject`.
     """
 
     start: int
@@ -54,9 +54,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The order that a query wants. `variable`: the first variable of ORDER BY. `down`: True if it is descending.
+    """The order and number of rows that a query requests. `variable`: the first variable of ORDER BY. `down`: True if
+    the order is descending.
 
-    `limit`, `offset`: the numbers of LIMIT and OFFSET.
+    `limit`, `offset`: the values of LIMIT and OFFSET.
     """
 
     variable: str
@@ -71,11 +72,11 @@ class QueryParts:
 
     - `stamps`: for each time variable, the triple pattern that binds it.
     - `ranges`: for each time variable, the range that filters allow.
-    - `order`: the order and number of rows; None if the query wants all rows.
-    - `links`: the triple patterns that hold for every row, because they precede any BIND, OPTIONAL and MINUS.
+    - `order`: the order and number of rows; None if the query requests all rows.
+    - `links`: the triple patterns that every row satisfies, because they precede any BIND, OPTIONAL and MINUS.
     - `filters`: the text inside the brackets of each filter.
-    - `open`: the position after the opening brace of the outermost group.
-    - `star`: the position of the `*` that selects all variables, if there is one.
+    - `open`: the position in the text after the opening brace of the outermost group.
+    - `star`: the position of the `*` in `SELECT *`; None if the query lists its variables.
     """
 
     text: str
@@ -89,10 +90,12 @@ class QueryParts:
     prefixes: Mapping[str, str]
 
     def restricted(self, variable: str, path: str, spans: Iterable[str]) -> str:
-        """Return the query restricted to times in some spans.
+        """Return the query with an additional condition: the value of a time variable lies in one of some hours,
+        minutes or days.
 
-        `variable`: the time variable. `path`: the property path from an instant to its span. `spans`: the IRIs of the
-        spans.
+        - `variable`: the time variable.
+        - `path`: the property path from an instant to the hour, minute or day that contains it.
+        - `spans`: the IRIs of the hours, minutes or days.
         """
         name = "span"
         while name in self.text:
@@ -111,16 +114,19 @@ class QueryParts:
         return text
 
     def events(self, variable: str) -> set[str]:
-        """Return the things whose time a variable may be, named as in a Link.
+        """Return the variables for the things whose time may be the value of a time variable, written as in
+        `Link.subject`.
 
-        These are the subject that has the time, and the things that begin or end at this subject.
+        These are the subject of the pattern that binds the time variable, and the things that begin or end at this
+        subject.
         """
         subject = self.stamps[variable].subject
         ways = [link.subject for link in self.links if link.object == subject and link.property.value in WAYS]
         return {subject, *ways} - {""}
 
     def among(self, variable: str, values: Iterable[str]) -> str:
-        """Return the query restricted to some values of a variable that appears in its `links`."""
+        """Return the query with an additional condition: a variable has one of some values. `variable`: a variable that
+        appears in the query's `links`."""
         return f"{self.text[: self.open]} VALUES {variable} {{ {' '.join(values)} }} {self.text[self.open :]}"
 
 

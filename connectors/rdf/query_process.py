@@ -1,8 +1,9 @@
-"""Evaluation of a query in a forked process, which can be killed. It sees the store as it was when it was forked.
+"""Evaluation of a query in a forked process, which can be killed. The query reads the store's contents at the time of
+the fork.
 
 A query may run for long, overflow its stack, or use up memory. All of that affects only the fork. A fork has a single
-thread. If another thread of Oxigraph holds a lock at the time of the fork, the fork waits for ever. A fork sleeps for
-no other reason, so this is detected, and another fork replaces it.
+thread. If another thread of the parent process holds a lock of Oxigraph at the time of the fork, the fork waits for
+ever. A fork never sleeps otherwise. So if a fork sleeps, it is replaced by another fork.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ BROKE = "the query exceeds its memory limit, or is nested too deeply"
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A condition for forks: fork only while `ready()` returns True, and hold the lock of `shut` during the fork.
+    """A condition for forks. A process may fork only while `ready()` returns True, and must hold the lock of `shut`
+    during the fork.
 
-    `shut` is notified whenever the result of `ready()` changes.
+    The condition variable `shut` is notified whenever the result of `ready()` changes.
     """
 
     ready: Callable[[], bool] = lambda: True
@@ -188,8 +190,8 @@ def end_with(parent: int) -> None:
 
 
 def _limit(until: float, memory: int) -> None:
-    """Limit the CPU time and the memory of this process. So it ends soon even if the system cannot kill it with its
-    parent."""
+    """Limit the CPU time and the memory of this process. The limits end the process soon, even if the system cannot
+    kill it when its parent ends."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

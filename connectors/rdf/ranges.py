@@ -1,8 +1,8 @@
 """Detection of the times for which a query asks, and of the bounds that its filters set.
 
 Oxigraph does not expose the algebra of a query, so this module reads the query's tokens. The query must be one SELECT,
-ASK or CONSTRUCT over the default graph. Only triples and filters directly in its outermost group count. If anything is
-unknown or ambiguous, the query is not rewritten, but evaluated as it is.
+ASK or CONSTRUCT over the default graph. The module considers only the triples and filters directly in the query's
+outermost group. If any part is unknown or ambiguous, the query is not rewritten, but evaluated as it is.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class _Unclear(Exception):
 
 
 def timed(text: str, prefixes: Mapping[str, str]) -> QueryParts | None:
-    """Return the parts of a query that concern times. Return None if it has none, or if they are not clearly
-    understood."""
+    """Return the parts of a query that concern times. Return None if the query has no such parts, or a form that this
+    module does not understand."""
     if not ("inXSDDateTimeStamp" in text or "distance" in text) or "\\" in text:
         return None
     try:
@@ -81,7 +81,8 @@ class _RangeReader:
         return closing
 
     def word(self, place: int) -> str:
-        """Return the token at an index in lower case if it is a word or a mark. Otherwise return an empty text."""
+        """Return the token at an index in lower case if it is a word or a punctuation mark. Otherwise return an empty
+        text."""
         token = self.tokens[place] if place < len(self.tokens) else SparqlToken("", "", 0, 0)
         return token.text.lower() if token.kind in ("word", "mark") else ""
 
@@ -144,7 +145,8 @@ class _RangeReader:
                 raise _Unclear
 
     def _triples(self, place: int, last: int) -> int:
-        """Read a subject with its properties and values, from index `place` on. Return the index after them."""
+        """Read a subject with its properties and objects, from index `place` on. Return the index of the token that
+        follows them."""
         subject = self._named(place)
         place = self.pairs[place] + 1 if self.word(place) == "[" else place + 1
         while place < last and self.word(place) != ".":
@@ -162,8 +164,8 @@ class _RangeReader:
         return place
 
     def _triple(self, subject: str, verb: int, value: int, end: int) -> None:
-        """Add a triple pattern. `verb`, `value`: the index of its property and of its value. `end`: the index after the
-        value."""
+        """Add a triple pattern. `verb`, `value`: the indices of the tokens at which its property and its object begin.
+        `end`: the index after the object."""
         path = [self._iri(n) or self.word(n) for n in range(verb, value)]
         name, term = RDF + "type" if path == ["a"] else path[0], None
         if self.tokens[value].kind == "variable":
@@ -178,7 +180,8 @@ class _RangeReader:
             self.links.append(Link(ox.NamedNode(name), subject, self._named(value), term))
 
     def _named(self, place: int) -> str:
-        """Return the name of a variable, a blank node or a pair of brackets. Return an empty text for anything else."""
+        """Return a name for the term at an index: a variable with its `?`, the name of a blank node, or a number for an
+        opening bracket. Return an empty text for any other term."""
         token = self.tokens[place]
         if token.kind in ("variable", "blank"):
             return f"?{token.text[1:]}" if token.kind == "variable" else token.text
@@ -262,9 +265,11 @@ class _RangeReader:
             yield name, Range(None if sign[0] == "<" else stamps[0], None if sign[0] == ">" else stamps[1])
 
     def _stamps(self, start: int, end: int) -> tuple[str, str] | None:
-        """Return the first and the last minute in which a constant expression may lie. Return None if it is not a time.
+        """Return the earliest and the latest minute in which a constant expression may lie. Return None if the
+        expression is not a time.
 
-        The last minute leaves a margin, because the value of `NOW()` is greater when the query is evaluated.
+        The latest minute has a margin. If the expression contains `NOW()`, its value will be greater when the query is
+        evaluated.
         """
         for n in range(start, end):
             plain = self.tokens[n].kind in ("string", "iri", "name") or self.word(n) == "now"
@@ -280,8 +285,8 @@ class _RangeReader:
             return None
 
     def _order(self, place: int) -> Order | None:
-        """Return the first variable of ORDER BY, and the number of rows that the query wants. Return None if it wants
-        all rows."""
+        """Return the first variable of ORDER BY, and the number of rows that the query requests. Return None if it
+        requests all rows."""
         if self.word(place) != "order" or self.word(place + 1) != "by":
             return None
         place += 2

@@ -1,10 +1,10 @@
 """Rebuild of a store: the quads that remain in it are loaded into a new store, which replaces the old one.
 
-Oxigraph never deletes a text, such as the IRI of an event, from its files, and RocksDB keeps an index of them in
-memory. When most quads have been removed, a fork of the store's process dumps the rest. Another process loads the dump
-at low priority. Meanwhile the old store remains in use. Its changes are logged, and applied to the new store after
-loading. Some of these changes may be in the dump already. Applying them again does no harm, because only the last
-change of a quad counts.
+Oxigraph never deletes a text, such as the IRI of an event, from its files. RocksDB keeps an index of these texts in
+memory. When most quads have been removed, a fork of the store's process dumps the remaining quads. Another process
+loads the dump at low priority. Meanwhile the old store remains in use. Its changes are logged, and applied to the new
+store after loading. The dump may contain some of these changes already. Applying them again does no harm, because only
+the last logged change of a quad determines whether the quad exists.
 
 Until the new store has replaced the old one, there are further entries beside the folder `events`. These are
 `events.new` with `events.new.hashes`, the dump `events.new.quads`, and the log `events.new.changes`. When the new store
@@ -60,7 +60,7 @@ class Rebuild:
         """Load the dump, and the changes that are logged so far, into the new store. Other threads may log changes
         meanwhile.
 
-        Raise CalledProcessError if the process that loads them fails.
+        Loading runs in another process. Raise CalledProcessError if this process fails.
         """
         self._dumped = self.dump.stat().st_size
         command = [sys.executable, "-P", "-m", "cep.connectors.rdf.rebuild", str(self._path), str(os.getpid())]
@@ -92,7 +92,8 @@ class Rebuild:
 
 
 def worthwhile(left: int = 0) -> int:
-    """Return the minimum number of removed quads for which a rebuild pays. `left`: the number of quads that remain."""
+    """Return the minimum number of removed quads that makes a rebuild worthwhile. `left`: the number of quads that
+    remain."""
     return max(_REMOVED, 3 * left - 2 * _REMOVED)
 
 
@@ -119,8 +120,8 @@ def discard(path: str) -> None:
 
 
 def _put_in_place(path: str) -> None:
-    """Rename the new store's hashes and then its folder. The folder has its final name only when everything else is
-    done."""
+    """Rename the new store's file of hashes, and then the new store's folder. The rename of the folder is the last step
+    of a rebuild."""
     folder = Path(path).parent
     sync_names(folder)
     if os.path.exists(f"{path}.new.hashes"):  # otherwise they were renamed before a crash

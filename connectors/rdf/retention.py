@@ -17,9 +17,9 @@ _DERIVED = ox.NamedNode(PROV + "wasDerivedFrom")
 
 
 class Retention:
-    """A remover of expired occurrences. It removes those that end in the same minute together.
+    """A remover of expired occurrences. It removes all occurrences that end in the same minute together.
 
-    No minute is processed twice, because no occurrences are added that have expired already.
+    It processes each minute only once, because occurrences that have expired already are never added.
     """
 
     def __init__(self, writer: QuadWriter, spans: TimeTree) -> None:
@@ -48,18 +48,19 @@ class Retention:
         self._swept = max(self._swept, until[:16])
 
     def _ends(self, span: ox.NamedNode) -> Iterator[tuple[Any, Any]]:
-        """Yield (instant, None) for each instant in a span, and (instant, occurrence) for each occurrence that ends at
-        it."""
+        """Yield (instant, None) for each instant in a span of time, and (instant, occurrence) for each occurrence that
+        ends at this instant."""
         for inside in self._store.quads_for_pattern(span, INSIDE, None, HERE):
             yield inside.object, None
             for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):
                 yield inside.object, ended.subject
 
     def drop(self, events: Sequence[Any], instants: Iterable[Any] = (), times: bool = True) -> None:
-        """Remove all triples of some occurrences.
+        """Remove all triples of the occurrences `events`.
 
         If a record was stored only as a constituent of these occurrences, remove it too. If `times` is True, also
-        remove their instants and `instants`, unless other occurrences refer to them.
+        remove the instants at which the occurrences begin or end. `instants`: further instants to remove. An instant
+        remains if another occurrence refers to it.
         """
         going = set(events)
         quads = [q for event in going for q in self._store.quads_for_pattern(event, None, None, HERE)]
@@ -78,9 +79,9 @@ class Retention:
             self._tidy(span)
 
     def _only_named(self, constituent: Any, going: Collection[Any]) -> list[ox.Quad]:
-        """Return the triples of a record that was stored only as a constituent of the occurrences `going`.
+        """Return the triples of a record that was stored only because it is a constituent of the occurrences `going`.
 
-        If it was stored for another reason, or another occurrence was derived from it, return nothing.
+        Return an empty list if the record was stored for itself, or if another occurrence was derived from it.
         """
         quads = list(self._store.quads_for_pattern(constituent, None, None, HERE))
         if any(quad.predicate == END for quad in quads) or self._needed(constituent, (_DERIVED,), going):
@@ -88,7 +89,7 @@ class Retention:
         return quads
 
     def _needed(self, term: Any, properties: Sequence[ox.NamedNode], going: Collection[Any]) -> bool:
-        """Return True if a subject that is not in `going` refers to the term by one of the properties."""
+        """Return True if a subject that is not in `going` has `term` as the value of one of the properties."""
         users = (
             quad.subject
             for property in properties

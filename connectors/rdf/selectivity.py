@@ -21,14 +21,17 @@ _RARE, _NAMED = 500, 2_000  # the maximum number of rare triples; the same with 
 
 
 Few = Mapping[str, Sequence[Any]]
-"""The variables that have few values, with all these values. Blank nodes count as variables, named as in a Link."""
+"""The variables of a query that have few values, each with all its values. A blank node of the query counts as a
+variable. Variables are written as in `Link.subject`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selective:
-    """A variable from which a query can start (named as in a Link), and all its values.
+    """A variable from which the evaluation of a query can start.
 
-    `events`: the number of occurrences that these values lead to.
+    - `start`: the variable, written as in `Link.subject`.
+    - `values`: all values of the variable.
+    - `events`: the number of occurrences that are connected to these values.
     """
 
     start: str
@@ -36,16 +39,17 @@ class Selective:
     events: int
 
     def written(self, query: QueryParts) -> str:
-        """Return the query with the variable's values added. Return it unchanged if the variable or a value is a blank
-        node."""
+        """Return the query with a list (`VALUES`) of the variable's values. Return the query unchanged if the variable
+        or a value is a blank node."""
         named = self.start.startswith("?") and not any(isinstance(value, ox.BlankNode) for value in self.values)
         return query.among(self.start, map(str, self.values)) if named else query.text
 
 
 def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> Selective | None:
-    """Return the variable whose values lead to the fewest occurrences. `time`: the variable for the occurrences' time.
+    """Return the variable whose values are connected to the fewest occurrences. `time`: the variable for the
+    occurrences' time.
 
-    Return None if every variable leads to more than `most` occurrences.
+    Return None if the values of every variable are connected to more than `most` occurrences.
     """
     events = query.events(time)
     candidates = [Selective(event, few[event], len(few[event])) for event in events if event in few]
@@ -64,7 +68,8 @@ def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> 
 def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
     """Return the variables that have few values, with these values.
 
-    A variable has few values if its property is rare, or if its subject has few values and these have few triples.
+    A variable has few values if few triples match its triple pattern. An object also has few values if its subject has
+    few values, and these values have few triples.
     """
     few: dict[str, Sequence[Any]] = {}
     for link in links:

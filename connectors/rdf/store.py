@@ -64,10 +64,11 @@ class EventStore:
         """Replace the knowledge in the store.
 
         - `name`: the fingerprint of the new knowledge.
-        - `path`: an N-Quads file that contains the new knowledge. It is renamed to `before`.
-        - `before`: the file that contains the earlier knowledge. If it is missing, all quads of the store are replaced.
+        - `path`: an N-Quads file that contains the new knowledge. This call renames it to `before`.
+        - `before`: the file that contains the previous knowledge. If it exists, only the differences are written to the
+          store. If it is missing, all quads of the store are replaced.
 
-        An interrupted load is completed at the next call. Raise Damaged if `before` is damaged.
+        A load that was interrupted is completed at the next call. Raise Damaged if `before` is damaged.
         """
         marks = list(self.store.quads_for_pattern(self._mark, _MARK, None, HERE))
         if os.path.exists(path):  # otherwise it has replaced the earlier file already
@@ -98,7 +99,8 @@ class EventStore:
     def unlearn(self) -> None:
         """Undo all changes of the knowledge since it was loaded.
 
-        A quad was loaded if its first change in the log is a removal. Repeating an interrupted call does no harm.
+        If the first logged change of a quad is a removal, the loaded knowledge contained the quad, so the quad is added
+        again. Repeating an interrupted call does no harm.
         """
         if not self._learned.path.exists():
             return
@@ -120,7 +122,8 @@ class EventStore:
         """Replace the descriptions of rules.
 
         - `rules`: the descriptions, in N-Triples.
-        - `meanings`: for each event type, the fingerprint of its rules. The key is the prefix of its activities' IRIs.
+        - `meanings`: for each event type, the fingerprint of its rules. The key is an IRI with which the IRIs of all
+          its activities begin.
         - `again`: True if the rules will derive everything again. Then the store drops the occurrences of event types
           whose fingerprint has changed or that have no rules any more.
         """
@@ -170,12 +173,13 @@ class EventStore:
         self._withdrawals.came(revision)
 
     def revised(self) -> tuple[str, int] | None:
-        """Return the sort key of the last revision that was written (`StoreRevision.place`), or None."""
+        """Return the sort key of the last revision that was written (`StoreRevision.place`), or None if no revision was
+        written."""
         return self._withdrawals.reached
 
     @property
     def loose(self) -> bool:
-        """True if it pays to call `settle`, because much was written since the last call."""
+        """True if many quads were written since the last call of `settle`, so that another call is worthwhile."""
         return self._loose >= max(_LOOSE, self._lines // 2)
 
     def settle(self) -> None:
@@ -210,14 +214,16 @@ class EventStore:
         return self.spans.hours(since, until)
 
     def page(self, span: str, number: int, most: int, seconds: float) -> Page | None:
-        """Return a page of the occurrences that end in a span, or None if this page does not exist.
+        """Return a page of the occurrences that end in an hour, a minute or a second. Return None if this page does not
+        exist.
 
-        - `span`: an hour, a minute or a second (`2013-02-08T21:05:30`). Only a second may have more than one page.
+        - `span`: the name of the hour, minute or second (`2013-02-08T21:05:30`). Only a second may have more than one
+          page.
         - `number`: the number of the page, from 1.
         - `most`: the maximum number of occurrences on the page.
-        - `seconds`: the time limit. Raise QueryRefused if it is exceeded.
+        - `seconds`: the time limit. Raise QueryRefused if the call takes longer.
 
-        The cost grows with the number of occurrences that end in the span, up to a bound. A page of a second costs as
+        The cost grows with the number of occurrences that end in this time, up to a bound. A page of a second costs as
         much as a page of its minute.
         """
         until = time.monotonic() + seconds
@@ -279,7 +285,7 @@ class EventStore:
             yield from self.store.quads_for_pattern(instant, None, None, HERE)
 
     def places(self) -> None:
-        """Read the index of places, before a fork evaluates a query that needs it."""
+        """Read the index of places before a fork evaluates a query that uses the index."""
         self._recent.grid.read()
 
     def ask(self, question: Question) -> Answer:

@@ -1,9 +1,9 @@
-"""Hashes of the files that RocksDB writes for a store, which detect damage.
+"""Hashes of the files that RocksDB writes for a store. They detect damage.
 
-RocksDB itself checks a block only when it reads the block. Damage in a log looks like the end of the log to it. The
-hashes are in a file beside the store's folder. A complete table (`.sst`) never changes. Logs and manifests only grow,
-so the hash of their beginning stays valid. A file without a hash is new: the process may have ended before the hash was
-recorded.
+RocksDB itself checks a block only when it reads the block. If a log is damaged, RocksDB takes the damage for the end of
+the log. The hashes are in a file beside the store's folder. A complete table (`.sst`) never changes. Logs and manifests
+only grow, so the hash of their beginning stays valid. A file without a hash is new: the process may have ended before
+it recorded the hash.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NOTES = 5_000  # after this many notes, rewrite the file with valid ones
 _REMOVED = b""  # the key of the note with the number of removed quads
 
 Note: TypeAlias = tuple[int, str, str]
-"""The hash of the beginning of a file: the number of bytes, the hash, and the boot of the machine.
+"""The hash of the beginning of a file: the number of hashed bytes, the hash, and an identifier of the machine's boot.
 
-The hash is valid until the next boot. If the boot is an empty text, the hash is always valid.
+The hash is valid until the next boot. If the identifier is an empty text, the hash is always valid.
 """
 
 
@@ -152,7 +152,7 @@ def _record(name: str, note: Note) -> RecordBytes:
 
 
 def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[int, blake2b]:
-    """Add the next bytes of a file to a hash, at most `most`. Return the number of these bytes, and the hash."""
+    """Add up to `most` further bytes of a file to a hash. Return the number of bytes that were added, and the hash."""
     count = 0
     while part := file.read(_READ if most is None else min(_READ, most - count)):
         hashed.update(part)
@@ -161,9 +161,9 @@ def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[i
 
 
 def _end(file: BinaryIO, start: int, number: int) -> int:
-    """Return the position after the last record of a log. `number`: the number of the log.
+    """Return the position after the last record of the log that has the number `number`.
 
-    The bytes after this position may belong to an earlier log.
+    RocksDB may reuse the file of an older log, so the bytes after this position may belong to the older log.
     """
     stop = start
     for place, size in _parts(file, start, number):
@@ -190,7 +190,8 @@ def _parts(file: BinaryIO, place: int, number: int) -> Iterator[tuple[int, int]]
 def _boot() -> str:
     """Return an identifier of the machine's current boot.
 
-    If a process wrote data to a log, the data survives the end of the process, but perhaps not a crash of the machine.
+    The hash of a log is valid only during one boot. Data that a process wrote to a log survives the end of the process,
+    but may be lost if the machine crashes.
     """
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,8 +1,9 @@
-"""A client for the store, which runs in a separate process. There, each query runs in a fork (`query_process`).
+"""A client for the store, which runs in a separate process. The store's process evaluates each query in a fork of
+itself (`query_process`).
 
 Oxigraph cannot stop a query. However, a process can be killed when the query's time is over, or when nobody waits for
 the answer. If the store's process ends unexpectedly, a new one opens the store and receives the pending changes and
-queries. Clients take turns with queries.
+queries. Clients take turns: a client that sends many queries does not delay the queries of other clients for long.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def is_damage(text: str) -> bool:
 
 
 def damaged(what: str) -> CepError:
-    """Build an error for damaged files. `what`: the message."""
+    """Build the error for damaged files. `what`: the message, to which a hint is added."""
     hint = "restore the whole folder from a backup; or remove `events`, to continue without the events so far"
     return CepError(what, hint=hint, code="store")
 
@@ -106,11 +107,12 @@ class StoreProcess:
         self._reader.start()
 
     def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
-        """Replace the knowledge in the store. Queries wait until the new knowledge is loaded.
+        """Replace the knowledge in the store. Queries wait until the new knowledge is loaded. Changes that `learn` has
+        made are undone.
 
-        `name`: the fingerprint of the knowledge. `knowledge`: a function that returns it. Return None if it is loaded
-        already. Changes that `learn` has made are undone. A copy of the knowledge is kept beside the store, so that
-        next time only differences are loaded. Raise CepError if the log of changes is damaged.
+        `name`: the fingerprint of the knowledge. `knowledge`: a function that returns the knowledge. Return a future
+        that is done after loading, or None if the knowledge is loaded already. A copy of the knowledge is kept beside
+        the store, so that the next call writes only differences. Raise CepError if the log of changes is damaged.
         """
         try:
             self._command("unlearn").result()
@@ -128,7 +130,7 @@ class StoreProcess:
         return future
 
     def derive(self, rules: str, meanings: Mapping[str, str], again: bool) -> None:
-        """Call EventStore.derive after all earlier additions."""
+        """Call EventStore.derive after everything that was sent earlier is written."""
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
@@ -154,26 +156,27 @@ class StoreProcess:
         return future
 
     def revise(self, revision: StoreRevision) -> Future[None]:
-        """Call EventStore.revise after all earlier additions."""
+        """Call EventStore.revise after everything that was sent earlier is written."""
         return self._written("revise", revision, len(revision.text))
 
     def revised(self) -> tuple[str, int] | None:
-        """Call EventStore.revised. The result may come from an earlier run, if this run has not written a revision
-        yet."""
+        """Call EventStore.revised. If this run has not written a revision yet, the result is the last revision of an
+        earlier run."""
         place: tuple[str, int] | None = self._command("revised").result()
         return place
 
     def learn(self, gone: bytes, come: bytes) -> Future[None]:
-        """Call EventStore.learn after all earlier additions."""
+        """Call EventStore.learn after everything that was sent earlier is written."""
         return self._command("learn", gone, come)
 
     def forget(self, until: str) -> Future[None]:
-        """Call EventStore.forget. Additions are written between its steps. The future is done after the last step."""
+        """Call EventStore.forget, which removes occurrences in steps. Additions are written between these steps. The
+        future is done after the last step."""
         self._forgotten = self._command("forget", until)
         return self._forgotten
 
     def settle(self) -> None:
-        """Call EventStore.settle after all earlier additions."""
+        """Call EventStore.settle after everything that was sent earlier is written."""
         self._command("settle")
 
     def hours(self, since: str = "", until: str = "~", client: str = "") -> Future[list[str]]:
@@ -219,8 +222,8 @@ class StoreProcess:
         return self._command("verify")
 
     def close(self) -> None:
-        """Write all earlier additions, and end the process. This takes a limited time even if the store cannot be
-        reopened."""
+        """Write all earlier additions, and end the process. If the store cannot be reopened, the call still returns
+        after a limited time."""
         self._closing = True
         with contextlib.suppress(QueryRefused, TimeoutError):
             self._command("flush").result(_ENDING)
@@ -271,7 +274,7 @@ class StoreProcess:
         return self._count
 
     def _next(self) -> None:
-        """Send the waiting queries for which there is a slot."""
+        """Send the next waiting queries to the process, as long as slots are free."""
         while (number := self._places.next()) is not None:
             request = self._requests[number]
             request.sent = True
@@ -376,7 +379,10 @@ class StoreProcess:
         self._process.wait()
 
     def _restart(self) -> bool:
-        """Start a new process, and send it all pending requests. Return False if another attempt is useless."""
+        """Start a new process, and send it all pending requests.
+
+        Return False if no process could be started and the store is closing, so that the caller does not try again.
+        """
         with self._sending:
             self._end()
             self._connection.close()

@@ -30,7 +30,7 @@ from cep.connectors.rdf.withdrawals import StoreRevision
 from cep.rules.expressions.geodesy import geod
 
 QUESTIONS = ("ask", "page", "hours")
-"""Requests that only read the store, and have a time limit."""
+"""The names of the requests that only read the store. They have a time limit."""
 
 _FILLS = ("know", "derive")  # requests that fill a store at the beginning
 _BESIDE = ("settle", "verify")  # requests that run while others write
@@ -42,8 +42,13 @@ _STACK = 1 << 24  # bytes of stack for deep nesting
 
 
 def main(descriptor: str, path: str, base: str, memory: str) -> None:
-    """Serve requests that arrive over a socket, until the socket is closed. The arguments are those of the command
-    line."""
+    """Serve requests that arrive over a socket, until the socket is closed.
+
+    - `descriptor`: the file descriptor of the socket.
+    - `path`: the folder of the store.
+    - `base`: the base IRI of the vocabulary.
+    - `memory`: the maximum memory in bytes; 0: no limit.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):  # the server handles signals; this process ends when it does
         signal.signal(number, signal.SIG_IGN)
     os.umask(0o077)  # only this user may read the state
@@ -67,8 +72,8 @@ def main(descriptor: str, path: str, base: str, memory: str) -> None:
 
 
 class _Worker:
-    """The server of requests. One thread writes, and one merges files. Each further thread waits for the fork of a
-    query."""
+    """The server of requests. One thread writes to the store, and one merges its files. For each running query, a
+    thread waits for the query's fork."""
 
     def __init__(self, path: str, store: EventStore, connection: Connection, memory: int) -> None:
         self.path, self.connection, self.memory = path, connection, memory
@@ -159,9 +164,10 @@ class _Worker:
             self._reply(number, kind, value)
 
     def _write(self) -> None:
-        """Write all waiting texts up to the next revision. If there are none, write this revision.
+        """Write the triples of the waiting `add` requests that precede the next revision. If the revision is the first
+        waiting request, write the revision instead.
 
-        Then remove some expired occurrences: the more was written, the more are removed.
+        Then remove some expired occurrences. The number of removed occurrences grows with the amount of written text.
         """
         if self.rebuild is not None:
             self.rebuild.keep_pace()
@@ -191,7 +197,8 @@ class _Worker:
         self._look()
 
     def _forget(self) -> None:
-        """Remove some expired occurrences in one step. Waiting texts are written before the next step."""
+        """Remove some expired occurrences in one step. Requests that wait to be written are written before the next
+        step."""
         self._step()
         self._look()
         if self.expired:
@@ -215,8 +222,8 @@ class _Worker:
             self.settler.submit(self._rebuild)
 
     def _rebuild(self) -> None:
-        """Rebuild the store if few quads are left in it. If the rebuild fails, try again after many more quads were
-        removed."""
+        """Rebuild the store if few quads are left in it. If the rebuild fails, try again only after many more quads
+        have been removed."""
         try:
             removed, left = self.store.files.removed, self._forked(lambda: len(self.store.store))
             self.enough = max(worthwhile(left), removed + removed // 4)
@@ -237,8 +244,8 @@ class _Worker:
         return self.rebuild
 
     def _loaded(self, rebuild: Rebuild) -> bool:
-        """Dump the remaining quads, and load them into the new store, while the old one is in use. Return True on
-        success."""
+        """Dump the quads of the old store, and load them into the new store, while the old store is in use. Return True
+        on success."""
         try:
             self._forked(lambda: self.store.store.dump(rebuild.dump, ox.RdfFormat.N_QUADS))
             self.store.files.verify()  # otherwise the hashes of the new files would hide damage

@@ -1,9 +1,9 @@
-"""The time index: a query for a range of times, or for the newest occurrences, reads only the hours or minutes it
-needs.
+"""The time index. A query for a range of times, or for the newest occurrences, then reads only the hours or minutes
+that may contain them.
 
 Each instant is in one minute, each minute in an hour, and each hour in a day. So a query can be restricted to the
-minutes, hours or days that its range touches. This changes neither its rows nor how often each row appears. If an
-instant is outside of all minutes (it may come from the knowledge), queries are evaluated as they are.
+minutes, hours or days that its range touches. The result keeps the same rows, and as many copies of each. If an instant
+is outside of all minutes, queries are evaluated without the index. The knowledge may contain such instants.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTA
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A query over a part of the occurrences.
+    """A query that reads a part of the occurrences.
 
-    `enough`: if the result has this many rows, it is the result of the whole query. None: it always is.
+    `enough`: the number of rows that proves that the query returns the same rows as the whole query. None: the query
+    always returns the same rows.
     """
 
     text: str
@@ -52,7 +53,7 @@ class TimeIndex:
     def whole(self) -> bool:
         """Return True if all instants are in minutes, and the names of days sort by time.
 
-        In a store that an old version wrote, this may not be so.
+        The result may be False for a store that an old version of this program wrote.
         """
         named = all(
             re.fullmatch(r"\d{4}-\d\d-\d\d", self._spans.name(day)) for day in self._spans.within(self._spans.days)
@@ -60,8 +61,8 @@ class TimeIndex:
         return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # old stores have these
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
-        """Yield restricted forms of a query. The caller evaluates them one after the other, until one has enough
-        rows."""
+        """Yield restricted forms of a query. The caller evaluates these forms one after the other, until one returns
+        enough rows."""
         query = timed(question.text, dict(question.prefixes))
         if query is None:
             return
@@ -111,8 +112,10 @@ class TimeIndex:
         yield Rewritten(query.restricted(variable, path, map(str, some)))
 
     def _newest(self, query: QueryParts, order: Order, few: Few) -> Iterator[Rewritten]:
-        """Yield the query restricted to spans of time, beginning with the newest (or oldest). Each form has more
-        spans."""
+        """Yield restricted forms of a query that requests the newest (or oldest) occurrences.
+
+        The first form reads only the newest minutes. Each further form reads more minutes than the previous one.
+        """
         times, name = query.ranges.get(order.variable, Range()), order.variable
         begun = rare(self._store, query, name, few, _BY)
         most = _MOST if begun is None else min(_MOST, begun.events // _MORE)

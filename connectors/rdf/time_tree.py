@@ -1,4 +1,4 @@
-"""A tree of days, hours and minutes above the instants in the store. It serves to find occurrences by time."""
+"""A tree of days, hours and minutes above the instants in the store. Queries use it to find occurrences by time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Conversion of occurrences to triples, column by column. The text is valid N-Triples, N-Quads, Turtle and TriG.
 
-Literals have the form in which the store returns them, so that files and servers write the same
+Literals have the same form as in the store's answers, so that a file contains the same text as the answer of a server
 (decisions/2026-11-22-forms.md).
 """
 
@@ -30,7 +30,7 @@ _SECOND = 1_000_000
 class Derived:
     """Derived occurrences of one event type. `table`: the occurrences, with their ids in the column `@id`.
 
-    `activity`: the IRI of the activity that derived all of them; None if another part of the output names it.
+    `activity`: the IRI of the activity that derived all occurrences. None: the caller writes the activities itself.
     """
 
     table: pl.DataFrame
@@ -103,10 +103,10 @@ class _Occurrences:
 
 
 def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -> str:
-    """Write the triples of occurrences and their instants. All values of one type are converted together.
+    """Write the triples of occurrences and their instants. All values that have the same type are converted together.
 
-    In a program of a hundred rules, most rules derive only a row or two at a time. Starting an operation of polars
-    costs as much as hundreds of rows.
+    Converting them together saves time. In a program of a hundred rules, most rules derive only a row or two at a time,
+    and starting an operation of polars costs as much as converting hundreds of rows.
     """
     occurrences = [occurrence for occurrence in occurrences if occurrence.table.height]
     if not occurrences:

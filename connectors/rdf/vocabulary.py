@@ -68,7 +68,8 @@ class EventVocabulary:
 
     @property
     def position(self) -> str:
-        """The IRI of the property that states how many records had arrived when a change was made."""
+        """The IRI of a property of a withdrawal or a repeated addition. Its value is the number of records that had
+        arrived before this change."""
         return f"{self.base}position"
 
     def type(self, schema: Schema) -> str:

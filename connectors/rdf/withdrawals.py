@@ -1,5 +1,5 @@
-"""Withdrawal of occurrences from the store. Their triples are removed, but tombstones remain, which pages of events
-show.
+"""Withdrawal of occurrences from the store. Their triples are removed, but tombstones remain. The pages of occurrences
+(`Page`) show these tombstones.
 
 Each revision has its own graph, so that the default graph contains only valid occurrences. In this graph, each
 withdrawn occurrence has an activity of the class `as:Delete`. An occurrence that is added again has an activity of the
@@ -28,9 +28,9 @@ _TIME, _NUMBER = ox.NamedNode(XSD + "dateTime"), ox.NamedNode(XSD + "integer")
 
 @dataclass(frozen=True, slots=True)
 class StoreRevision:
-    """The changes to the store in one round.
+    """The changes to the store in one step of the engine.
 
-    - `time`: the event time that the run had reached, as in IRIs.
+    - `time`: the event time that the run had reached, written as in the IRI of an instant.
     - `position`: the number of records that were processed.
     - `gone`: the ids of the withdrawn occurrences.
     - `come`: the ids of the new occurrences.
@@ -161,8 +161,8 @@ class Withdrawals:
             yield ox.Quad(event, _BY, self._activity(event, "withdrawn", revision), graph)
 
     def _kept(self, subject: ox.NamedNode, own: list[ox.Quad], revision: StoreRevision) -> Iterator[ox.Quad]:
-        """Yield the triples of a withdrawn subject as quads in the graph of the revision. Also yield the time of the
-        withdrawal."""
+        """Yield the triples of a withdrawn occurrence or record as quads in the graph of the revision. Also yield a
+        quad that states the time of the withdrawal."""
         graph = ox.NamedNode(self._vocabulary.revision(revision.name))
         for quad in own:
             yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
