@@ -1,8 +1,10 @@
-"""Parallel reading of large files in chunks of whole lines. The results arrive in file order.
+"""Parallel reading of large files in chunks of whole lines. The records arrive in file order.
 
-A chunk ends where a single process would end a block. So blocks, record numbers and dead letters do not depend on the
-number of processes. Some chunks cannot be read on their own: a quote is open at the end, or a line is longer than the
-chunk. From such a chunk on, one process reads the rest of the file.
+Each chunk ends where a block would end if a single process read the file. So the blocks, the record numbers and the
+dead letters do not depend on the number of processes.
+
+A chunk cannot be read on its own if a quote is open at its end, or if a line is longer than the chunk. One process then
+reads this chunk and the rest of the file.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FoundInChunk:
-    """The records of one chunk. Record numbers and line numbers start at 0. `lines`: the number of line ends in the
-    chunk."""
+    """The records of one chunk. Record numbers and line numbers start at 0 in each chunk. `lines`: the number of line
+    ends in the chunk."""
 
     tables: dict[str, pl.DataFrame]
     dead: list[DeadLetter]
@@ -34,9 +36,9 @@ class FoundInChunk:
     lines: int
 
     def placed(self, line: int, first: int) -> FoundInChunk:
-        """Return a copy with the line numbers and record numbers of the file.
+        """Return a copy in which record numbers and line numbers count from the start of the file.
 
-        `line`: the number of the chunk's first line. `first`: the number of the chunk's first record.
+        `line`: the line number of the chunk's first line. `first`: the record number of the chunk's first record.
         """
         tables = {
             name: table.with_columns(pl.col(ARRIVAL) + first) if first and table.height else table
@@ -48,7 +50,7 @@ class FoundInChunk:
 
 
 class ReadsChunks(Protocol):
-    """A reader of chunks of one file. Another process can use it."""
+    """A reader of the chunks of one file. It can be sent to another process."""
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
         """Read the chunk `data`, which starts at byte `position` of the file. Return None if it cannot be read on its
@@ -61,10 +63,10 @@ class ReadsChunks(Protocol):
 class ChunkReaders(Protocol):
     """A pool of processes that read chunks.
 
-    - `ahead`: the number of chunks to request before the first result is taken.
-    - `least`: the smallest chunk size in bytes for which another process is worth its cost.
-    - `cheap`: True if the pool should also read CSV. This rarely pays, because CSV is fast to read and its rows have to
-      be copied back.
+    - `ahead`: the number of chunks to request before the caller waits for the first one.
+    - `least`: the minimum size of a chunk in bytes. For smaller chunks, reading in the same process is faster.
+    - `cheap`: True if the pool also reads CSV files. Parallel reading of CSV is rarely faster, because the rows
+      have to be copied between processes.
     """
 
     ahead: int
@@ -89,7 +91,7 @@ class ChunkReaders(Protocol):
 
 @dataclass(slots=True)
 class Place:
-    """A position in a file: the numbers of the next byte, the next line and the next record."""
+    """A position in a file: the number of the next byte, of the next line, and of the next record."""
 
     position: int
     line: int
@@ -97,16 +99,17 @@ class Place:
 
 
 def readable_apart(readers: ChunkReaders | None, stream: ByteStream, chunk: int) -> bool:
-    """Return True if reading the file in other processes is possible and worth its cost."""
+    """Return True if other processes can read the file, and the file is large enough to make this faster."""
     return readers is not None and chunk >= readers.least and stream.on_disk and (stream.size or 0) > chunk
 
 
 def read_apart(
     readers: ChunkReaders, reader: ReadsChunks, file: str, stream: ByteStream, chunk: int, place: Place
 ) -> Generator[FoundInChunk]:
-    """Yield the records of each chunk of the file from `place` on. Advance `place` and `stream` past each chunk.
+    """Yield the records of each chunk of the file, starting at `place`.
 
-    If the generator ends before the end of the file, the caller has to read the rest itself.
+    `place` and `stream` are moved to the end of each chunk that was read. The generator stops before a chunk that
+    cannot be read on its own. The caller then has to read the rest of the file.
     """
     source = readers.begin(file, reader)
     pieces = chunks(file, place.position, chunk, stream.size or 0)

@@ -1,8 +1,9 @@
-"""A fast reader of blocks of plain lines: facts, `P(a,b)@[0,1.5)`, and lines of RTEC, `go_to|9|9|chris|work`.
+"""A fast reader of plain lines. It reads DatalogMTL facts, such as `P(a,b)@[0,1.5)`, and lines of RTEC, such as
+`go_to|9|9|chris|work`.
 
 A plain line has no quotes and no inner blanks. Its arguments are strings or numbers, and its numbers are finite and
-have few digits. `cep.connectors.formats.clauses` defines the meaning of all lines, and reads the lines that are not
-plain one by one.
+have few digits. `cep.connectors.formats.clauses` defines the syntax of all lines. It reads the lines that are not plain
+one by one.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _MORE = 2
 class PlainLines:
     """The plain lines of a block.
 
-    `tables`: for each event type or fluent, its rows, with the line number in the column ARRIVAL. `read`: a mask of the
-    block's lines that is True for the lines that were read.
+    `tables`: the rows of each event type or fluent. The column ARRIVAL contains the line number of each row. `read`: a
+    mask that is True for each line of the block that was read.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -105,9 +106,10 @@ class ClauseColumns:
         return PlainLines({name: pl.concat(parts).sort(ARRIVAL) for name, parts in tables.items()}, read)
 
     def _forms(self, name: str, rows: pl.DataFrame) -> list[_Found]:
-        """Parse the lines of one event type or fluent, grouped by their number of fields.
+        """Parse the lines of one event type or fluent. Return one group of parsed lines for each number of fields.
 
-        A fluent has up to two groups: lines with a single tick, and lines with a start and an end.
+        An event type has at most one group. A fluent has up to two groups: lines with a single tick, and lines with a
+        start and an end.
         """
         wanted = len(self.schemas[name].attributes)
         if name not in self.fluents:
@@ -133,10 +135,10 @@ class ClauseColumns:
     def _fields(
         self, rows: pl.DataFrame, bars: int, times: Sequence[int]
     ) -> tuple[pl.Series, list[pl.Series], list[pl.Series]] | None:
-        """Split the lines that contain exactly `bars` marks `|`. Return None if no line does.
+        """Split the lines that contain the separator `|` exactly `bars` times. Return None if there is no such line.
 
-        Return the line numbers, the times in the fields `times`, and the fields after the last time. Lines with an
-        unreadable time are left out.
+        Otherwise, return the line numbers, the times in the fields with the indices `times`, and the fields after the
+        last time. Lines with an unreadable time are left out.
         """
         rows = rows.filter(pl.col("text").str.count_matches("|", literal=True) == bars)
         if not rows.height:
@@ -165,8 +167,8 @@ class ClauseColumns:
         return rf"(-?)([0-9]{{1,{whole}}}){behind}"
 
     def _ticks(self, fields: pl.DataFrame, sign: str, whole: str, part: str) -> pl.Series:
-        """Convert times in ticks to microseconds. `sign`, `whole`, `part`: the columns with the parts of each
-        number."""
+        """Convert times in ticks to microseconds. `sign`, `whole`, `part`: the names of the columns that contain the
+        sign, the whole part and the decimals of each number."""
         size = 0
         while size < 6 and self.tick % 10 ** (size + 1) == 0:
             size += 1
@@ -175,9 +177,9 @@ class ClauseColumns:
         return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
 
     def _made(self, count: int, forms: Mapping[str, _Found]) -> PlainLines:
-        """Build a table per event type or fluent. Drop the lines that have an argument which is not plain.
+        """Build a table for each event type and fluent. Drop each line that has an argument which is not plain.
 
-        `count`: the number of lines. `forms`: the parsed lines of each name.
+        `count`: the number of lines in the block. `forms`: the parsed lines of each event type or fluent.
         """
         read = np.zeros(count, np.bool_)
         tables: dict[str, pl.DataFrame] = {}
@@ -208,8 +210,8 @@ class ClauseColumns:
 
 
 _Found = tuple[pl.Series, Sequence[pl.Series], pl.Series, pl.Series | None, pl.Series | None]
-"""Parsed lines of one name: line numbers, arguments, starts, ends and bounds. For an event type, ends and bounds are
-None."""
+"""Parsed lines of one event type or fluent: line numbers, arguments, starts, ends and bounds. For an event type, the
+ends and bounds are None."""
 
 
 def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Series]:
@@ -227,7 +229,7 @@ def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Seri
 def _typed(attribute: Attribute, text: pl.Series) -> pl.Series | None:
     """Convert texts to the type of an attribute. Texts that are not plain become null.
 
-    Return None if the attribute's declaration or type requires the reader of single lines.
+    Return None if this function does not support the attribute. The lines are then read one by one.
     """
     if attribute.missing or attribute.format is not None:
         return None

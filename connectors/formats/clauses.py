@@ -41,10 +41,11 @@ _MORE = 2
 
 
 class ClauseReader:
-    """A reader of one input's lines, block by block. The length of a tick comes from the declarations."""
+    """A reader of the lines of one input, block by block. The declarations define the length of a tick."""
 
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
-        """Raise CepError if the program is not written in this dialect and no declaration names the format."""
+        """Raise CepError if no declaration uses the format. The declarations of a program in DatalogMTL use `facts`,
+        and those of a program in RTEC use `rtec`."""
         self.schemas = without_changes({name: own for name, own in schemas.items() if own.when is None})
         self._revises = any(
             schema.attributes[-1:] and schema.attributes[-1].name == CHANGE for schema in schemas.values()
@@ -73,9 +74,10 @@ class ClauseReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read a block of whole lines. Return the table of each event type or fluent, the dead letters, and the block.
+        """Read a block of whole lines. Return the table of each event type or fluent, the dead letters, and the
+        positions of the records.
 
-        `line`: the number of the block's first line. `first`: the number of its first record.
+        `line`: the line number of the block's first line. `first`: the record number of its first record.
         """
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
         starts = np.append(0, breaks + 1)
@@ -133,7 +135,8 @@ class ClauseReader:
     ) -> pl.DataFrame:
         """Add the column `@change` to a table. `gone`: a mask of the records that withdraw an earlier record.
 
-        If the program does not revise its results, add the withdrawals to `dead` and drop them from the table.
+        Only a program that revises its results can process withdrawals. For other programs, add the withdrawals to
+        `dead` and drop them from the table.
         """
         withdraws = pl.Series(gone[table[ARRIVAL].to_numpy() - block.first])
         if self._revises:
@@ -172,11 +175,12 @@ class ClauseReader:
         return [text_value(attribute, text) for attribute, text in zip(wanted, texts)]
 
     def _is_fluent(self, name: str) -> bool:
-        """Return True if the name belongs to a fluent. The program reads events for all other names."""
+        """Return True if the name is that of a fluent. Otherwise, it is the name of an event type."""
         return self.schemas[name].time == RECORD_COLUMNS[0]
 
     def _known(self, name: str) -> str:
-        """Return `name`. Raise Unreadable if the program reads no event or fluent of this name."""
+        """Return `name` unchanged. Raise Unreadable if the program reads neither an event type nor a fluent of this
+        name."""
         if name not in self.schemas:
             raise Unreadable("type", f"the program does not read `{name}`{closest(name, list(self.schemas))}")
         return name
@@ -216,14 +220,14 @@ class ClauseReader:
         return start, end, opening + closing
 
     def _time(self, text: str) -> int | None:
-        """Convert a time to microseconds; None if it is infinite."""
+        """Convert a time to microseconds. Return None if the time is infinite."""
         bare = text.removeprefix("+").removeprefix("-")
         if bare.lower() in INFINITE:
             return None
         return -ticks(bare, self.tick) if text.startswith("-") else ticks(bare, self.tick)
 
     def _row(self, text: str) -> _Row:
-        """Parse a line of RTEC: an event, or a fluent that holds at one tick or between two ticks."""
+        """Parse a line of RTEC. It contains an event, or a fluent that holds at one tick or between two ticks."""
         name, *fields = (part.strip() for part in text.split("|"))
         if len(fields) < 2:
             raise Unreadable("row", "this line is not `event|arrival|time|arguments..`, such as `go_to|9|9|chris|work`")

@@ -96,8 +96,8 @@ def column_ticks(file: str, column: pl.Series, attribute: Attribute, reasons: Re
 
 
 def _written(column: pl.Series, attribute: Attribute, format: TimeFormat | None) -> bool:
-    """Return True if the values must be parsed as text: in text columns, and in numeric columns with a declared
-    pattern."""
+    """Return True if the values must be parsed as text. This is the case for columns of text, and for columns of
+    numbers if the declaration has a time pattern."""
     if column.dtype.is_numeric():
         return format is not None and format.pattern is not None
     if attribute.type == "duration" and format is None:
@@ -123,8 +123,9 @@ def _read(column: pl.Series, attribute: Attribute, format: TimeFormat, reasons: 
 def written_times(column: pl.Series, pattern: str | None) -> pl.Series:
     """Convert a column of times to texts.
 
-    If the pattern requires leading zeros, whole numbers get them back (`time_pattern.padded`). Floats without decimals
-    get them back too, because pandas turns an integer column with missing values into floats.
+    A column of numbers has lost the leading zeros of its times. If the pattern requires leading zeros, they are added
+    again (`time_pattern.padded`). This includes floats without decimals, because pandas turns an integer column with
+    missing values into floats.
     """
     numeric = column.dtype.is_numeric()
     texts = number_texts(column) if numeric else column.cast(pl.String)
@@ -156,9 +157,10 @@ def _of_zone(
 
 
 def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Replace seconds outside the plausible range by null, because they may have another unit. Record the reasons.
+    """Replace implausible numbers of seconds by null, and record the reasons. Such a number probably has another unit,
+    such as milliseconds.
 
-    The range begins at the first valid time and ends after the year 2200.
+    Plausible times lie between the earliest time that the engine supports and the beginning of the year 2200.
     """
     sizes = column.cast(pl.Float64).fill_nan(None)
     far = ((sizes < FIRST / SECOND) | (sizes > FAR)).fill_null(False)
@@ -197,8 +199,8 @@ def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reason
 
 
 def _scaled(column: pl.Series, unit: int, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Convert integers to microseconds. `unit`: the number of microseconds per unit; 0 if the unit is the
-    nanosecond."""
+    """Convert integers to microseconds. `unit`: the number of microseconds per unit. The value 0 means that the
+    integers are nanoseconds."""
     if unit == 0:
         whole = column // 1000
         rest = column - whole * 1000
@@ -240,7 +242,8 @@ def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 def refuse(
     wrong: pl.Series, column: pl.Series, attribute: Attribute, why: str, reasons: Reasons, code: str = "ill-typed"
 ) -> pl.Series:
-    """Record the reason `why` for each row in the mask `wrong`. Return the mask with nulls replaced by False."""
+    """Record the reason `why` for each row that is True in the mask `wrong`. Return the mask, with False in place of
+    nulls."""
     wrong = wrong.fill_null(False)
     if wrong.any():
         for row in np.flatnonzero(wrong.to_numpy()).tolist():

@@ -28,9 +28,9 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, Schema
 
 LOOKED_AT = 1 << 14
-"""The number of bytes of rows from which column types are guessed."""
+"""The number of bytes below the header that are examined to guess the column types."""
 CLOSED = 1 << 20
-"""The number of bytes within which an open quote must be closed."""
+"""The maximum distance in bytes between an opening quote and its closing quote."""
 
 
 def read_csv(
@@ -42,10 +42,11 @@ def read_csv(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Yield the tables of each block, with its dead letters. While the stream is silent, yield `({}, [], None)`.
+    """Yield, for each block of rows, the table of each event type, the dead letters, and the positions of the records.
 
-    `schemas`: one event type, or several event types that have WHEN. `readers`: processes that read chunks of the file.
-    Raise CepError if the header is absent or lacks a column.
+    While the stream is silent, yield `({}, [], None)`. `schemas`: one schema, or several schemas whose WHEN conditions
+    select the rows of each event type. `readers`: processes that read chunks of the file. Raise CepError if the header
+    is missing or lacks a column.
     """
     dialect = Dialect.of(file, schemas, separator)
     separator = dialect.separator
@@ -100,9 +101,10 @@ def read_csv(
 
 
 class _Beginning:
-    """The first lines of a file, which the caller consumes one by one until the header has been read.
+    """A reader of the lines at the beginning of a file, up to and including the header. The caller consumes them one by
+    one.
 
-    `rest`: bytes that were read but not consumed. They begin at byte `position` of the file, in line `line`.
+    `rest`: the bytes that were read but not consumed. They begin at byte `position` of the file, in line number `line`.
     """
 
     def __init__(self, stream: ByteStream, chunk: int, comment: bytes) -> None:
@@ -118,7 +120,7 @@ class _Beginning:
             self._take()
 
     def line_of_columns(self, file: str) -> bytes:
-        """Skip comments and return the header line. Return empty bytes if the file is empty.
+        """Skip comment lines, and return the header line. Return empty bytes if the file is empty.
 
         Raise CepError if the line cannot be a header.
         """
@@ -135,9 +137,9 @@ class _Beginning:
         return head if head.strip() else b""
 
     def fields(self, file: str) -> list[str]:
-        """Return the column names from the line `#fields` of a Zeek log. Return no names if the file is empty.
+        """Return the column names from the line `#fields` of a Zeek log. Return an empty list if the file is empty.
 
-        Raise CepError if the line is missing.
+        Raise CepError if the file has records but no such line.
         """
         names: list[str] = []
         self._look()
@@ -158,14 +160,14 @@ class _Beginning:
         return line
 
     def _look(self) -> None:
-        """Read until `rest` contains a line end, but no further, so that blocks have the same boundaries as in other
-        formats."""
+        """Read until `rest` contains a line end. Do not read further, so that a CSV file is divided into the same
+        blocks as a file of another format."""
         while b"\n" not in self.rest and len(self.rest) <= LONGEST and (data := self._stream.read(self._chunk)):
             self.rest += data
 
 
 def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]:
-    """Return the column names, without surrounding blanks and quotes."""
+    """Return the column names in a header line. Blanks and quotes around each name are removed."""
     try:
         text = raw.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
@@ -189,7 +191,8 @@ def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]
 
 
 def _separated(head: bytes, separator: str) -> str | None:
-    """Return a hint for an error message if the header seems to use another separator, else None."""
+    """Return a hint for an error message if the separator of the header seems to differ from `separator`. Otherwise,
+    return None."""
     if separator.encode() in head:
         return None
     if separator != "," and b"," in head:
@@ -218,7 +221,9 @@ class Dialect:
     - `thousands`: the mark between groups of digits.
     - `comment`: the text that begins a comment line.
     - `columns`: the column names, if the file has no header.
-    - `skip`, `units`: the numbers of lines to skip before and after the header.
+    - `skip`: the number of lines before the header, which are not read.
+    - `units`: the number of lines between the header and the first record, which are not read. Such lines often
+      contain the units of the columns.
     - `zeek`: True if the column names are in comments, as in the logs of Zeek.
     """
 
@@ -234,9 +239,9 @@ class Dialect:
 
     @classmethod
     def of(cls, file: str, schemas: Sequence[Schema], separator: str) -> Dialect:
-        """Return the dialect that the declarations define.
+        """Return the dialect that the declarations in `schemas` define.
 
-        Raise CepError if two marks of the dialect are equal, or two declarations define different dialects.
+        Raise CepError if the separator equals the decimal mark, or if two declarations define different dialects.
         """
         schema, records = schemas[0], schemas[0].records
         for other in schemas:
@@ -269,8 +274,8 @@ class Dialect:
 
 
 class Fields:
-    """A reader of the lines below a header, block by block. It reads one event type, or several event types that have
-    WHEN."""
+    """A reader of the lines below a header, block by block. It reads one event type, or several event types whose WHEN
+    conditions select the rows."""
 
     def __init__(
         self,
@@ -296,9 +301,10 @@ class Fields:
     def read(
         self, data: bytes, position: int, line: int, first: int, final: bool
     ) -> tuple[int, int, dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read the whole lines of a block. Return (bytes used, line breaks in them, tables, dead letters, block).
+        """Read the whole lines of a block.
 
-        The bytes that are not used are an incomplete last line.
+        Return the number of bytes that were read, the number of line ends in these bytes, the table of each event type,
+        the dead letters, and the positions of the records. An incomplete last line is not read, unless `final` is True.
         """
         buffer = np.frombuffer(data, np.uint8)
         capacity = line_breaks(data) + 1

@@ -39,16 +39,17 @@ _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
 
 
 class PointReader:
-    """A reader of one input's lines, block by block.
+    """A reader of the lines of one input, block by block.
 
-    `default`: the event type assigned to the input, or None. `bound`: True if the user made this assignment; then lines
-    of other event types are unreadable. If the declaration of `default` names no measurement, the event type accepts
-    every measurement that belongs to no other event type.
+    - `default`: the event type of lines whose measurement selects no event type, or None.
+    - `bound`: True if the user assigned the event type `default` to the input. Then lines of other event types are
+      unreadable. If the declaration of `default` also names no measurement, `default` accepts every measurement
+      that belongs to no other event type.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
-        """Raise CepError if `default` is bound but not declared or has WHEN, or if two event types have the same
-        measurement."""
+        """Raise CepError if `bound` is True but the event type `default` is not declared or has a WHEN condition. Also
+        raise CepError if two event types have the same measurement."""
         self._bound = schemas[default] if bound and default is not None else None
         if self._bound is not None and not self._bound.declared:
             message = f"{self._bound.name} is not declared, so it is not known which tags and fields are its values"
@@ -97,12 +98,13 @@ class PointReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read a block of whole lines. Return the table of each event type, the dead letters, and the block.
+        """Read a block of whole lines. Return the table of each event type, the dead letters, and the positions of the
+        records.
 
-        - `line`: the number of the block's first line.
-        - `first`: the number of its first record.
-        - `beside`: values from the messages that contain the lines, such as the topic. For each source: one value per
-          line.
+        - `line`: the line number of the block's first line.
+        - `first`: the record number of the block's first record.
+        - `beside`: values from the messages that contain the lines, such as the topic. Each source, such as `topic`, is
+          mapped to one value per line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)
@@ -181,7 +183,8 @@ class PointReader:
         entries: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]],
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> tuple[Cells, NDArray[np.bool_]]:
-        """Return the cells of one event type's lines, and a mask of the lines that were read completely."""
+        """Return the cells of one event type's lines. Also return a mask of the lines from which all values were
+        read."""
         wanted = sources(schema, time_keys(schema))
         first = np.full(len(self._entries), -1, np.int64)
         following = np.full(len(wanted), -1, np.int64)
@@ -201,7 +204,8 @@ class PointReader:
     def _schema(self, point: LinePoint) -> Schema:
         """Return the schema of the event type that a point belongs to.
 
-        Raise Unreadable if the program has no such event type, or if the input is bound to another one.
+        Raise Unreadable if the program has no event type for the point's measurement, or if the user bound the input to
+        another event type.
         """
         name = point.measurement
         place = self._of.get(name)

@@ -1,4 +1,5 @@
-"""A parser of single lines of InfluxDB's line protocol. It is the reference for the fast scanner."""
+"""A parser of single lines of InfluxDB's line protocol. It is slower than the compiled scanner (`influx_scan`), but
+parses every valid line. For lines that both can read, it defines the correct result."""
 
 from __future__ import annotations
 
@@ -87,9 +88,10 @@ def read_point(line: bytes) -> LinePoint:
 
 
 def timed(schema: Schema) -> Schema:
-    """Return the schema with its time columns filled in. The default for the time is the timestamp.
+    """Return the schema with its time columns filled in. If the declaration names no time column, it is the timestamp.
 
-    If a time column is the timestamp and FORMAT names no unit, all times are numbers in the precision of the timestamp.
+    If a time column is the timestamp and FORMAT names no unit, the numbers in all time columns have the precision of
+    the timestamp.
     """
     if schema.time is None and schema.start is None and schema.end is None:
         schema = replace(schema, time=TIME)
@@ -105,15 +107,15 @@ def timed(schema: Schema) -> Schema:
 
 
 def measurement(schema: Schema) -> str | None:
-    """Return the measurement that the declaration names, or None."""
+    """Return the measurement that the declaration names. Return None if the declaration names no measurement."""
     return schema.records.option("measurement") if _own(schema) and schema.records is not None else None
 
 
 def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] | None) -> Record:
-    """Convert a point to an occurrence of an event. Raise Unreadable if a value is missing or has the wrong type.
+    """Convert a point to an occurrence of an event type. Raise Unreadable if a value is missing or has the wrong type.
 
-    `schema`: a result of `timed`. `envelope`: values from the message that contains the point, such as the topic, by
-    source.
+    `schema`: a result of `timed`. `envelope`: the values of sources in the message that contains the point, such as the
+    topic.
     """
 
     def get(source: str) -> Any:

@@ -17,8 +17,8 @@ from cep.connectors.formats.streams import BOM, LONGEST, ByteStream, more_bytes
 from cep.connectors.records.batch import Block, DeadLetter, too_long
 
 LOOKED_AT = 1 << 20
-"""The number of bytes within which the first record must end. If it does not, the reader assumes that records span
-several lines."""
+"""The number of bytes that are examined to find the end of the first record. If the record is longer, the file is read
+as one whose records span several lines."""
 _BLANK = b" \t\r\n"
 
 _Parts = Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]
@@ -50,8 +50,10 @@ def in_lines(head: bytes, whole: bool) -> bool | None:
 
 
 def _ending(text: bytes) -> int | None:
-    """Return the end of the object at the beginning of a text. Return -1 if the text is not JSON, and None if the
-    object is incomplete."""
+    """Return the position after the object at the beginning of a text.
+
+    Return -1 if the text is not valid JSON. Return None if the text ends inside the object.
+    """
     plain = text.decode("utf-8", "replace")
     try:
         return json.JSONDecoder().raw_decode(plain)[1]
@@ -69,7 +71,10 @@ def read_json(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> _Parts:
-    """Yield the table of each event type, block by block. While the stream is silent, yield `({}, [], None)`."""
+    """Yield, for each block, the table of each event type, the dead letters, and the positions of the records.
+
+    While the stream is silent, yield `({}, [], None)`.
+    """
     head = b""
     while True:
         while stream.silent():
@@ -108,12 +113,13 @@ def read_json(
 class Part:
     """Several whole records of a file.
 
-    - `data`: the bytes of these records, changed so that each record is on a line of its own.
-    - `position`: the position of the first byte in the file.
-    - `first`, `beyond`: for each record, the positions where it begins and ends.
-    - `ends`: the positions of the line ends in the file.
+    - `data`: the bytes of these records, rewritten so that each record is on a line of its own.
+    - `position`: the position of the first of these bytes in the file.
+    - `first`, `beyond`: for each record, the positions of its beginning and its end.
+    - `ends`: the positions of the line ends in this part of the file.
     - `open`: True if the file ends inside a list.
-    - `length`: the length of a record that is too long, else 0. Then `data` is only the beginning of this record.
+    - `length`: 0, or the length of a record that is too long. Then `data` contains only the beginning of this
+      record.
     """
 
     data: bytes
@@ -126,14 +132,14 @@ class Part:
 
     @property
     def breaks(self) -> int:
-        """The number of line ends that the file has in this part."""
+        """The number of line ends in this part of the file."""
         return len(self.ends)
 
     def placed(self, dead: list[DeadLetter], block: Block, line: int) -> tuple[list[DeadLetter], Block]:
-        """Return dead letters and a block with their lines and positions in the file.
+        """Return copies of dead letters and of a block that refer to the lines and positions of the file.
 
-        In the arguments, a line number is the index of a record in this part. `line`: the number of the line of the
-        file in which this part begins.
+        In the arguments, each line number is the index of a record in this part. `line`: the line number in the file at
+        which this part begins.
         """
         line_numbers = line + np.searchsorted(self.ends, self.first)
         index = np.arange(block.count) if block.lines is None else block.lines
@@ -143,7 +149,8 @@ class Part:
 
 
 def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
-    """Split a file into parts of whole records. The records follow each other or are elements of a list.
+    """Split a file into parts of whole records. The records are written one after another, or are the elements of a
+    list.
 
     While the stream is silent, yield None.
     """

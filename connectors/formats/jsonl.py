@@ -1,4 +1,4 @@
-"""A reader of JSON Lines. It reads plain lines column by column, and all other lines one by one."""
+"""A reader of JSON Lines. It reads plain lines column by column, and other lines one by one."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def read_jsonl(
     first: int,
     readers: ChunkReaders | None = None,
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Yield the table of each event type, block by block. While the stream is silent, yield `({}, [], None)`.
+    """Yield, for each block, the table of each event type, the dead letters, and the positions of the records.
 
-    `readers`: processes that read chunks of the file.
+    While the stream is silent, yield `({}, [], None)`. `readers`: processes that read chunks of the file.
     """
     line, begun = 1, 0
     if readers is not None and isinstance(lines, LineReader) and readable_apart(readers, stream, chunk):
@@ -67,8 +67,8 @@ def read_jsonl(
 
 
 class KeyNames:
-    """The keys and event types that a program reads, as arrays for the compiled scanner. Name 0 is `type`, name 1 is
-    `args`."""
+    """The keys of records and the names of event types that a program reads, as arrays for the compiled scanner. Name 0
+    is `type`, name 1 is `args`."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self.schemas = list(schemas.values())
@@ -85,21 +85,22 @@ class KeyNames:
         self.cells = [self._cells(schema) for schema in self.schemas]
 
     def width(self, schema: Schema) -> int:
-        """Return the number of cells in a record of an event type."""
+        """Return the number of cells that a record of an event type needs."""
         return len(sources(schema, time_keys(schema)))
 
     def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
-        """Return the top-level keys of an event type's records, and the cell that stores the value of each key."""
+        """Return the top-level keys of an event type's records. Each key has the number of the cell that stores its
+        value."""
         paths = self.paths[schema.name]
         if paths is not None:
             return paths.keys
         return [(key, cell) for cell, key in enumerate(sources(schema, time_keys(schema)))]
 
     def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return the cells of each name as linked lists: (first cell of each name, next cell of each cell, number of
-        cells).
+        """Return the cells of each key as linked lists. A list contains the cells that store the value of the same key.
 
-        The cells in a list store values of the same name. -1 ends a list.
+        Return three things: the first cell of each key, the cell that follows each cell in its list, and the number of
+        cells. -1 ends a list.
         """
         keys = self._keys(schema)
         paths = self.paths[schema.name]
@@ -113,7 +114,8 @@ class KeyNames:
 
 
 class LineReader:
-    """A reader of one input's lines, block by block. `default`, `bound`: arguments of `records.read_events`."""
+    """A reader of the lines of one input, block by block. `default`, `bound`: see the parameters of
+    `records.read_events`."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
         self._schemas = schemas
@@ -136,12 +138,13 @@ class LineReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read a block of whole lines. Return the table of each event type, the dead letters, and the block.
+        """Read a block of whole lines. Return the table of each event type, the dead letters, and the positions of the
+        records.
 
-        - `line`: the number of the block's first line.
-        - `first`: the number of its first record.
-        - `beside`: values from the messages that contain the lines, such as the topic. For each source: one value per
-          line.
+        - `line`: the line number of the block's first line.
+        - `first`: the record number of the block's first record.
+        - `beside`: values from the messages that contain the lines, such as the topic. Each source, such as `topic`, is
+          mapped to one value per line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)
@@ -228,7 +231,7 @@ class LineReader:
     def _events(
         self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None
     ) -> list[Record | Unreadable]:
-        """Return the events of one line, or a single Unreadable if the line has none."""
+        """Return the events of one line. If the line cannot be read, return a single Unreadable with the reason."""
         envelope = None if beside is None else {source: texts[row] for source, texts in beside.items()}
         try:
             return read_events(line, self._schemas, self._default, self._bound, envelope)
@@ -243,10 +246,10 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> list[_LineRows]:
-        """Add the rows of event types that have WHEN. Their conditions are tested on every line.
+        """Add the rows of the event types that have a WHEN condition. Each condition is tested on every line.
 
-        `line_rows`: the rows of lines that name their event type. If a line cannot be read column by column for one
-        event type, it is read on its own for all event types.
+        `line_rows`: the rows of lines that name their event type. If a line cannot be read column by column for one of
+        the event types, it is marked as ODD in `types`, and its rows are removed.
         """
         every = list(line_rows)
         lines = np.flatnonzero(types > ODD)
@@ -270,8 +273,8 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> _LineRows:
-        """Return the rows of one event type with their cells. If the event type has WHEN, return only lines that
-        satisfy it."""
+        """Return the rows of one event type with their cells. If the event type has a WHEN condition, return only the
+        rows that satisfy it."""
         names = self._names
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), self._names.width(schema)
@@ -332,11 +335,11 @@ class LineReader:
         good: NDArray[np.bool_],
         paths: EventPaths | None,
     ) -> tuple[NDArray[np.int64], Any, NDArray[np.bool_]]:
-        """Drop the lines that certainly fail the condition WHEN. Return the other lines, their cells, and their values
-        in `good`.
+        """Drop the lines that certainly fail the WHEN condition. For the remaining lines, return the line numbers, the
+        cells and the mask `good`.
 
-        The test uses only values at the top level. If the paths lead into a list, it uses all values outside of the
-        list's elements.
+        If `paths` leads into a list, the test uses all values outside of the list's elements. Otherwise, the test uses
+        only the values at the top level of a record.
         """
         offset, length, kind = matrix
         cells = Cells(buffer, offset, length, kind, False)
@@ -351,10 +354,13 @@ class LineReader:
         return lines[kept], [cells[:, kept] for cells in matrix], good[kept]
 
     def _settle(self, types: NDArray[np.int32]) -> None:
-        """Set the default event type for lines that name none. Mark lines of unreadable event types as ODD.
+        """Set the default event type for lines that name none. Mark lines whose event type cannot be read as ODD.
 
-        If the user bound the input to an event type, lines of unknown types belong to it, and lines of other event
-        types are ODD.
+        If the user bound the input to an event type, lines of unknown types belong to this event type, and lines of
+        other event types are ODD.
+
+        If the reader tests WHEN conditions, it only marks the lines that name an event type which has such a condition
+        as UNTYPED. If the input is also bound, it marks all lines that name an event type as UNTYPED.
         """
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN
@@ -395,8 +401,8 @@ class LineReader:
 class _LineRows:
     """The events of one type in a block of lines.
 
-    - `lines`: the numbers of the lines that contain such events.
-    - `counts`: for each of these lines, how many events it contains.
+    - `lines`: the numbers of the lines that contain events of this type.
+    - `counts`: for each of these lines, the number of events that it contains.
     - `odd`: the numbers of the lines that must be read one by one.
     - `row`: for each event, the number of its line.
     - `place`: for each event, its index among the events of its line.
@@ -413,7 +419,8 @@ class _LineRows:
     cells: Cells
 
     def with_odd(self, slow: Sequence[tuple[int, int]]) -> _LineRows:
-        """Return the rows with additional events that must be read one by one. `slow`: the (line, place) of each."""
+        """Return a copy that also contains events which must be read one by one. `slow`: the `row` and `place` of each
+        such event."""
         row, place = np.concatenate([np.stack([self.row, self.place]), np.array(slow, np.int64).T], axis=1)
         index = np.lexsort((place, row))
         good = np.concatenate([self.good, np.zeros(len(slow), np.bool_)])[index]
@@ -427,7 +434,7 @@ class _LineRows:
         return replace(self, row=row[index], place=place[index], good=good, cells=cells)
 
     def without(self, gone: NDArray[np.bool_]) -> _LineRows:
-        """Return the rows without the lines that are True in the mask `gone`."""
+        """Return a copy without the lines that are True in the mask `gone`."""
         if not gone[self.lines].any():
             return self
         lines, rows = ~gone[self.lines], ~gone[self.row]
@@ -450,10 +457,11 @@ def with_envelope(
     row: NDArray[np.int64],
     beside: Mapping[str, Sequence[str | None]],
 ) -> Cells:
-    """Fill in values that a record lacks from its message's envelope.
+    """Fill in the values that the envelope of a record's message provides and the record itself lacks.
 
-    Clear `good` for a record that must be read on its own. This is the case if its envelope lacks a topic level,
-    or if other records of the block have their own value and this record does not.
+    Set `good` to False for each record that must be read on its own. This is the case if the envelope lacks a topic
+    level that the record needs. It is also the case if the record lacks a value that other records of the block
+    contain.
     """
     data = [cells.buffer.tobytes()]
     size = len(data[0])
@@ -477,7 +485,7 @@ def with_envelope(
 
 
 def _form(line: bytes, schema: Schema) -> str:
-    """Return the time format of a line that was read without error."""
+    """Return the time format of a line. The line must be readable."""
     record = parse(line)
     for key in time_keys(schema):
         value = first_at(record, path(key)) if key not in record else record[key]

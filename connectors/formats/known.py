@@ -1,5 +1,5 @@
-"""The table of all record formats. Command-line options, help texts, error messages and the choice of readers are
-derived from it."""
+"""The table of all record formats. Command-line options, help texts, error messages and the choice of a reader are
+derived from this table."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ In the first three layouts, each record names its event type.
 class Format:
     """A record format.
 
-    - `suffixes`: the file name suffixes.
-    - `reader`: the module and class that read messages, imported at first use; None if messages cannot use it.
-    - `inferred`: True if `cep infer` can write declarations for it.
-    - `written`: True if derived events can be written in it.
-    - `numeric_times`: True if times may be numbers, in a unit that the declaration names.
-    - `declared`: True if only a declaration can select the format, not a command-line option.
+    - `suffixes`: the suffixes of file names that select the format.
+    - `reader`: the module and class that read messages, imported at first use. None if messages cannot have this
+      format.
+    - `inferred`: True if `cep infer` can write declarations for this format.
+    - `written`: True if derived events can be written in this format.
+    - `numeric_times`: True if times may be numbers. The declaration names their unit.
+    - `declared`: True if only a declaration can select the format. Otherwise, a command-line option also can.
     """
 
     name: str
@@ -66,11 +67,11 @@ class Format:
         return self.shape in ("documents", "points")
 
     def open(self, schemas: Mapping[str, Schema], event: str | None, bound: bool) -> MessageReader:
-        """Return a reader of messages or lines. Raise CepError if records of this format cannot hold the event as
-        declared.
+        """Return a reader of messages or lines. Raise CepError if records of this format cannot contain the event type
+        as it is declared.
 
-        `event`: the event type of all records, or None if records name their event type. `bound`: True if the
-        user chose `event`.
+        `event`: the event type of all records, or None if records name their event type. `bound`: True if the user
+        chose `event`.
         """
         assert self.reader is not None, "it is not a format of messages"
         module, name = self.reader.split(":")
@@ -127,7 +128,7 @@ COMPRESSED = (".gz", ".zst")
 
 
 def check_declared(schemas: Mapping[str, Schema]) -> None:
-    """Raise CepError if a declaration names a format that cannot hold its event or fluent."""
+    """Raise CepError if a declaration names a format whose records cannot contain the event type or fluent."""
     named: dict[str, dict[str, Schema]] = {}
     for name, schema in schemas.items():
         if schema.records is not None:

@@ -1,5 +1,5 @@
-"""Conversion of nested Parquet columns to plain ones. A path leads into structs, and each list element becomes a
-row."""
+"""Conversion of nested Parquet columns to plain columns. Paths select values inside structs. Each element of a list
+becomes a row."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Reasons = dict[int, tuple[str, str]]
 
 
 def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
-    """Return the path of each source that lies inside a nested column. A column whose name equals the source has
-    precedence."""
+    """Return the path of each source that lies inside a nested column. If a column has the same name as a source, the
+    source is that column and has no path."""
     paths = {}
     for source in sources:
         steps = path(source)
@@ -31,7 +31,8 @@ def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
 
 
 def _inside(kind: Any, step: str) -> Any:
-    """Return the type that a step of a path leads to inside the type `kind`, or None if there is none."""
+    """Return the type of the values that one step of a path selects inside the type `kind`. Return None if the step
+    selects nothing."""
     if kind is None:
         return None
     if step == EACH or place(step) is not None:
@@ -47,7 +48,8 @@ def is_list(kind: Any) -> bool:
 
 
 def leaves(schema: pa.Schema, name: str) -> list[Path]:
-    """Return the paths of all plain values inside a nested column."""
+    """Return the paths of all values inside a nested column that have a plain type. A list inside a list counts as a
+    plain value."""
     paths: list[Path] = []
     waiting: list[tuple[Path, Any]] = [((name,), schema.field(name).type)]
     while waiting:
@@ -64,11 +66,11 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
 def flattened(
     batch: pa.RecordBatch, plain: Sequence[str], nested: Mapping[str, Path], reasons: Reasons
 ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """Replace nested columns by plain ones, one row per list element. Return the batch, and the original row of each
-    new row.
+    """Replace nested columns by plain columns. Each element of a list becomes a row.
 
-    `plain`: the columns to keep. `nested`: the path of each nested value, by source. A row whose list is missing is
-    kept, and `reasons` gets an entry for it.
+    Return the new batch, and for each new row the number of its original row. `plain`: the columns to keep. `nested`:
+    the path of each source inside a nested column. A row whose list is missing is kept, and the reason is added to
+    `reasons`.
     """
     import pyarrow.compute as pc
 
@@ -97,9 +99,9 @@ def flattened(
 
 
 def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
-    """Return the rows `index` of a column.
+    """Return the rows of a column that have the numbers `index`.
 
-    String views, which polars creates, are converted first, because pyarrow cannot select rows from them.
+    Polars creates string views, from which pyarrow cannot select rows. So they are converted first.
     """
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
@@ -107,12 +109,13 @@ def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
 
 
 def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
-    """Return the values that a path leads to. The path may lead through structs and list elements."""
+    """Return the values that a path selects in a batch. The path may lead through structs and through list elements
+    with an index."""
     return inner(batch.column(steps[0]), steps[1:])
 
 
 def inner(column: pa.Array, steps: Path) -> pa.Array:
-    """Return the values that a path leads to inside a column."""
+    """Return the values that a path selects inside a column."""
     import pyarrow.compute as pc
 
     for step in steps:

@@ -1,7 +1,7 @@
 """Readers of JSON documents that contain many records: packs of SenML, and pages of SensorThings.
 
-Each record is first rewritten as a line of JSON that includes the values which its document defines for it. The reader
-of JSON Lines then reads this line.
+Each record is first rewritten as a line of JSON. This line includes the values that the document defines for all its
+records. The reader of JSON Lines then reads the line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cep.core.schema import Schema
 
 FORMATS = ("senml", "sensorthings")
 ROWS = 1 << 17
-"""The maximum number of a document's records in one batch."""
+"""The maximum number of rows that are converted at once."""
 LONGEST = 1 << 31
 """The maximum size of a document in bytes."""
 
@@ -49,10 +49,10 @@ _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block
 
 
 class Resolver(MakesLines, Protocol):
-    """The format-specific part of a `PackReader`.
+    """The part of a `PackReader` that depends on the format.
 
-    `schema`: the schema of the generated lines. `pages`: the key under which a document stores its list of records;
-    None if the document is itself a list.
+    `schema`: the schema of the generated lines. `pages`: the key of a document whose value is its list of records, or
+    None if the document itself is a list.
     """
 
     @property
@@ -61,9 +61,9 @@ class Resolver(MakesLines, Protocol):
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
         """Convert elements of a document to lines of JSON.
 
-        The result has the reason in place of an element that cannot be converted, and None in place of an element that
-        is not a record. `text`: a function that returns the source text of an element, by index. Raise Unreadable if
-        the whole document cannot be used.
+        If an element cannot be converted, the result contains the reason instead of a line. If an element is not a
+        record, the result contains None. `text`: a function that returns the source text of the element with an index.
+        Raise Unreadable if no element of the document can be used.
         """
 
 
@@ -73,8 +73,9 @@ class DocumentLines:
 
     - `lines`: the generated lines.
     - `document`: for each line, the number of its document.
-    - `first`, `beyond`: for each line, where its record begins and ends in the document's text, in characters.
-    - `refused`: for each row that has no line, the reason.
+    - `first`, `beyond`: for each line, the positions of its record's beginning and end in the text, in characters.
+    - `refused`: the reason for each record that could not be converted, by its index in `lines`. The line with this
+      index is only a placeholder.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -93,7 +94,8 @@ class DocumentLines:
         self.beyond.append(beyond)
 
     def text(self, row: int, document: str) -> str:
-        """Return the source text of a row's record. `document`: the text of the row's document."""
+        """Return the source text of the record from which a line was generated. `document`: the text that contains the
+        record."""
         record = document[self.first[row] : self.beyond[row]]
         return record.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -102,7 +104,7 @@ class PackReader:
     """A reader of documents that contain records of one event type."""
 
     def __init__(self, schema: Schema, format: str) -> None:
-        """Raise CepError if the event type is not declared, or reads a field that no record of the format has."""
+        """Raise CepError if the event type is not declared, or reads a field that the format does not define."""
         if not schema.declared:
             message = f"{schema.name} is not declared, so it is not known which fields of {format} are its values"
             example = "sensor: string FROM n, value: float FROM v"
@@ -115,9 +117,10 @@ class PackReader:
         self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
 
     def document(self, text: str, offset: int, number: int, rows: DocumentLines, last: bool = True) -> int:
-        """Add the records of the document at position `offset` of a text to `rows`. Return the end of the document.
+        """Add the records of the document that begins at position `offset` of a text to `rows`. Return the position of
+        its end.
 
-        `number`: the number of the document. `last`: True if no text may follow the document.
+        `number`: the number of the document. `last`: True if it is an error when text follows the document.
         """
         try:
             values, spans, end = elements(text, offset, self._resolver.pages)
@@ -136,7 +139,8 @@ class PackReader:
         return end
 
     def plain(self, data: bytes, text: str, starts: Ints, stops: Ints, alone: bool) -> PlainDocuments | None:
-        """Convert the plain documents of a text. Return None if the text is not suited. See `plain_documents`."""
+        """Convert the plain documents of a text. Return None if the text is not valid UTF-8, or `plain_documents` does
+        not support it."""
         try:
             decode(data)
         except Unreadable:
@@ -144,7 +148,7 @@ class PackReader:
         return plain_documents(self._resolver, data, len(text), starts, stops, alone)
 
     def add_plain(self, documents: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
-        """Add the records of the plain document with this number to `rows`."""
+        """Add the records of a plain document to `rows`. `number`: the index of the document in `documents`."""
         some = slice(documents.bounds[number], documents.bounds[number + 1])
         lines = documents.lines[some]
         for place, (line, first, beyond) in enumerate(zip(lines, documents.first[some], documents.beyond[some])):
@@ -171,18 +175,18 @@ class PackReader:
     def tables(
         self, rows: DocumentLines, first: int, beside: Mapping[str, Sequence[str | None]] | None = None
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], NDArray[np.int64], str | None, int]:
-        """Convert rows to occurrences, numbered from `first`.
+        """Convert the generated lines to occurrences. Their record numbers start at `first`.
 
         Return:
 
-        - the table of occurrences, or None;
-        - dead letters, whose line number is the index of a row;
-        - the index of the row that each record comes from;
+        - the table of occurrences, or None if there are none;
+        - the dead letters, whose line number is an index in `rows.lines`;
+        - for each record, the index of its line in `rows.lines`;
         - the time format (see `Block.times`);
-        - the number of rows that match no event type.
+        - the number of lines that match no event type.
 
-        `beside`: values from the messages that contain the records, such as the topic. For each source: one value per
-        row.
+        `beside`: values from the messages that contain the records, such as the topic. Each source, such as `topic`, is
+        mapped to one value per line.
         """
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
@@ -195,9 +199,10 @@ class PackReader:
     def batch(
         self, file: str, text: str, data: bytes, position: int, line: int, rows: DocumentLines, first: int
     ) -> tuple[pl.DataFrame | None, list[DeadLetter], Block]:
-        """Convert rows that were generated from `text` to occurrences.
+        """Convert the lines that were generated from `text` to occurrences. Return the table of occurrences, the dead
+        letters, and the positions of the records.
 
-        `data`: the bytes of `text`. They begin at byte `position` of the file, in line `line`.
+        `data`: the bytes of `text`. They begin at byte `position` of the file, in line number `line`.
         """
         table, dead, index, times, unmatched = self.tables(rows, first)
         spans = np.stack([_bytes(text, data, rows.first), _bytes(text, data, rows.beyond)], axis=1)
@@ -213,10 +218,10 @@ class PackReader:
 
 
 def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, first: int) -> _Parts:
-    """Yield the table of each block. While the stream is silent, yield `(None, [], None)`.
+    """Yield, for each block, the table of occurrences, the dead letters, and the positions of the records.
 
-    If the first block does not have one document per line, the whole stream is read first, because a document may span
-    any number of lines.
+    While the stream is silent, yield `(None, [], None)`. If the first block does not have one document per line, the
+    whole stream is read before the first table is yielded, because a document may span any number of lines.
     """
     line = 1
     blocks = whole_lines(stream, chunk, LONGEST)
@@ -244,9 +249,9 @@ def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, fir
 
 
 def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
-    """Yield the list of elements of each document in a text.
+    """Yield the elements of each document in a text, as a list.
 
-    Yield None for a document that is not JSON, and continue on the next line.
+    Yield None for a document that is not valid JSON, and continue on the next line.
     """
     place = _past_blanks(text, 0)
     while place < len(text):
@@ -274,7 +279,7 @@ def _line(packs: PackReader, text: str, offset: int, number: int, rows: Document
 
 
 def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int) -> _Parts:
-    """Read a whole file in which documents follow each other and may span several lines."""
+    """Read a whole file. It contains one document after another, and a document may span several lines."""
     text, rows = _decoded(data), DocumentLines()
     place, number = _past_blanks(text, 0), 0
     try:
@@ -298,7 +303,8 @@ def _whole(file: str, data: bytes, position: int, packs: PackReader, first: int)
 
 
 def _a_line_each(data: bytes) -> bool:
-    """Return True if each line is a document. This is assumed if the first line is one, or most of the first lines."""
+    """Return True if the data probably has one document per line. The result is True if the first line is a document,
+    or if more than half of the first lines are documents."""
     lines = [line for line in data.split(b"\n", _LOOKED_AT)[:_LOOKED_AT] if line.strip()]
     alone = [_is_document(line) for line in lines]
     return alone[:1] == [True] or 2 * sum(alone) > len(alone)
@@ -312,11 +318,12 @@ def _is_document(line: bytes) -> bool:
 
 
 def elements(text: str, offset: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
-    """Parse the document at position `offset`. Return its elements, the span of each element, and the document's end.
+    """Parse the document at position `offset`. Return its elements, the span of each element, and the position of the
+    document's end.
 
-    If the document is a list, its elements are returned. If it is an object with a list at the key `pages`, the
+    If the document is a list, its elements are returned. If it is an object that has a list at the key `pages`, the
     elements of this list are returned. Any other document is returned as a single element. Raise Unreadable if the
-    document is not JSON.
+    document is not valid JSON.
     """
     scan = _scan if pages is None else _plain
     try:
@@ -363,9 +370,9 @@ def _list(text: str, place: int, scan: _Scan) -> tuple[list[Any], list[tuple[int
 
 
 def _page(text: str, place: int, wanted: str) -> tuple[list[Any], list[tuple[int, int]], int] | None:
-    """Parse the list at the key `wanted` of the object at `place`. Return None if the object has no such list.
+    """Parse the list that is the value of the key `wanted` in the object at position `place`.
 
-    The result has the form that `elements` returns.
+    Return the same three values as `elements`. Return None if the object has no list at this key.
     """
     page: tuple[list[Any], list[tuple[int, int]]] | None = None
     place = _past_blanks(text, place + 1)
@@ -394,7 +401,8 @@ def _unpacked(
 ) -> tuple[list[Any], list[tuple[int, int]], dict[int, str]]:
     """Replace each data array of SensorThings by its observations.
 
-    Return the new elements, their spans, and the JSON text of each observation that comes from an array.
+    Return the new elements and their spans. Also return the JSON text of each observation that comes from a data array,
+    by its index.
     """
     if not any(isinstance(value, dict) and "dataArray" in value for value in values):
         return values, spans, {}

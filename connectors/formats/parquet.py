@@ -56,7 +56,7 @@ def open_parquet(file: str) -> pq.ParquetFile:
 
 
 def _chunks(footer: pq.FileMetaData) -> list[tuple[int, int]]:
-    """Return the decompressed and compressed size of each column chunk."""
+    """Return the size of each column chunk, decompressed and compressed."""
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return [(column.total_uncompressed_size, column.total_compressed_size) for column in columns]
@@ -74,10 +74,11 @@ def _type(kind: pa.DataType) -> str:
 def read_parquet(
     file: str, opened: pq.ParquetFile, schemas: Sequence[Schema], rows: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield the table of each event type, for up to `rows` rows of the file at a time.
+    """Yield the table of each event type, the dead letters, and the positions of the records, for at most `rows` rows
+    at a time.
 
-    `schemas`: one event type, or several event types that have WHEN. Raise CepError if a column is missing or has a
-    wrong type.
+    `schemas`: one schema, or several schemas whose WHEN conditions select the rows of each event type. Raise CepError
+    if a column is missing or has a wrong type.
     """
     arrow = opened.schema_arrow
     events, columns = [], dict[str, None]()
@@ -92,9 +93,10 @@ def read_parquet(
 def read_events(
     file: str, batches: Iterable[pa.RecordBatch], schemas: Sequence[Schema], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield the table of each event type from Arrow batches. Event types that have WHEN get the rows that satisfy it.
+    """Yield, for each Arrow batch, the table of each event type, the dead letters, and the positions of the records.
 
-    Records are numbered in row order, from `first` on. Raise CepError as `read_batches` does.
+    If an event type has a WHEN condition, its table contains only the rows that satisfy the condition. Record numbers
+    start at `first` and follow the order of the rows. Raise CepError as `read_batches` does.
     """
     if len(schemas) == 1 and schemas[0].when is None:
         for table, dead, block in read_batches(file, batches, schemas[0], first):
@@ -128,9 +130,9 @@ def read_events(
 
 
 def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list[str]:
-    """Return the columns that an event type needs. Its time columns must be filled in.
+    """Return the columns that an event type needs. `schema`: a schema whose time columns are filled in.
 
-    `nested`: for each source inside a nested column, its path.
+    `nested`: the path of each source that lies inside a nested column.
     """
     inner = nested or {}
     return list(
@@ -141,10 +143,14 @@ def columns_of(schema: Schema, nested: Mapping[str, Path] | None = None) -> list
 def read_batches(
     file: str, batches: Iterable[pa.RecordBatch], schema: Schema, first: int, line: int = 1
 ) -> Iterator[tuple[pl.DataFrame, list[DeadLetter], Block]]:
-    """Yield the tables of one event type from Arrow batches. Columns are passed on without a copy if possible.
+    """Yield, for each Arrow batch, the table of one event type, the dead letters, and the positions of the records.
+    Columns are not copied if that is possible.
 
-    `schema`: a schema whose time columns are filled in (`cep.connectors.records.header.bind`). `line`: the number of
-    the first row. `first`: the number of the first record. Raise CepError if a column has a wrong type.
+    - `schema`: a schema whose time columns are filled in (`cep.connectors.records.header.bind`).
+    - `line`: the line number of the first row.
+    - `first`: the record number of the first row.
+
+    Raise CepError if a column has a wrong type.
     """
     keys = time_keys(schema)
     wanted = list(dict.fromkeys(sources(schema, keys)))
@@ -196,7 +202,7 @@ def read_batches(
 
 
 def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Return the start and the end of each row; null if a time is missing."""
+    """Return the start and the end of each row. The start or the end is null if the row lacks this time."""
     keys = time_keys(schema)
     if len(keys) == 2 and keys[0] == keys[1] and columns[keys[0]].dtype == pl.String:
         return _intervals(columns[keys[0]], schema, reasons)
@@ -213,7 +219,8 @@ def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -
 
 
 def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Return the start and the end of each row, from a column of texts that contain intervals."""
+    """Return the start and the end of each row. The rows have one column of texts, each of which contains an
+    interval."""
     start, end, states = intervals(schema, text_cells(column))
     for row in np.flatnonzero(states != GOOD).tolist():
         try:
@@ -233,7 +240,7 @@ def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepErro
 
 
 def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
-    """Join the columns of a time that is split into parts, such as a date and a clock time."""
+    """Join the columns that together contain a time, such as a date and a clock time, to one column of texts."""
     texts: list[pl.Series] = []
     for column, pattern in zip(columns, part_patterns(schema.format, len(columns))):
         if isinstance(column.dtype, pl.Datetime) and not texts:
@@ -245,7 +252,7 @@ def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
 
 
 def _present(column: pl.Series, attribute: Attribute) -> pl.Series:
-    """Return the column with null in place of each value that the declaration defines as missing."""
+    """Replace each value that the declaration defines as missing by null."""
     if not attribute.missing:
         return column
     if column.dtype.is_numeric():
@@ -291,7 +298,7 @@ def _decoded(name: str, column: pa.Array, reasons: Reasons) -> pa.Array:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of another library's error message, in lower case."""
+    """Return the first line of an error message from another library, in lower case."""
     return str(error).partition("\n")[0].rstrip(".").lower()
 
 

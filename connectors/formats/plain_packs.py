@@ -1,7 +1,7 @@
-"""A fast converter of plain documents: it rewrites all their records as lines of JSON at once.
+"""A fast converter of plain documents. It rewrites all their records as lines of JSON at once.
 
-The reference is the reader of single documents (`cep.connectors.formats.packs`). Both produce the same results for
-plain documents. Other documents are left to the reference.
+`cep.connectors.formats.packs` converts single documents and is called the reference. It produces the same lines from a
+plain document. It also converts the documents that are not plain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from cep.connectors.records.numbers import ABSENT, ESCAPED, STRING
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Spans = tuple[Ints, Ints, Bools]
-"""A part of each record: its position in the buffer, its length (-1 if it is absent), and whether it is quoted."""
+"""One value of each record: its position in the buffer, its length, and True if it is a quoted text. The length is -1
+if the record lacks the value."""
 
 LARGE = 1 << 16
 """The minimum size in bytes of a text that this module converts. The reference is faster for smaller texts."""
@@ -34,12 +35,12 @@ _NO_KEYS = ["\0", "\1"]  # in place of the keys `type` and `args`
 class PlainRecords:
     """Records in a buffer. A span is a part of the text that contains one or more documents.
 
-    - `first`, `beyond`: for each record, where it begins and ends.
+    - `first`, `beyond`: for each record, the positions of its beginning and its end.
     - `of`: for each record, the number of its span.
-    - `head`: for each record, the first record of its document.
-    - `offset`, `length`, `kind`: the cells, with a row per label and a column per record.
+    - `head`: for each record, the number of the first record in the same document.
+    - `offset`, `length`, `kind`: the cells, as matrices with one row per label and one column per record.
     - `good`: for each record, True if no member appears twice.
-    - `known`: for each record, True if it has only known members.
+    - `known`: for each record, True if `labels` contains all its members.
     - `empty`: for each record, True if it has no members.
     - `spans`: the number of spans.
     """
@@ -59,18 +60,19 @@ class PlainRecords:
     empty: Bools
 
     def there(self, label: str, *kinds: int) -> Bools:
-        """Return a mask of the records that have the member `label`. `kinds`: the kinds of values to count; none:
-        all."""
+        """Return a mask of the records that have the member `label`. If `kinds` are passed, the member's value must
+        have one of these kinds."""
         kinds_by_row = self.kind[self.labels.index(label)]
         return np.isin(kinds_by_row, kinds) if kinds else kinds_by_row != ABSENT
 
     def cell(self, label: str) -> tuple[Ints, Ints]:
-        """Return the position and the length of the member `label` in each record. The length is 0 if it is absent."""
+        """Return the position and the length of the member `label` in each record. The length is 0 if a record lacks
+        the member."""
         place = self.labels.index(label)
         return self.offset[place], np.where(self.kind[place] != ABSENT, self.length[place], 0)
 
     def span(self, label: str) -> Spans:
-        """Return the member `label` of each record exactly as the text contains it."""
+        """Return the spans of the value of the member `label` in each record, as it is written in the text."""
         first, length = self.cell(label)
         return first, np.where(self.there(label), length, -1), self.there(label, STRING, ESCAPED)
 
@@ -80,10 +82,11 @@ class Lines:
     """The lines that a format generates from records.
 
     - `buffer`: the bytes from which all values are copied.
-    - `columns`: for each value of a line, the constant text before it, and its position in the buffer.
+    - `columns`: for each value of a line, the constant text before the value, and the spans of the value in
+      `buffer`.
     - `written`: a mask of the records that have a line.
     - `odd`: a mask of the records that must be converted one by one.
-    - `refused`: a mask of the spans that must be left to the reference.
+    - `refused`: a mask of the spans of text that `cep.connectors.formats.packs` must convert.
     """
 
     buffer: NDArray[np.uint8]
@@ -103,10 +106,12 @@ class MakesLines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainDocuments:
-    """The documents of a text: a mask that is True for plain documents, and the generated lines.
+    """The documents of a text and the lines that were generated from the plain ones.
 
-    Document `i` has the lines from `bounds[i]` to `bounds[i + 1]`. `first`, `beyond`: the span of each line's record,
-    in characters. If a line is None, the caller must generate it from the text of its record.
+    - `plain`: for each document, True if it is plain.
+    - `bounds`: document `i` has the lines from `bounds[i]` up to, but not including, `bounds[i + 1]`.
+    - `lines`: the generated lines. If a line is None, the caller must generate it from the text of its record.
+    - `first`, `beyond`: for each line, the positions of its record's beginning and end, in characters.
     """
 
     plain: list[bool]
@@ -121,10 +126,10 @@ def plain_documents(
 ) -> PlainDocuments | None:
     """Convert the plain documents in a UTF-8 text.
 
-    Return None if the text is too short or too long, or a string in it is not closed on its line.
+    Return None if the text is too short or too long, or if a line ends inside a string.
 
-    `characters`: the length of the text in characters. `starts`, `stops`: the spans of the text that contain documents.
-    `alone`: True if each span contains a single document.
+    `characters`: the length of the text in characters. `starts`, `stops`: the positions where each span of the text
+    begins and ends. `alone`: True if each span contains a single document, False if it may contain several.
     """
     if not LARGE <= len(data) <= MOST:
         return None

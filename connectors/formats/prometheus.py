@@ -1,8 +1,8 @@
-"""A reader of the text format of Prometheus and OpenMetrics. Each line is a sample, whose metric selects the event
-type.
+"""A reader of the text format of Prometheus and OpenMetrics. Each line is a sample. The sample's metric selects the
+event type.
 
-A sample is rewritten as a point of line protocol (`cep.connectors.formats.influx_points`). The metric becomes the
-measurement; the labels and the value become fields.
+A sample is rewritten as a point of InfluxDB's line protocol (`cep.connectors.formats.influx_points`). The metric
+becomes the point's measurement. The labels and the value become the point's fields.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cep.core.schema import RecordFormat, Schema
 VALUE = "value"
 """The name that a declaration uses for a sample's value."""
 NONE = "@none"
-"""The name of a field that replaces a value which counts as missing, such as NaN.
+"""The name of a dummy field. A sample whose value is missing, such as NaN, is rewritten with this field instead.
 
 A point needs at least one field, and no declaration can use this name.
 """
@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NONE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _TIME = re.compile(r"(-?)(\d{1,17})(?:\.(\d+))?", re.ASCII)
 _SECONDS = 10**11
-"""The limit below which a timestamp without decimals is in seconds, as in OpenMetrics. Larger timestamps are in
+"""The limit below which a timestamp without decimals is in seconds, as in OpenMetrics. From this limit on, it is in
 milliseconds."""
 
 _LINE = '`metric{label="text"} value milliseconds`'
@@ -53,7 +53,7 @@ _OWN = (VALUE, TIME, MEASUREMENT)
 
 
 def as_point(schema: Schema) -> Schema:
-    """Return the schema with which an event type's samples are read as points."""
+    """Return the schema that reads an event type from the points into which its samples are rewritten."""
     if schema.records is None or schema.records.name != "prometheus":
         return replace(schema, records=RecordFormat("influx", (("precision", "us"),)))
     metric = schema.records.option("metric")
@@ -64,11 +64,12 @@ def as_point(schema: Schema) -> Schema:
 class SampleReader(PointReader):
     """A reader of samples, block by block.
 
-    Samples of metrics that the program does not read are only counted, unless a schema is `strict`.
+    A sample whose metric the program does not read is skipped and counted. If a schema is `strict`, it is a dead letter
+    instead.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
-        """Raise CepError as `PointReader` does."""
+        """Raise CepError in the same cases as `PointReader`."""
         self._strict = any(schema.strict for schema in schemas.values())
         super().__init__({name: as_point(schema) for name, schema in schemas.items()}, default, bound)
 
@@ -108,7 +109,7 @@ class SampleReader(PointReader):
 def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
     """Convert lines of samples to lines of points. Comments become empty lines.
 
-    Return also the reason for each line that is not a sample, by line number.
+    Also return a dictionary that contains, for each line that is not a sample, its number and the reason.
     """
     reasons: dict[int, str] = {}
     points = []
@@ -140,8 +141,10 @@ def _point(line: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _series(text: str) -> str:
-    """Convert a metric and its labels to the measurement and first fields of a point. Raise ValueError with a reason if
-    the text is not a metric with labels."""
+    """Convert a metric and its labels to the measurement and the first fields of a point.
+
+    Raise ValueError with a reason if the text is not a metric with labels.
+    """
     match = _SERIES.fullmatch(text)
     assert match is not None, "a sample begins with a metric, or its labels"
     metric, rest = match[1], match[2] or ""

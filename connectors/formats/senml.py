@@ -1,5 +1,5 @@
-"""A converter of SenML packs in JSON (RFC 8428). Each record is resolved, so that it no longer depends on earlier
-records."""
+"""A converter of SenML packs in JSON (RFC 8428). Each record is resolved: the base values of earlier records are added
+to it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ TIME = "t"
 VERSION = 10
 """The latest supported version of SenML."""
 RELATIVE = 1 << 28
-"""The number of seconds below which a time is relative to the current time."""
+"""The limit in seconds below which a time is relative to the current time. From this limit on, a time is absolute."""
 LONG = {"name": "n", "unit": "u", "sum": "s", "time": "t"}
-"""Long names that a declaration may use for fields. It may also use `value` for any of the fields VALUES."""
+"""Long names that a declaration may use for fields. A declaration may also use `value` for whichever field of VALUES a
+record has."""
 
 VALUES = ("v", "vs", "vb", "vd")
 _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")
@@ -51,18 +52,18 @@ _PLAIN: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("v", "t", "bt", "bver"), (NUMBER,)),
     "vb": (TRUE, FALSE),
 }
-"""For each field, the kinds of cells that it may have in a plain record."""
+"""For each field, the kinds of cells that the field may have in a plain record."""
 _EXAMPLE = "`event temp(sensor: string FROM n, value: float FROM v) FORMAT senml`"
 
 
 class Packs:
-    """A converter of SenML records to lines of JSON. A line has only the fields that the event type reads."""
+    """A converter of SenML records to lines of JSON. A line contains only the fields that the event type reads."""
 
     pages = None
     labels = (*_OWN, *_BASE)
 
     def __init__(self, schema: Schema) -> None:
-        """Raise CepError if the schema is one of a fluent, or reads a field that SenML does not have."""
+        """Raise CepError if the schema belongs to a fluent, or reads a field that SenML does not define."""
         if any(attribute.name == RECORD_END for attribute in schema.attributes):
             message = f"{schema.name}: a record of SenML has one time, but a fluent needs a start and an end"
             hint = f"read an event, whose rules `initiate` and `terminate` the fluent: {_EXAMPLE}"
@@ -88,15 +89,17 @@ class Packs:
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
         """Convert the records of a pack to lines of JSON.
 
-        The result has the reason in place of a record that cannot be converted, and None in place of a record that has
-        only base fields. Raise Unreadable if the whole pack cannot be used.
+        If a record cannot be converted, the result contains the reason instead of a line. If a record has only base
+        fields, the result contains None. Raise Unreadable if no record of the pack can be used.
         """
         base: dict[str, Any] = {}
         return [self._line(record, base) for record in elements]
 
     def made(self, records: PlainRecords) -> Lines:
-        """Generate the lines of many plain records at once. Spans that contain a record which is not plain are
-        `refused`."""
+        """Generate the lines of many plain records at once.
+
+        A span of text that contains a record which is not plain is marked in `Lines.refused`.
+        """
         good = records.good & records.known & ~records.empty
         for label in self.labels:
             good &= ~records.there(label) | records.there(label, *_PLAIN.get(label, ()))
@@ -194,7 +197,8 @@ class Packs:
         return f'"{name}"'
 
     def _time(self, base: Any, own: Any) -> str:
-        """Add a record's own time to the base time. Return seconds since 1970, as a decimal without exponent."""
+        """Add a record's own time to the base time. Return the sum in seconds since 1970, as a decimal without
+        exponent."""
         if type(base) is int and type(own) is int:
             time: int | Decimal = base + own
         else:
@@ -224,9 +228,10 @@ def _no_record(record: Mapping[str, Any]) -> str:
 
 
 def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
-    """Find the base field that applies to each record. Return its position and length; length 0 if none applies.
+    """Find the base field `label` that applies to each record. Return the position and the length of its value.
 
-    It is the record's own base field, or else that of the closest earlier record of the pack that has one.
+    The base field of the record itself applies. If the record has none, that of the closest earlier record in the same
+    pack applies. The length is 0 if no base field applies.
     """
     rows = np.arange(len(records.of))
     last = np.maximum.accumulate(np.where(records.there(label), rows, -1))
@@ -236,9 +241,9 @@ def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
 
 
 def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
-    """Copy the base fields of a record to `base`. They apply to this record and all later ones.
+    """Copy the base fields of a record to `base`. They apply to this record and all later records of the pack.
 
-    Raise Unreadable if a base field is wrong. Then this record and all later ones cannot be used.
+    Raise Unreadable if a base field is invalid. Then neither this record nor a later record of the pack can be used.
     """
     for label in _BASE:
         value = record.get(label)

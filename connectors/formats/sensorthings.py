@@ -30,15 +30,15 @@ LINKED = {
 }
 _ID, _LINK = "@iot.id", "@iot.navigationLink"
 _OPEN = ("", "..")
-"""The texts that mark an open end of an interval (ISO 8601-2)."""
+"""The texts that mark an open start or end of an interval (ISO 8601-2)."""
 _ARRAY = "dataArray"
 _PLACES = tuple(name for name, _ in LINKED.values())
 _KEY = re.compile(r"\(([^()]+)\)$")
 
 
 class Pages:
-    """A converter of observations to lines of JSON. It adds derived values: the start and the end of the time, and the
-    ids of linked entities."""
+    """A converter of observations to lines of JSON. It adds values that are derived from others: the start and the end
+    of the observation's time, and the ids of linked entities."""
 
     pages = "value"
     labels = (TIME, _ID, _ARRAY, "id", *LINKED, *_PLACES, *(place + _LINK for place in _PLACES))
@@ -63,8 +63,8 @@ class Pages:
     def lines(self, elements: Sequence[Any], text: Callable[[int], str]) -> list[str | Unreadable | None]:
         """Convert observations to lines of JSON.
 
-        The result has the reason in place of an observation that cannot be converted. `text`: a function that
-        returns the source text of an element, by index.
+        If an observation cannot be converted, the result contains the reason instead of a line. `text`: a function that
+        returns the source text of the element with an index.
         """
         lines_read: list[str | Unreadable | None] = []
         for place, element in enumerate(elements):
@@ -75,7 +75,10 @@ class Pages:
         return lines_read
 
     def made(self, records: PlainRecords) -> Lines:
-        """Generate the lines of many plain observations at once. Spans that contain a data array are `refused`."""
+        """Generate the lines of many plain observations at once.
+
+        A span of text that contains a data array is marked in `Lines.refused`.
+        """
         buffer, good = records.buffer, records.good & ~records.empty
         none, every = np.zeros(len(good), np.bool_), np.ones(len(good), np.bool_)
         columns: list[tuple[str, Spans]] = []
@@ -135,7 +138,7 @@ class Pages:
         return line + body if entity else line.removesuffix(", ") + "}"
 
     def _ends(self, time: Any, observation: Mapping[str, Any]) -> str:
-        """Return the start and the end of an observation's time as members of a JSON object."""
+        """Return the start and the end of an observation's time, written as members of a JSON object."""
         if not isinstance(time, str) or isinstance(time, Real):
             if time is not None:
                 raise Unreadable("time", f"{TIME}: {kind(time)} is not a time")
@@ -148,8 +151,9 @@ class Pages:
 
 
 def rows(page: Mapping[str, Any]) -> list[Any] | None:
-    """Return the observations of a data array, each normally an object. Return None if `page` is not a data array.
+    """Return the observations of a data array. Return None if `page` is not a data array.
 
+    Each observation is an object. A row of the array that does not fit the array's components is returned unchanged.
     Raise Unreadable if the array does not name its components.
     """
     array = page.get("dataArray")
@@ -169,8 +173,10 @@ def rows(page: Mapping[str, Any]) -> list[Any] | None:
 
 
 def linked(entity: Mapping[str, Any], name: str, collection: str) -> Any:
-    """Return the id of an entity that is linked to `entity`. It comes from the embedded entity, or else from the
-    link."""
+    """Return the id of the entity that is linked to `entity` under a name.
+
+    The id is read from the embedded entity if there is one, and otherwise from the link.
+    """
     related = entity.get(name)
     if isinstance(related, dict):
         return related.get(_ID)

@@ -34,7 +34,8 @@ from cep.knowledge.rdf.namespaces import PROV
 
 SOSA = "http://www.w3.org/ns/sosa/"
 INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
-"""The properties that turn an observation into a withdrawal of an earlier observation with equal values."""
+"""The properties that mark an observation as withdrawn. Such an observation withdraws an earlier observation with equal
+values."""
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
 _HINT = "add a property, `temp: float AS sosa:hasSimpleResult`, or a path, `FROM sosa:hasResult/qudt:numericValue`"
 
@@ -42,14 +43,16 @@ _Found = tuple[int, Record | Unreadable]
 
 
 class Documents:
-    """A reader of the observations of one event type: nodes of the class that `AS` names, by default sosa:Observation.
+    """A reader of the observations of one event type. Observations are nodes of an RDF class. The declaration names the
+    class with `AS`; the default is sosa:Observation.
 
-    Each attribute is read from a path (`FROM`) or from a property (`AS`). So is the time, by default from
-    sosa:resultTime.
+    Each attribute is read from a property path (`FROM`) or from a property (`AS`). The time is also read from a
+    property path, by default from sosa:resultTime.
     """
 
     def __init__(self, schema: Schema, format: str) -> None:
-        """Raise CepError if an attribute has neither FROM nor AS, or the event type has WHEN."""
+        """Raise CepError if an attribute has neither FROM nor AS, if a time column is not a property, or if the event
+        type has a WHEN condition."""
         if schema.when is not None:
             hint = f"leave out WHEN, and select observations by class: `event {schema.name}(...) AS <class>`"
             raise CepError(
@@ -82,16 +85,16 @@ class Documents:
         self._shape = NodeShape(schema.iri or SOSA + "Observation", self._paths[0], tuple(self._paths))
 
     def read(self, documents: Sequence[bytes], first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Read documents. Return the table of events, the dead letters, and the index of each record's document.
+        """Read documents. Return the table of events, the dead letters, and for each record the index of its document.
 
-        Events are numbered from `first` on. In a dead letter, the line number is the index of the document.
+        The record numbers start at `first`. In a dead letter, the line number is the index of the document.
         """
         records = [(row, record) for row, text in enumerate(documents) if text for _, record in self._records(text)]
         return self._table("", records, first, lambda row: documents[row].decode("utf-8", "replace"))
 
     def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Read a file that is a single document. Return the table of events, the dead letters, and each record's line
-        number."""
+        """Read a file that is a single document. Return the table of events, the dead letters, and for each record its
+        line number."""
         return self._table(file, self._records(text), first, lambda line: None)
 
     def _records(self, text: bytes) -> list[_Found]:
@@ -138,10 +141,10 @@ class Documents:
 def read_observations(
     file: str, stream: ByteStream, documents: Documents, format: str, chunk: int, first: int
 ) -> Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]:
-    """Yield the table of each block. While the stream is silent, yield `(None, [], None)`.
+    """Yield, for each block, the table of events, the dead letters, and the positions of the records.
 
-    N-Quads, and JSON-LD that is not one document per line, are read as a whole, because the triples of a node may be
-    anywhere in the file.
+    While the stream is silent, yield `(None, [], None)`. A stream in JSON-LD that has one document per line is read
+    block by block. Any other stream is read as a whole, because the triples of a node may be anywhere in it.
     """
     line = 1
     blocks = whole_lines(stream, chunk)
@@ -168,7 +171,8 @@ def read_observations(
 
 
 def invalidates(text: bytes) -> bool:
-    """Return True if a text may contain a withdrawal. Only local names are searched, because prefixes vary."""
+    """Return True if a text may contain a withdrawal. Only the local names of the properties are searched, because
+    their prefixes vary."""
     return any(word.removeprefix(PROV).encode() in text for word in INVALIDATED)
 
 

@@ -1,4 +1,4 @@
-"""Byte streams of inputs: pipes and files, compressed or not, converted to UTF-8."""
+"""Byte streams of inputs. An input is a file or a pipe, and may be compressed. Its text is converted to UTF-8."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from cep.core.unpacking import check_unpacked
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BOM = b"\xef\xbb\xbf"
 LONGEST = 1 << 24
-"""The maximum length in bytes of a line that is read as a record."""
+"""The maximum length in bytes of a line. A longer line is not read as a record."""
 
 MOST = 1 << 28
 """The maximum size of a block in bytes, because positions in a block are 32-bit numbers.
 
-The limit does not include an incomplete line before the block.
+The limit does not include an incomplete line that was read earlier and is prepended to the block.
 """
 
 _LITTLE = 1 << 20  # wait briefly for more than this many bytes from a pipe
@@ -42,13 +42,14 @@ _MOMENT = 0.01  # the total seconds of this wait
 class ByteStream:
     """The bytes of one input. Compression with gzip or zstd is recognised from the first bytes.
 
-    - `position`: the number of stored bytes that have been read.
-    - `size`: the number of all stored bytes; None if unknown.
-    - `idle`: the seconds without data after which a pipe counts as silent; None: never.
+    - `position`: the number of bytes that have been read. For a compressed file, compressed bytes are counted.
+    - `size`: the size of the file in bytes, compressed if it is a compressed file. None if the size is unknown.
+    - `idle`: the number of seconds without data after which a pipe counts as silent. None if it never counts as
+      silent.
     - `silence`: the timer that measures the time without data.
-    - `encoding`: the encoding of the stored text, which is converted to UTF-8. Bytes that are invalid in this encoding
-      are left unchanged, so they are invalid UTF-8.
-    - `plain`: True if the stored bytes are returned unchanged.
+    - `encoding`: the encoding of the input's text, which is converted to UTF-8. Bytes that are invalid in this
+      encoding are left unchanged, so they are invalid in UTF-8 too.
+    - `plain`: True if the input's bytes are neither decompressed nor converted.
     """
 
     def __init__(
@@ -93,7 +94,8 @@ class ByteStream:
             self._unpack(packed, io.BufferedReader(packed, 1 << 20), zipped)
 
     def _unpack(self, packed: Any, reader: Any, zipped: bool) -> None:
-        """Read decompressed bytes from now on. `reader` supplies the compressed bytes of the file `packed`."""
+        """Start to decompress the stream. `reader`: a file object that supplies the compressed bytes of the file
+        `packed`."""
         self._packed, self._descriptor = packed, None
         if zipped:
             self._compressed = gzip.GzipFile(fileobj=reader)
@@ -110,20 +112,22 @@ class ByteStream:
 
     @property
     def on_disk(self) -> bool:
-        """Return True for an uncompressed local file whose bytes are returned unchanged."""
+        """Return True if the stream is a local file whose bytes are neither decompressed nor converted."""
         return self.plain and self.size is not None and self._owned and not isinstance(self._file, StoredFile)
 
     def go_to(self, position: int) -> None:
-        """Continue reading at this position. The stream must be `on_disk`."""
+        """Continue reading at byte `position` of the file. `on_disk` must be True."""
         self._file.seek(position)
         self._read, self._ahead = position, b""
 
     def behind_mark(self) -> int:
-        """Return the position after the byte order mark, 0 if there is no mark. The stream must be `on_disk`."""
+        """Return the position after the byte order mark, or 0 if the file has no byte order mark. `on_disk` must be
+        True."""
         return len(BOM) if os.pread(self._file.fileno(), len(BOM), 0) == BOM else 0
 
     def silent(self) -> bool:
-        """Wait for data or the end of the stream. Return True if the stream counts as silent before either arrives."""
+        """Wait for data, for the end of the stream, or for the stream to count as silent. Return True if it counts as
+        silent first."""
         seconds = self.silence.remaining
         if self._ahead or self._descriptor is None or seconds is None:
             return False
@@ -134,7 +138,7 @@ class ByteStream:
         return False
 
     def empty(self) -> bool:
-        """Return True if neither data nor the end of the stream can be read without waiting."""
+        """Return True if a read would have to wait, because neither data nor the end of the stream has arrived."""
         if self._ahead or self._descriptor is None:
             return False
         poll = select.poll()
@@ -142,9 +146,10 @@ class ByteStream:
         return not poll.poll(0)
 
     def read(self, most: int) -> bytes:
-        """Return at least one byte, or b"" at the end of the stream. Return at most `most` bytes, and at most MOST.
+        """Return the next bytes: at least one byte, or b"" at the end of the stream. Return at most `most` bytes, and
+        at most MOST.
 
-        A pipe returns the bytes that have arrived.
+        For a pipe, return the bytes that have already arrived, or wait for the first one.
         """
         most = min(most, MOST)
         stops.look()
@@ -217,8 +222,10 @@ class ByteStream:
 
 
 def _known(descriptor: int, data: bytes) -> bytes:
-    """Return the first bytes of a pipe. Read until they show whether the stream is compressed. `data`: bytes that were
-    read already."""
+    """Return the first bytes of a pipe. They are enough to recognise whether the stream is compressed.
+
+    `data`: the bytes that were already read from the pipe.
+    """
     while 0 < len(data) < len(_ZSTD) and (_ZSTD.startswith(data) or _GZIP.startswith(data)):
         stops.wait(descriptor, None)
         more = os.read(descriptor, len(_ZSTD))
@@ -229,7 +236,7 @@ def _known(descriptor: int, data: bytes) -> bytes:
 
 
 class _Awaited(io.RawIOBase):
-    """A file object that reads from a pipe. `ahead`: bytes that were read from the pipe already; they are returned
+    """A file object that reads from a pipe. `ahead`: bytes that were already read from the pipe. They are returned
     first."""
 
     def __init__(self, descriptor: int, ahead: bytes = b"") -> None:
@@ -258,9 +265,9 @@ def whole_lines(
 ) -> Iterator[tuple[bytes, int, int]]:
     """Yield (bytes, position of the first byte, length) for each block of whole lines.
 
-    `length` is 0, except for a line that is longer than `longest` bytes. Then `length` is the length of this line, and
-    the bytes are only its beginning. The last line may lack its line end. While the stream is silent, the bytes are
-    empty. `begun`: the number of bytes that were read before.
+    `length` is 0, except for a line that is longer than `longest` bytes. Such a line is yielded on its own: `length` is
+    its length, and the bytes are only its beginning. The last line may lack its line end. While the stream is silent,
+    the bytes are empty. `begun`: the number of bytes of the stream that the caller has already read.
     """
     rest = b""
     position = begun
@@ -293,16 +300,17 @@ def whole_lines(
 
 
 def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
-    """Return the number of bytes to read next, after an incomplete line of `begun` bytes.
+    """Return the number of bytes to read next if an incomplete line of `begun` bytes has been read.
 
-    The first read completes a chunk, and later reads have the size of a chunk. All reads together return at most one
-    byte more than `longest`.
+    The first read fills up the chunk that contains the incomplete line. Each later read has the size of a chunk. The
+    line never becomes longer than `longest` + 1 bytes.
     """
     return min(chunk - begun if begun < chunk else chunk, longest + 1 - begun)
 
 
 def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, bytes]:
-    """Skip a line that begins with `rest`. Return (its length, its head, the bytes read after it)."""
+    """Skip a line that begins with `rest`. Return the length of the line, its first bytes, and the bytes of the next
+    line that were read."""
     length = len(rest)
     head = rest[:1000]
     while data := stream.read(chunk):
@@ -314,9 +322,9 @@ def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, 
 
 
 def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions where the lines of a block begin and end. The ends exclude the line ends.
+    """Return the positions where the lines of a block begin, and the positions of their line ends.
 
-    The last line may lack its line end.
+    The last line may lack its line end. Its end is then the end of the block.
     """
     breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
     starts = np.concatenate([[0], breaks + 1])
@@ -325,12 +333,12 @@ def line_ends(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def line_breaks(data: bytes) -> int:
-    """Count the line ends in a block."""
+    """Return the number of line ends in a block."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == 10))  # several times as fast as `bytes.count`
 
 
 def not_utf8(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers of the lines that are not valid UTF-8. `starts`: the position of each line."""
+    """Return the indices of the lines that are not valid UTF-8. `starts`: the position where each line begins."""
     rows: list[int] = []
     view = memoryview(data)
     position = len(data) if data.isascii() else 0
