@@ -1,4 +1,5 @@
-"""Kafka as an input. Each message of a topic is read once, by ranges of offsets in the topic's partitions."""
+"""Kafka as an input. The caller requests ranges of offsets in the topic's partitions, so that each message is read
+once."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
 WAIT = 10.0
-"""The time limit in seconds for an answer of a broker. A message that exists must arrive within six times as long."""
+"""The time limit in seconds for an answer of a broker. If messages are known to exist, the time limit for their arrival
+is six times as long."""
 
 Offsets = Mapping[int, int]
 """The offset of the next message, by partition."""
@@ -82,10 +84,11 @@ class Topic:
         return {number: bounds[last] for number, bounds in self.bounds().items()}
 
     def following(self, start: Offsets, most: int | None) -> dict[int, int]:
-        """Return the end offsets for reading about `most` messages from `start` on. None: all available messages.
+        """Return the end offsets for reading about `most` messages from `start` on. If `most` is None, the end offsets
+        include all available messages.
 
-        Partitions advance in proportion to the number of their messages, so that their times stay close to each other.
-        Raises CepError if some messages are no longer available.
+        A partition that has more unread messages gets a larger share. So the reading reaches about the same time in all
+        partitions. Raises CepError if some messages from `start` on are no longer available.
         """
         ends = dict(start)
         gone = self.address.choice("gone", ("refuse", "skip")) == "refuse"
@@ -131,7 +134,7 @@ class Topic:
         self._consumer.close()
 
     def source(self, number: int) -> str:
-        """Return the name of a partition. It takes the place of a file name for messages from this partition."""
+        """Return the name of a partition. Error reports use this name where they use a file's name for other inputs."""
         return f"{self.address.text}/{number}"
 
     def _range(self, number: int, start: int, end: int) -> Iterator[tuple[Messages, list[int]]]:
@@ -187,10 +190,10 @@ class Topic:
 
 
 class TopicSource:
-    """The messages of a topic as they arrive, from the offsets `place` on.
+    """The messages of a topic as they arrive. `place`: the offsets at which to start.
 
     With `group=`, the broker stores the offsets up to which messages were processed. The next run continues there
-    unless `place` says otherwise. With `until=now`, only messages that exist at the start are read.
+    unless `place` contains other offsets. With `until=now`, only messages that exist at the start are read.
     """
 
     lost = None
@@ -207,7 +210,7 @@ class TopicSource:
 
     @classmethod
     def open(cls, address: Address, place: Offsets | None = None) -> TopicSource:
-        """Open a source that reads from the offsets `place` on. Raises CepError if the broker cannot be reached or has
+        """Open a source. `place`: the offsets at which to start. Raises CepError if the broker cannot be reached or has
         no such topic."""
         return cls(Topic(address), place or {})
 

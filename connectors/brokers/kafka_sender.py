@@ -46,7 +46,10 @@ class KafkaSender:
             self._look(topic)
 
     def _look(self, topic: str) -> None:
-        """Check that a topic exists. The check may cause the broker to create the topic, which takes a moment."""
+        """Check that a topic exists. If the check causes the broker to create the topic, wait until the topic is ready.
+
+        Raises an error if the topic does not exist after the time limit.
+        """
         from confluent_kafka import KafkaException
 
         until = time.monotonic() + _MAKING

@@ -30,7 +30,7 @@ _TURN = 0.02  # the same if there are several inputs
 
 
 class RunState(Protocol):
-    """The state of a run after it has processed all batches so far, and before the next poll."""
+    """The properties of a run that a live reader needs before it polls its sources again."""
 
     @property
     def over(self) -> bool:
@@ -41,11 +41,16 @@ class RunState(Protocol):
         """True if all processed messages are stored, so that sources need not repeat them."""
 
     def place(self, source: str) -> Mapping[int, int]:
-        """Return the position of a source (`Messages.place`) in an earlier run, or an empty mapping."""
+        """Return the position of a source (`Messages.place`) that an earlier run has stored. Return an empty mapping if
+        none is stored."""
 
 
 def acknowledged(live_input: Input) -> bool:
-    """Return True if a source has no end and does not repeat messages that this run has acknowledged."""
+    """Return True if an input is a broker or service that does not send messages again after this run has acknowledged
+    them.
+
+    An input that ends (`until=now`) and has no `group` is read from its start each time, so the result is False.
+    """
     address = live_input.address
     if address is None or address.kind not in ("mqtt", "kafka", "sensorthings"):
         return False
@@ -55,8 +60,9 @@ def acknowledged(live_input: Input) -> bool:
 def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
     """Open a live source at an address, after a position (`Messages.place`).
 
-    `lasting`: True to wait for an absent source, and to reopen a connection that has ended unless the address says
-    otherwise. Raises CepError if a library is not installed, or if the source is absent and `lasting` is False.
+    `lasting`: True if a source that is not available is opened later. A connection that has ended is then opened again,
+    unless the address says otherwise. Raises CepError if a library is not installed. Raises CepError if the source is
+    not available and `lasting` is False.
     """
     match address.kind:
         case "mqtt":
@@ -114,15 +120,15 @@ def _opened_behind(
 
 
 def lasting_connection(address: Address, lasting: bool) -> bool:
-    """Return True if a connection is reopened after it has ended. `lasting`: the default if the address does not
-    say."""
+    """Return True if a connection is reopened after it has ended. `lasting`: the result if the address has no option
+    for this."""
     return address.choice("until", ("ever", "closed") if lasting else ("closed", "ever")) == "ever"
 
 
 def reach(input: Input) -> None:
     """Check that a live input exists. Raises CepError if it does not exist or a library is not installed.
 
-    TCP connections are not tried, because a server would take the attempt for the actual reader.
+    TCP connections are not tried. The other side could take the attempt for the reader of its lines.
     """
     assert input.address is not None, "live inputs have addresses"
     if input.address.kind == "tcp":
@@ -142,9 +148,11 @@ def listen(
     """Yield batches of up to `most` messages from live inputs. `first`: the number of the first record.
 
     - Records whose time is ahead of the clock become dead letters (`cep.connectors.clock_skew`).
-    - After `idle` seconds without messages, an empty batch reports the silence. Further empty batches follow until a
-      message arrives (`cep.connectors.idle`).
-    - While a source is lost, no silence is reported, because messages may be missing. `sources` records the loss.
+    - After `idle` seconds without messages, an empty batch tells the engine that the inputs are silent. Further
+      empty batches follow until a message arrives (`cep.connectors.idle`).
+    - While the connection to a source is lost, there are no empty batches, because the source may have sent
+      messages.
+    - `sources` records which sources are lost.
 
     Messages count as processed when the caller requests the next batch. If `rest.kept` is True when the sources are
     closed, the last messages also count as processed.

@@ -12,8 +12,8 @@ WAIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to a broker. `id`: a hash that is the same in every run for the same event, and different for other
-    events."""
+    """A message to a broker. `id`: a hash of the event that the message contains. The hash of an event is the same in
+    every run. Different events have different hashes."""
 
     topic: str
     key: bytes | None

@@ -1,5 +1,5 @@
-"""Turn messages into batches. Each message is read like a line of a file. Error reports name a message by its source
-and number."""
+"""Conversion of messages to batches. Each message is read like a line of a file. Error reports name a message by its
+source and number."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from cep.core.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages of live inputs, in order.
+    """Messages of live inputs, in the order of their arrival.
 
     - `sources`: the source of each message, such as `mqtt://host/topic`.
     - `numbers`: the number of each message in its source.
     - `payloads`: the contents of each message.
-    - `place`: the position after these messages, in the source's own numbers. An entry that is absent has not changed
-      since the previous `place`.
-    - `topics`, `keys`: the topic and the key of each message, or empty if the source has none.
+    - `place`: the position after these messages. The source defines the keys and values. A key that is absent has
+      the same value as in the `place` of the previous messages.
+    - `topics`, `keys`: the topic and the key of each message; empty if the source has no topics or keys.
     """
 
     sources: Sequence[str]
@@ -41,9 +41,10 @@ class Messages:
     keys: Sequence[bytes | None] = ()
 
     def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
-        """Return properties of messages that are not in their records: levels of the topic, and the key.
+        """Return the properties of messages that are outside of their contents: levels of the topic, and the key.
 
-        `sources`: the names of the wanted properties.
+        `sources`: the names of the requested properties. The result has a sequence for each name, with one value per
+        message.
         """
         columns: dict[str, Sequence[str | None]] = {}
         for source in sources:
@@ -61,7 +62,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Received(Block):
-    """A block of records that came in messages. `rows`: for each record, the index of its message."""
+    """A block of records that arrived in messages. `rows`: for each record, the index of its message."""
 
     messages: Messages = Messages((), (), ())
 
@@ -70,8 +71,8 @@ class Received(Block):
         return self.messages.sources[row], self.messages.numbers[row]
 
     def without_text(self) -> Block:
-        """Return the block without the contents of its messages. It is a plain `Block` if all messages have one
-        source."""
+        """Return the block without the contents of its messages. If all messages have the same source, the result is a
+        plain `Block`."""
         (source, *others) = dict.fromkeys(self.messages.sources)
         if not others:
             return Block(source, self.first, self.count, 0, self.lines, times=self.times).in_rows()
@@ -93,7 +94,7 @@ def _text(key: bytes | None) -> str | None:
 
 
 def _records(payloads: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Return the records in messages as lines, and for each line the index of its message.
+    """Return the records in messages as lines. The second result contains, for each line, the index of its message.
 
     A message contains one record or a list of records.
     """
@@ -126,7 +127,7 @@ class Inbox:
     def batch(self, messages: Messages, first: int) -> Batch:
         """Turn messages into a batch. `first`: the number of the first record.
 
-        A message without bytes is not a record: it deletes a retained message in MQTT, or a key in Kafka.
+        A message without bytes is not a record. In MQTT, it deletes a retained message. In Kafka, it deletes a key.
         """
         tables, dead, block = self._tables(messages, first)
         tables = {type: table for type, table in tables.items() if table.height}

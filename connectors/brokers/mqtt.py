@@ -32,7 +32,7 @@ _NOTHING = "semcep/nothing"  # a filter to which nobody subscribes
 class Arrival:
     """A message that has arrived, or a line of a TCP connection. A line has no topic.
 
-    `mid`: the number that the broker gives the message until it is acknowledged.
+    `mid`: the identifier that the broker uses for the message until the message is acknowledged.
     """
 
     topic: str
@@ -48,9 +48,9 @@ class Arrival:
 class Subscription:
     """A subscription to a topic.
 
-    If it has a `client` name, the broker keeps a session. It then repeats messages that were not acknowledged, and
-    delivers messages that were sent while the client was away. Repeated messages are dropped if they were received
-    before. `known`: the digests of received messages, by `mid`.
+    If the address has the option `client`, the broker keeps a session for this client. The broker then repeats messages
+    that were not acknowledged, and delivers messages that arrived while the client was disconnected. A repeated message
+    is dropped if it was received before. `known`: the digests of received messages, by `mid`.
     """
 
     def __init__(self, address: Address, client: str | None, known: dict[int, int] | None = None) -> None:
@@ -135,7 +135,8 @@ class Subscription:
         return replace(batch, place={msg.mid: msg.digest for msg in taken if msg.qos}) if self._persistent else batch
 
     def done(self) -> None:
-        """Acknowledge all messages that were returned. If the connection is lost, they arrive again and are dropped."""
+        """Acknowledge all messages that `take` has returned. If the connection is lost, the broker sends these messages
+        again, and they are dropped."""
         with self._there:
             done, self._open = self._open, []
         for arrival in done:
@@ -154,8 +155,8 @@ class Subscription:
     def _settle(self) -> None:
         """Wait until the broker has processed all acknowledgements.
 
-        The broker answers in order. So this sends a request without effect and waits for its answer. Otherwise closing
-        the connection could reset it and lose the last acknowledgements.
+        The broker answers in order. So this function sends a request that has no effect, and waits for the answer.
+        Without this wait, closing the connection could discard the last acknowledgements.
         """
         self._client.unsubscribe(_NOTHING)
         with self._there:
@@ -274,7 +275,7 @@ def unreachable(address: Address, error: Exception) -> SourceLost:
 def refusal(address: Address, reason: str) -> tuple[str, str]:
     """Explain in plain words why a broker refuses a connection. Return the explanation and a hint.
 
-    `reason`: the broker's reason.
+    `reason`: the text of the broker's reason code.
     """
     user, password = "SEMCEP_MQTT_USER", "SEMCEP_MQTT_PASSWORD"
     hint = f"`{address.kind}://user:password@host`, or set {user} and {password} in the environment"

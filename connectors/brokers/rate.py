@@ -17,7 +17,8 @@ class Rate:
     lost = None
 
     def __init__(self, address: Address, start: int) -> None:
-        """Check an address. Raises CepError if it has no number of records per second, or an option is wrong."""
+        """Check an address. Raises CepError if the address does not contain a number of records per second, or an
+        option is wrong."""
         try:
             self._each = int(address.hosts[0][0])
         except ValueError:

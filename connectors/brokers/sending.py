@@ -32,14 +32,14 @@ class Sending:
         self._topic, self._by = target.path, target.options.get("by")
         self._revised = any(attribute.name == CHANGE for schema in schemas.values() for attribute in schema.attributes)
         self._seen: Counter[bytes] = Counter()
-        """The number of occurrences of each line that the last `write` contained. Equal lines in the next `write`
-        continue these counts."""
+        """For each line of the last `write`, the number of its occurrences so far. If the next `write` contains an
+        equal line, it continues this count."""
         self._sender = _sender(target, sorted({self._topic.replace(_TYPE, type) for type in schemas}))
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Send whole lines. Each may begin with an id (`with_ids`).
+        """Send whole lines. Each line may begin with an id (`with_ids`).
 
-        Raises CepError if the broker does not accept them. If the error has the code `UNREACHABLE`, the broker may
+        Raises CepError if the broker does not accept the lines. If the error has the code `UNREACHABLE`, the broker may
         accept them later.
         """
         lines = bytes(piece).splitlines()
@@ -80,10 +80,10 @@ def with_ids(written: bytes, canonical: bytes) -> bytes:
 
 
 def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
-    """Return an id for each line, and how often each line has occurred so far. Repetitions of a line have different
-    ids.
+    """Return an id for each line, and for each of these lines the number of its occurrences so far. Equal lines have
+    different ids.
 
-    `before`: how often each line had occurred before `lines`.
+    `before`: for each line, the number of its occurrences before `lines`.
     """
     ids: list[str] = []
     seen: Counter[bytes] = Counter()

@@ -1,9 +1,9 @@
 """A SensorThings service as an input. Its observations are requested page by page, at regular intervals.
 
-The position depends on the requested order. With `by=id`, new observations that have old times are not missed, because
-databases assign increasing ids to new rows. Concurrent transactions may commit in another order than their ids. So the
-last ids are requested again, and known observations are dropped. With an order by time, the observations that have the
-latest time are requested again.
+The option `by` sets the order of the requested observations. With `by=id`, new observations that have old times are not
+missed, because databases assign increasing ids to new rows. However, concurrent transactions may commit in another
+order than the order of their ids. So the observations with the highest ids are requested again, and those that were
+received before are dropped. If the order is by time, the observations that have the latest time are requested again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOGIN = "SEMCEP_SENSORTHINGS"
 """The prefix of the environment variables that contain a login."""
 
 AGAIN = 256
-"""The number of the latest ids that are requested again, because concurrent transactions may commit out of order."""
+"""The number of the highest ids that are requested again, because concurrent transactions may commit out of order."""
 
 _LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # keys in a position; keys from 1 on hold the latest known observations
 _SETS = "Things", "Datastreams", "Observations"
@@ -48,7 +48,7 @@ Item = tuple[bytes, int, dict[int, int]]
 
 
 class ById:
-    """A position in observations that are ordered by numeric id. The last `AGAIN` ids are requested again."""
+    """A position in observations that are ordered by numeric id. The highest `AGAIN` ids are requested again."""
 
     def __init__(self, place: Mapping[int, int]) -> None:
         self.place = dict(place)
@@ -60,14 +60,14 @@ class ById:
         return None if self._low is None else f"id gt {self._low}"
 
     def begin_cycle(self) -> None:
-        """Start a cycle of requests. It requests the last ids again."""
+        """Start a cycle of requests. Its first request includes the `AGAIN` highest ids that were received before."""
         last = self.place.get(_LAST)
         self._low = None if last is None else max(last - AGAIN, self.place.get(_FLOOR, last - AGAIN))
         self._before = self._low
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
-        """Add an observation to the position, and return the changed entries. Return None if the observation is already
-        known.
+        """Add an observation to the position, and return the changed entries. Return None if the observation was
+        received before.
 
         Raises ValueError if the service ignores the filter or the order.
         """
@@ -86,11 +86,12 @@ class ById:
         return changed
 
     def go_on(self) -> None:
-        """Request only observations after the last one in the rest of the cycle."""
+        """Continue the cycle after the last observation that was received. Later requests of the cycle return only
+        observations that have a higher id."""
         self._low = self._before
 
     def skip(self, rows: list[dict[str, Any]]) -> None:
-        """Skip all observations that exist. `rows`: the last observations, latest first."""
+        """Set the position after all observations that exist now. `rows`: the last observations, latest first."""
         if rows:
             number = _number(rows[0])
             self.place |= {_LAST: number, _FLOOR: number}
@@ -148,7 +149,8 @@ class ByTime:
 
 
 class Observations:
-    """The observations of a service after a position. With `until=now`, only those that exist at the start are read."""
+    """The observations of a service after a position. With `until=now`, only observations that exist at the start are
+    read."""
 
     lost = None
 
@@ -180,8 +182,8 @@ class Observations:
 
     @classmethod
     def open(cls, address: Address, place: Mapping[int, int]) -> Observations:
-        """Open a source, and wait until its service has answered. Raises CepError if it does not answer or refuses the
-        request."""
+        """Open a source, and wait until its service has answered. Raises CepError if the service does not answer or
+        refuses the request."""
         source = cls(address, place)
         try:
             source._start()
@@ -222,7 +224,7 @@ class Observations:
             self._there.notify_all()
 
     def _start(self) -> None:
-        """Send the first request, and start a thread that sends the others. Raises the errors of `open`."""
+        """Send the first request, and start a thread that sends the further requests. Raises the errors of `open`."""
         try:
             if "expand" not in self._address.options:
                 self._belongs = self._collections()
@@ -326,7 +328,8 @@ class Observations:
         return "" if expanded == "none" else expanded
 
     def _collections(self) -> tuple[str, ...]:
-        """Return the kinds of entities to which observations at the address may belong.
+        """Return the types of the entities to which observations at the address may belong: Datastream,
+        MultiDatastream, or both.
 
         Raises HttpFailure if the service does not answer.
         """

@@ -1,4 +1,4 @@
-"""Live inputs that may be lost: why they are lost, who is notified, and how they are reopened."""
+"""Live inputs whose connection may be lost. This module reports a loss, and opens the input again."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ if TYPE_CHECKING:
     from cep.connectors.brokers.messages import Messages
 
 FIRST, LONGEST = 1.0, 30.0
-"""The seconds before the first attempt to reopen a lost source, and the longest wait between two attempts. The waits
-double from the first to the longest."""
+"""The waits in seconds before attempts to reopen a lost source: the wait before the first attempt, and the longest
+wait. Each wait is twice as long as the previous one, up to the longest."""
 
 
 class SourceLost(CepError):
-    """Raised if a live source is lost and may come back."""
+    """Raised if a live source is not available but may become available later."""
 
 
 class SourceListener(Protocol):
-    """A function that is notified when a source is lost or back.
+    """A function that is notified when a source is lost, and when it is available again.
 
-    `source`: the name of the source. `text`: the message. `lost`: True if the source is lost, False if it is back.
+    `source`: the name of the source. `text`: the message. `lost`: True if the source is lost, False if it is available
+    again.
     """
 
     def __call__(self, source: str, text: str, /, *, lost: bool) -> None: ...
 
 
 def _in_silence(source: str, text: str, /, *, lost: bool) -> None:
-    """Ignore a notice."""
+    """Accept a notification, and do nothing."""
 
 
 class Sources:
     """The live inputs of a run. Any thread may read their state.
 
-    - `lost`: the reason of the loss, by the name of a lost input.
-    - `awaited`: the names of inputs that have never been available yet.
-    - `losses`: how often each input was lost, by its name.
-    - `lasting`: True if a pipe counts as live. A connection that the other side closes then counts as lost rather than
-      ended, unless its address says otherwise.
+    - `lost`: for each input that is lost now, the reason of the loss. The keys are the names of the inputs.
+    - `awaited`: the names of the inputs that have not been available so far.
+    - `losses`: for each input, how often it was lost. The keys are the names of the inputs.
+    - `lasting`: True if a pipe counts as live. If the other side closes a connection, the connection then counts
+      as lost. Otherwise, or if the connection's address says so, it counts as ended.
     - `ahead`: the limits for record times that are ahead of the clock.
     """
 
@@ -55,11 +56,12 @@ class Sources:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Register a function that is called when a source is lost or back. It is called in the thread that reads."""
+        """Register a function that is called when a source is lost or available again. The function is called in the
+        thread that reads the source."""
         self._listeners.append(listener)
 
     def expect(self, names: Iterable[str]) -> None:
-        """Announce sources that will be opened. Messages that are sent before the first connection may be lost."""
+        """Register the names of sources that will be opened later. They count as `awaited` until they are available."""
         self.awaited |= frozenset(names)
 
     def begin(self, name: str) -> None:
@@ -67,7 +69,8 @@ class Sources:
         self.losses = {**self.losses, name: 0}
 
     def is_now(self, name: str, reason: str | None) -> None:
-        """Set the reason why a source is lost, or None if it is available. Listeners are notified of a change."""
+        """Set the reason why a source is lost, or None if it is available. If this changes whether the source is lost,
+        notify the listeners."""
         if reason is None and name in self.awaited:
             self.awaited -= {name}
         before = self.lost.get(name)
@@ -108,10 +111,12 @@ class LiveSource(Protocol):
 
 
 class Reconnecting:
-    """A source that is reopened whenever it is lost. A separate thread does this, so that other sources can be read.
+    """A source that is reopened whenever its connection is lost. A separate thread reopens it, so that other sources
+    can be read meanwhile.
 
     - `source`: the open source, or the error of the attempt to open it.
-    - `opened`: a function that opens the source after a position (`Messages.place`). It raises CepError on failure.
+    - `opened`: a function that opens the source after a position (`Messages.place`). It raises CepError on
+      failure.
     """
 
     def __init__(
@@ -201,5 +206,5 @@ class Reconnecting:
 
 
 def _why(error: CepError) -> str:
-    """Return the message of an error without the address, which the name of the source already contains."""
+    """Return the message of an error without the address. The name of the source contains the address already."""
     return error.message.partition(": ")[2] or error.message

@@ -26,7 +26,7 @@ _SLOWEST = 30.0  # seconds between two attempts to reconnect
 
 
 def connected(address: Address) -> BinaryIO:
-    """Open a connection, and return its stream. Raises CepError if nobody listens at the address."""
+    """Open a connection, and return its stream. Raises CepError if no program listens at the address."""
     sock = _connection(address)
     sock.settimeout(None)
     file = cast(BinaryIO, sock.makefile("rb", buffering=0))
@@ -38,13 +38,14 @@ class ConnectionSource:
     """A TCP connection whose lines are messages.
 
     `numbers`: the numbers of the lines, which continue across all connections to the same address. The source ends when
-    the other side closes the connection. It raises SourceLost instead if it is `lasting` or if the connection breaks.
+    the other side closes the connection. If `lasting` is True or the connection breaks, the source raises SourceLost
+    instead.
     """
 
     lost = None
 
     def __init__(self, address: Address, lasting: bool, numbers: Iterator[int]) -> None:
-        """Open a connection. Raises CepError if nobody listens at the address."""
+        """Open a connection. Raises CepError if no program listens at the address."""
         self._address, self._lasting, self._numbers = address, lasting, numbers
         self._connection = Connection(address, lasting=False)
         self._begun = False
@@ -72,14 +73,15 @@ class ConnectionSource:
 
 
 class Connection:
-    """The lines of a TCP connection, for a reader that logs them before they are processed.
+    """The lines of a TCP connection, for a reader that logs the lines before they are processed.
 
-    `lasting`: True to reopen the connection after its end. The waits are 1 s, 2 s and so on up to 30 s. Lines that are
-    sent in between are lost. `broken`: the reason why the connection ended without being closed, or None.
+    `lasting`: True to reopen the connection after its end. The waits before the attempts grow from 1 s to 30 s. Lines
+    that the other side sends while the connection is closed are lost. `broken`: the reason why the connection ended, or
+    None if the other side closed it.
     """
 
     def __init__(self, address: Address, lasting: bool) -> None:
-        """Open a connection. Raises CepError if nobody listens at the address."""
+        """Open a connection. Raises CepError if no program listens at the address."""
         self._address, self._lasting = address, lasting
         self._socket: socket.socket | None = _connection(address)
         self._rest = b""
@@ -90,7 +92,7 @@ class Connection:
     def take(self, most: int, seconds: float) -> list[Arrival] | None:
         """Return the lines that arrive within `seconds`, or None if the connection has ended.
 
-        There may be more than `most`, because up to a megabyte is read at a time.
+        The result may contain more than `most` lines, because up to a megabyte is read at a time.
         """
         lines = self.lines(seconds)
         return None if lines is None else [Arrival("", line, 0, 0) for line in lines]

@@ -22,7 +22,7 @@ _ASKED = (
 def service_iri(address: Address) -> str:
     """Return the address of a service as it appears in the IRIs of the service's entities.
 
-    Raises CepError if it is the address of an entity.
+    Raises CepError if the address is not that of a service, but of one of its entities.
     """
     path = "/" + address.path.removesuffix(_END)
     if path.endswith(")"):
@@ -52,9 +52,9 @@ def things(address: Address) -> dict[str, list[dict[str, Any]]]:
 
 
 def _entities(reader: JsonReader, path: str, expand: str, most: str | None) -> list[dict[str, Any]]:
-    """Return the entities of an entity set. `most`: the page size. None: the server's default.
+    """Return the entities of an entity set. `most`: the page size to request; None requests the server's default size.
 
-    The default is needed because some servers refuse sizes above their limit.
+    Some servers refuse a page size above their limit. For these servers, pass None.
     """
     entities: list[dict[str, Any]] = []
     query, before = f"$orderby={quote('id asc')}&$expand={quote(expand, safe=_SAFE)}", ""

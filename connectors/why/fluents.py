@@ -1,13 +1,13 @@
 """Explanations of fluents as JSON. `cep.connectors.why.text` explains events.
 
-An interval has `start`, `end` (null: open) and `bounds`.
+An interval has `start`, `end` (null for an open interval) and `bounds`.
 
-A simple fluent also has `began` and `ended`: {time, how, told, by}. `by` contains the nodes of the events in the rules.
-If a deadline caused the change, `statement` is the deadline's statement. While the fluent holds, `deadline` is {time,
-statement}.
+A simple fluent also has `began` and `ended`: {time, how, told, by}. `by` contains the nodes of the events that caused
+the change by a rule. If a deadline caused the change, `statement` is the deadline's statement. While the fluent holds,
+`deadline` is {time, statement}.
 
 A fluent that has formulas also has `formulas`: {formula, rule, variables, intervals, negated, conditions, parts,
-left_out}. The parts are formulas or nodes. A part of a formula that is not met (`gaps`) has `formula`, `kind` and
+left_out}. The parts are formulas or nodes. A part of a formula that is not true (`gaps`) has `formula`, `kind` and
 `told`. Depending on its kind, it also has `before`, `after`, `intervals`, `conditions`, `ended`, `because` (refusals)
 or `gaps`.
 """
@@ -48,7 +48,8 @@ def name_of(schema: Schema) -> str:
 def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
     """Return a fluent as a rule writes it: `moving("v1")`, `location("ann") = "pub"`, `BEGIN OF moving("v1")`.
 
-    `values`: the values of all columns of the table. `kind`: the kind of change, for a table of beginnings and ends.
+    `values`: the values of all columns of the fluent's table. `kind`: for a table of beginnings and ends, the kind of
+    the change.
     """
     fluent = schema.fluent
     assert fluent is not None, "it is a fluent's"
@@ -127,7 +128,7 @@ def turn(explainer: Explainer, change: Turn, word: str) -> Json:
 
 
 def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
-    """Explain in a sentence why another value has not replaced the current value of a fluent."""
+    """Explain in a sentence why a deadline has not replaced the current value of a fluent by another value."""
     failure = refusal.failure
     if failure.occurrence is None:
         values = {place: value for place, value in enumerate(failure.arguments or ()) if value is not None}
@@ -162,7 +163,7 @@ def formula(explainer: Explainer, node: FormulaNode) -> Json:
 
 
 def gap(explainer: Explainer, missing: Gap) -> Json:
-    """Describe a part of a formula that is not met, as JSON."""
+    """Describe, as JSON, a part of a formula that is not true."""
     text = explainer.pattern_text(missing.pattern, missing.bound)
     answer: Json = {"formula": text, "kind": missing.kind, "told": _told(explainer, missing, text)}
     if missing.kind != "held":
@@ -221,9 +222,10 @@ def _moment(explainer: Explainer, code: int) -> str:
 
 
 def _end(explainer: Explainer, code: int, open: bool = False) -> str:
-    """Return the time of a code (`cep.core.interval_sets`) as text.
+    """Return the time that a code (`cep.core.interval_sets`) represents, as text.
 
-    `open`: True to describe a code between two instants as just before the second instant, not as just after the first.
+    `open`: True to describe a code between two instants as just before the second instant. False describes it as just
+    after the first instant.
     """
     if abs(code) >= INFINITE:
         return "the beginning" if code < 0 else "the end"
@@ -248,7 +250,7 @@ def shown_arguments(schema: Schema, args: tuple[Value, ...]) -> Mapping[int, Val
 
 
 def absent(explainer: Explainer, pattern: Pattern, bound: BoundValues, time: int) -> Json:
-    """Describe an event that did not occur until a time, or a fluent that did not hold at that time, as JSON."""
+    """Describe, as JSON, an event that did not occur until `time`, or a fluent that did not hold at `time`."""
     properties = pattern.properties()
     schema = explainer.engine.plan.schemas.get(properties.event or "")
     asked = schema is not None and schema.fluent is not None and isinstance(properties.arguments[-1], Variable)

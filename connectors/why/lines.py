@@ -34,8 +34,8 @@ def _changes(node: Explained, width: int) -> list[str]:
 
 
 def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
-    """Return the lines of text that explain, for each rule, why it did not derive an event. If the event exists, they
-    say so."""
+    """Return the lines of text that explain, for each rule, why it did not derive an event. If the event was derived,
+    the lines say so."""
     when = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
         lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{when}:"]
@@ -75,9 +75,9 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _behind(answer: Explained, depth: int, width: int) -> list[str]:
-    """Return the lines that explain an absence.
+    """Return the lines that explain why an event did not occur, or why a fluent did not hold.
 
-    They tell what ended the fluent, which parts of its formula are not met, and why rules did not derive the event.
+    They state what ended the fluent, which parts of its formula are not true, and why rules did not derive the event.
     """
     lines = _turn(answer["ended"], depth, width) if "ended" in answer else []
     for gap in dict.fromkeys(tuple(_gap(gap_document, depth, width)) for gap_document in answer.get("gaps", ())):
@@ -156,7 +156,7 @@ def _node(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
-    """Yield the lines below an occurrence, which explain it."""
+    """Yield the lines that explain an occurrence. In the tree, they are below the line of the occurrence."""
     if "rule" in node:
         yield from _wrapped(_rule(node), depth + 1, width)
         if node.get("also"):
@@ -236,7 +236,8 @@ def _deadline(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _link(link: Explained, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
-    """Yield the lines of one link in a chain of events. Its rule is only shown if it differs from the rule `answer`.
+    """Yield the lines of one link in a chain of events. The lines include the link's rule only if it differs from the
+    rule of the next link.
 
     `answer`: the line and column of the next link's rule. Returns the line and column of this link's rule.
     """
@@ -270,7 +271,7 @@ def _rule(answer: Explained) -> str:
 
 
 def _line(place: Explained) -> str:
-    """Return the line of a rule as text: `line 3` or, if the program has several files, `policies.lars:3`."""
+    """Return the line number of a rule as text: `line 3` or, if the program has several files, `policies.lars:3`."""
     return f"{place['file']}:{place['line_of_file']}" if "file" in place else f"line {place['line']}"
 
 

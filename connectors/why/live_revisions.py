@@ -1,4 +1,5 @@
-"""Late, corrected and withdrawn records at a server, and the changes that they caused. `/why` reports them."""
+"""The late, corrected and withdrawn records of a server, and the changes of derived events that they caused. `/why`
+reports these changes."""
 
 from __future__ import annotations
 
@@ -20,16 +21,17 @@ from cep.runtime.history import BECAUSE
 from cep.runtime.revision.row_window import RowChanges
 
 MOST = 1 << 12
-"""The number of remembered changes at which the oldest are removed for the first time."""
+"""The number of stored changes at which the oldest changes are removed for the first time."""
 
 
 class LiveRevisions:
-    """A listener that finds the record behind each change of a derived event. The engine must have `remember` and
-    revise results.
+    """A listener that finds, for each change of a derived event, the input record that caused the change. The engine
+    must revise results, and have `remember`.
 
-    If a record of the round is in the event's lineage, the record is the cause. Otherwise the cause may be any record
-    that arrived, for example one that made a condition false. `late` and `replaced`: the changes of the input to
-    report, by the number of the record that arrived.
+    If a record that arrived in the same step is in the event's lineage, this record is the cause. Otherwise the cause
+    may be any record that arrived in the step. For example, it may have made a condition false.
+
+    `late`, `replaced`: the late records and the corrections to report, by the number of the record that arrived.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -93,7 +95,7 @@ class LiveRevisions:
     # --- what that changes ---
 
     def take(self, step_round: Round) -> None:
-        """Find the cause of each change of a derived event in a round."""
+        """Find the cause of each change of a derived event in a step of the engine."""
         if self._came and not step_round.ended:
             reasons = {_written(self.engine, record): change for change in self._came for record in _records(change)}
             rest = self._came[0] if len(self._came) == 1 else _first_of(self._came)

@@ -1,4 +1,5 @@
-"""The origins of input records: the file and line of each of the latest records, by the record's number."""
+"""The origins of input records: the file and line of each of the last records that were read, by the record's
+number."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ MOST = 1 << 22
 
 
 class Origins:
-    """The file and line of each record. Any thread may use it.
+    """The file and line of each record. Any thread may use this object.
 
-    - `most`: the number of remembered records, or None for all.
+    - `most`: the number of records whose origins are kept; None: all.
     - `begun`: the number of records that an earlier run of the engine has read. Their origins are unknown.
     - `names`: the original names of copied files, by the name of the copy.
     """
@@ -43,7 +44,7 @@ class Origins:
             yield batch
 
     def _add(self, block: Block) -> None:
-        """Add a block of records. If it continues the last block, the two are joined."""
+        """Add the origins of a block of records. If the block continues the previous block, the two are joined."""
         self._records += block.count
         if self._blocks and (joined := self._blocks[-1].joined(block)) is not None:
             self._blocks[-1] = joined
@@ -51,7 +52,7 @@ class Origins:
             self._blocks.append(block)
 
     def __call__(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file and line of a record, or None if they are no longer known."""
+        """Return the file and line of a record, or None if this object no longer has them."""
         with self._lock:
             if record.name <= self.begun:
                 return None
@@ -62,6 +63,7 @@ class Origins:
             return self.names.get(file, file), line
 
     def named(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file and line of a record. The file's folders are left out, because only this machine has them."""
+        """Return the file and line of a record. Return only the name of the file, because its folders exist on this
+        machine only."""
         origin = self(record)
         return origin if origin is None or "://" in origin[0] else (Path(origin[0]).name, origin[1])

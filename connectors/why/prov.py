@@ -31,8 +31,8 @@ def _node(node: Explained, engine: Engine, vocabulary: EventVocabulary) -> Itera
 
 
 def _parts(node: Explained) -> list[Explained]:
-    """Return the parts of an occurrence. A fluent's parts are the events that began and ended it, and the parts of its
-    formulas."""
+    """Return the occurrences from which an occurrence was derived. For a fluent, these are the events that began and
+    ended it, and the parts of its formulas."""
     told = [cause for turn in ("began", "ended") for cause in node.get(turn, {}).get("by", ())]
     behind = [part for cause in told for part in (_parts(cause) if "rule" in cause else [cause])]
     return [*node.get("parts", ()), *behind, *_of_formulas(node.get("formulas", ()))]
@@ -76,8 +76,8 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
 
 
 def _followed(node: Explained, derivations: Derivations) -> list[int]:
-    """Return the numbers of the rules that began and ended a fluent, or of its formulas. The result is empty if they
-    are unknown."""
+    """Return the numbers of the rules that began and ended a fluent, or of its formulas. Return an empty list if the
+    rules are unknown."""
     told = [cause for turn in ("began", "ended") for cause in node.get(turn, {}).get("by", ())]
     every = [cause["rule"] for cause in (*told, *node.get("formulas", ())) if "rule" in cause]
     places = {(rule["line"], rule["column"]) for rule in every}

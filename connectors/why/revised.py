@@ -1,10 +1,11 @@
 """Late, corrected and withdrawn records in explanations, and their effects on derived events.
 
 - A late record has `late`: {by, at, told}.
-- A record that corrects another has `replaces`: the earlier record and its values.
-- An event that a revision has withdrawn or added has `changes`, each {change, at, told, record}. A change of its end
-  also has `start` and `end`. A change of its sources also has `because`, the new sources.
-- A withdrawn event has `because`, its last sources.
+- A record that corrects an earlier record has `replaces`: the earlier record and its values.
+- An event that a revision has withdrawn or added has `changes`. Each has the form {change, at, told, record}.
+  A change of the event's end also has `start` and `end`. A change of the event's sources also has `because`,
+  the new sources.
+- A withdrawn event has `because`: the sources that it had last.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
     from cep.connectors.why.text import Explainer
 
 REVISE = "revise"
-"""The kind of change in which a fluent's interval gets another end, or an event gets other sources."""
+"""The kind of a change that replaces the end of a fluent's interval, or the sources of an event."""
 Json = dict[str, Any]
 
 
 def of_record(explainer: Explainer, occurrence: Occurrence) -> Json:
-    """Return the keys that describe a late record or a record that corrects another. Other records have none."""
+    """Return the keys that describe a late record, or a record that corrects an earlier record. For all other records,
+    return an empty dictionary."""
     answer: Json = {}
     if explainer.revisions is None:
         return answer
@@ -47,8 +49,8 @@ def of_record(explainer: Explainer, occurrence: Occurrence) -> Json:
 
 
 def of_event(explainer: Explainer, id: str) -> list[Json]:
-    """Return the changes of a derived event as JSON. The list is empty if no late or corrected record has affected
-    it."""
+    """Return the changes of a derived event as JSON. The list is empty if no late or corrected record has changed the
+    event."""
     changes = [] if explainer.revisions is None else explainer.revisions.changes(id)
     if all(change.why is None for change in changes):
         return []
@@ -65,7 +67,8 @@ def of_event(explainer: Explainer, id: str) -> list[Json]:
 
 
 def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]:
-    """Return the withdrawn events that match a question or an `@id` as JSON, latest first."""
+    """Return the withdrawn events that match a question or have an `@id`, as JSON. The event that was withdrawn last
+    comes first."""
     last: dict[str, DerivedChange] = {}
     for change in () if explainer.revisions is None else explainer.revisions.reported:
         if (
@@ -134,8 +137,8 @@ def _asked(question: EventQuestion, occurrence: Occurrence) -> bool:
 
 
 def _because(explainer: Explainer, text: str) -> Sequence[str]:
-    """Return the records in a lineage as texts, each as a rule writes it, and with its time. `text`: the lineage as
-    JSON."""
+    """Return the records in a lineage as texts. Each text contains the record, as a rule writes it, and the record's
+    time. `text`: the lineage as JSON."""
     schemas, texts = explainer.engine.plan.schemas, []
     for load in json.loads(text):
         args = tuple(load[attribute.name] for attribute in schemas[load["type"]].attributes)

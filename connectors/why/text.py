@@ -2,13 +2,15 @@
 
 A node describes an event. It has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end` and `id`.
 
-- If the event is an input record, its node has `record`, which is {file, line} if they are known.
-- If it is derived, its node has `rule` (name, line, text), `also` (other rules that have the same result), `variables`,
-  `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (`cep.explain.nodes.DerivationNode`).
+- If the event is an input record, its node has `record`: {file, line} if both are known.
+- If the event is derived, its node has `rule` (name, line, text), `also` (other rules that have the same
+  result), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out`
+  (`cep.explain.nodes.DerivationNode`).
 
-A condition has `text`, `holds` and `values`. A comparison also has `sides`. `because` contains the conditions of the
-static rule that makes a condition true. `triples` contains the triples of the knowledge that it uses: each as a text,
-with a proof in lines, and as `steps` of N-Triples terms. Times are in ISO 8601 or seconds, durations in seconds.
+A condition has `text`, `holds` and `values`. A comparison also has `sides`. If a static rule makes the condition true,
+`because` contains the conditions of this static rule. `triples` contains the triples of the knowledge that the
+condition uses. Each triple has a text, a proof as lines of text, and the proof's `steps` as N-Triples terms. Times are
+in ISO 8601 or seconds, durations in seconds.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ from cep.rules.terms import (
 RecordFinder = Callable[[Occurrence], tuple[str, int] | None]
 """A function that returns the file and line of an input record, or None if they are unknown."""
 LONGEST = 240
-"""The greatest number of characters of a graph pattern that are shown."""
+"""The maximum number of characters of a graph pattern that an explanation shows."""
 
 
 def _no_limit() -> None:
@@ -62,12 +64,13 @@ def _no_limit() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """A maker of explanations for the results of an engine that has `remember`. Use it between two steps of the engine.
+    """A maker of explanations for the results of an engine that has `remember`. Call its methods only between two steps
+    of the engine.
 
-    - `facts`: finds the triples behind the answers of graph patterns (`cep.knowledge.provenance`).
+    - `facts`: finds the triples that make the solutions of graph patterns true (`cep.knowledge.provenance`).
     - `origin`: finds the file and line of an input record.
     - `times`: the format of times.
-    - `check_limit`: a function that is called now and then. It raises an error when the time limit is exceeded.
+    - `check_limit`: a function that is called repeatedly. It raises an error when the time limit is exceeded.
     - `revisions`: the late, corrected and withdrawn records.
     """
 
@@ -92,7 +95,7 @@ class Explainer:
         return answer | {"changes": changes} if changes else answer
 
     def why_not(self, wanted: EventQuestion, back: Back = None) -> dict[str, Any]:
-        """Explain for each rule why it did not derive an event. If the event exists, say so."""
+        """Explain for each rule why it did not derive an event. If the event was derived, the result says so."""
         judge = Judge(self.engine, self.facts, check_limit=self.check_limit)
         return self.absence(absence(Memory(self.engine), judge, wanted, back))
 
@@ -299,9 +302,10 @@ class Explainer:
     # --- words ---
 
     def event_text(self, event: str, fixed: Mapping[int, Value], names: Mapping[int, str] | None = None) -> str:
-        """Return an event with the values of its arguments that are known, such as `warning("EWR", _)`.
+        """Return an event as text, such as `warning("EWR", _)`.
 
-        `fixed`: the known values. `names`: names of variables to show in place of unknown values.
+        `fixed`: the known values of its arguments, by position. `names`: names of variables to show in place of unknown
+        values, by position.
         """
         schema = self.engine.plan.schemas[event]
         told = {} if names is None else names
@@ -380,7 +384,7 @@ def by_id(
     end: int | None = None,
     cuts: Mapping[str, int] | None = None,
 ) -> Occurrence:
-    """Return the derived event that has an `@id`. The prefix `@` of `id` is optional.
+    """Return the derived event whose `@id` is `id`. The prefix `@` may be left out.
 
     `event`, `end`: the event's name and end time, which make the search faster. `cuts`: for each fluent, the time
     before which its intervals are cut off. Raises CepError if there is no such event.
