@@ -94,8 +94,8 @@ CASES = (
 
 
 CURVE = tuple(
-    Case(f"{count:,} {word}", _rises(count, type), push, pushes, True, 0)
-    for word, type in (("types", "reading{}".format), ("rules", one))
+    Case(f"{count:,} {word}{'s' * (count > 1)}", _rises(count, type), push, pushes, True, 0)
+    for word, type in (("type", "reading{}".format), ("rule", one))
     for count in (1, 10, 100, 1_000)
     for push, pushes in ((1, 200), (100, 50), (LARGE, 3), (1_000_000, 1))
 )
