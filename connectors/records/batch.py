@@ -1,4 +1,4 @@
-"""Batches of events. From each event, a batch leads back to the event's file and line."""
+"""Batches of events. For each event, a batch can return the file and the line from which the event was read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from cep.core.storage.urls import is_url
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that was not read as an event.
+    """A record from which no event could be read.
 
-    - `file`, `line`: the position of the record; in Parquet, `line` is the row.
+    - `file`, `line`: the position of the record. In Parquet, `line` is the row number.
     - `reason`, `code`: the reason, as a sentence and as a code.
-    - `text`: the text of the record, if known.
-    - `event`: the event type, if known.
-    - `of_file`: True if the letter is about a whole unreadable file, or the unreadable rest of one.
+    - `text`: the text of the record, or None if unknown.
+    - `event`: the event type, or None if unknown.
+    - `of_file`: True if a whole file is unreadable, or everything after a position in it. Then `line` is this
+      position.
     """
 
     file: str | None
@@ -48,18 +49,19 @@ def says_change(text: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The origin of `count` consecutive records of a file, numbered from `first`.
+    """The positions of `count` consecutive records in a file. The record numbers start at `first`.
 
-    - `lines`: the line of each record; None if the records are on consecutive lines from `line` on.
-    - `starts`: the position where each record starts, and where the last one ends, relative to `position`; None if the
-      records have no text.
-    - `data`: the bytes of the file from `position` on; None if they can be read again.
-    - `times`: the form of the first record's times (`cep.connectors.records.times`); None if there are no records.
-    - `rows`: for each record, the index of its text in `starts`; None if each record has its own text.
-    - `plain`: True if the file stores these bytes unchanged, neither compressed nor in another encoding.
-    - `said`: True if the text contained `@change`, and has been dropped since.
-    - `unmatched`: the number of further records that match no event type of the program.
-    - `first_unmatched`: the first unmatched record, if it is JSON.
+    - `lines`: the line number of each record. None if the records are on consecutive lines from `line` on.
+    - `starts`: the position where the text of each record starts, and the position where the last text ends,
+      relative to `position`. None if the records have no text.
+    - `data`: the bytes of the file from `position` on. None if the bytes can be read from the file again.
+    - `times`: the form in which the first record writes its times (`cep.connectors.records.times`). None if there
+      are no records.
+    - `rows`: the index in `starts` of each record's text. None if the texts are in the order of the records.
+    - `plain`: True if the file stores these bytes unchanged, neither compressed nor in another encoding than UTF-8.
+    - `said`: True if the bytes contained `@change` and are no longer stored in `data`.
+    - `unmatched`: the number of additional records that match no event type of the program.
+    - `first_unmatched`: the first of these additional records, if it is JSON.
     """
 
     file: str
@@ -79,7 +81,7 @@ class Block:
 
     @property
     def says_changes(self) -> bool:
-        """Return True if the text of a record may contain `@change`."""
+        """True if the text of a record may contain `@change`."""
         return self.said or (self.data is not None and says_change(self.data))
 
     @property
@@ -87,44 +89,45 @@ class Block:
         return self.count > 0 or self.unmatched > 0
 
     def at(self, order: int) -> tuple[str, int, str | None]:
-        """Return (file, line, text) of the record with this number."""
+        """Return the file, the line and the text of the record with the number `order`."""
         return *self.place(order), self._text(order - self.first)
 
     def place(self, order: int) -> tuple[str, int]:
-        """Return (file, line) of the record with this number."""
+        """Return the file and the line of the record with the number `order`."""
         assert 0 <= order - self.first < self.count, "a record is looked for in its own block"
         return self.file, self._line(order - self.first)
 
     @property
     def beyond(self) -> int:
-        """The number of the first record of the next block."""
+        """The number that follows the number of this block's last record."""
         return self.first + self.count
 
     @property
     def line_beyond(self) -> int:
-        """The line after the last record."""
+        """The number of the line after the line of the last record."""
         return self._line(self.count - 1) + 1
 
     def without_data(self) -> Block:
-        """Return the block without its bytes. Only the bytes of a `plain` file can be read again."""
+        """Return a copy without `data`. The texts of records remain available only if the file is `plain`, because its
+        bytes can then be read again."""
         starts = self.starts if self.plain else None
         return replace(self, data=None, starts=starts, said=self.says_changes)
 
     def without_text(self) -> Block:
-        """Return the block without its text."""
+        """Return a copy from which the texts of records are not available."""
         return replace(self, data=None, starts=None).in_rows()
 
     def in_rows(self) -> Block:
-        """Return the block without its list of line numbers if the lines are consecutive."""
+        """Return a copy without `lines` if the line numbers are consecutive. Otherwise, return the block unchanged."""
         lines = self.lines
         if lines is None or not len(lines) or (np.diff(lines) != 1).any():
             return self
         return replace(self, line=int(lines[0]), lines=None)
 
     def joined(self, following: Block) -> Block | None:
-        """Return one block for the records of this block and the next one.
+        """Return one block for the records of this block and the records of the block `following`.
 
-        Return None if a block has text, or the records are not on consecutive lines.
+        Return None if one of the blocks stores texts, or if the records are not on consecutive lines.
         """
         plain = all(
             type(block) is Block and block.lines is None and block.starts is None for block in (self, following)
@@ -155,23 +158,25 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events that are processed together: a table per event type.
+    """Events that are processed together, as one table per event type.
 
-    A table has the Int64 columns `start` and `end` (microseconds) and `@order`, then the attributes.
+    A table has the Int64 columns `start` and `end` (microseconds) and `@order` (the record number), then the
+    attributes.
 
-    - `watermark`: a time in microseconds. No later batch of the input has events that end at or before it. None if
+    - `watermark`: a time in microseconds. In later batches of the input, all events end after this time. None if
       unknown.
-    - `silence`: the microseconds without any input; 0 if the batch has content.
-    - `bytes_read`: the number of bytes that were read, of `total_bytes`; 0 if unknown.
+    - `silence`: how long no input has arrived, in microseconds. 0 if the batch has content.
+    - `bytes_read`: how many of the input's `total_bytes` have been read. 0 if unknown.
     - `place`: the position in the input `source` after this batch, if the input has positions
       (`cep.connectors.brokers.messages`).
-    - `remarks`: suspicious properties of an input, reported at its end.
+    - `remarks`: descriptions of suspicious properties of the input, reported at its end.
     - `held`: fluent intervals that another program derived. Engines ignore them.
-    - `together`: True if the rows have no order, so no row is late relative to another.
-    - `handover`: the text of the last triples of a program that ends with this batch and passes its work to another
-      program; else None. With it, `held` contains the intervals that begin now.
+    - `together`: True if the rows have no order. Then no row can be late.
+    - `handover`: None, or the text of a program's last triples. Then the program ends with this batch, another
+      program continues its work, and `held` contains the intervals that begin now.
     - `beside`: tables of events that only a second program reads, such as a shadow.
-    - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the batch's records.
+    - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the batch's
+      records.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -192,7 +197,8 @@ class Batch:
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
-        """Return (file, line, text) of the record behind a table row.
+        """Return the file, the line and the text of the record from which a table row was read. `row`: the index of the
+        table row.
 
         For Parquet, the line is the row number in the file, and the text is None.
         """
@@ -200,7 +206,11 @@ class Batch:
         return block.at(order)
 
     def place_of(self, type: str, row: int) -> tuple[str, int]:
-        """Return (file, line) of the record behind a table row. Its text is not read."""
+        """Return the file and the line of the record from which a table row was read. `row`: the index of the table
+        row.
+
+        In contrast to `origin`, the text of the record is not read.
+        """
         block, order = self._block_of(type, row)
         return block.place(order)
 
@@ -212,7 +222,7 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """The form of the input's times (`cep.connectors.records.times`); None if no time was read."""
+        """The form in which the input writes times (`cep.connectors.records.times`). None if no time was read."""
         return next((block.times for block in self.blocks if block.times), None)
 
     @property
@@ -230,7 +240,7 @@ class Batch:
         return sum(table.height for table in self.whole.values())
 
     def read_by(self, events: Container[str]) -> Batch:
-        """Return the batch for a program that reads only `events`. All other tables move to `beside`."""
+        """Return a copy for a program that reads only `events`. The tables of other events are moved to `beside`."""
         if all(name in events for name in self.tables):
             return self
         tables = {name: table for name, table in self.tables.items() if name in events}
@@ -239,7 +249,7 @@ class Batch:
 
 
 def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
-    """Return a dead letter for the record with this number."""
+    """Return a dead letter for the record of a block that has the number `order`."""
     file, line, text = block.at(order)
     return DeadLetter(file, line, reason, code, text)
 
@@ -247,7 +257,9 @@ def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
 def too_long(
     file: str, line: int, first: int, position: int, head: bytes, length: int
 ) -> tuple[list[DeadLetter], Block]:
-    """Return a dead letter for a line that is too long, and the block with this line. `head`: the beginning of the
-    line."""
+    """Return a dead letter for a line that is too long, and a block whose only record is this line.
+
+    `head`: the first bytes of the line. `length`: the length of the whole line in bytes.
+    """
     block = Block(file, first, 1, line, None, np.array([0, len(head)]), position, head)
     return [dead_record(block, first, "long", f"the line has {length} bytes, which is too long for a record")], block

@@ -1,5 +1,5 @@
-"""Fast conversion of text cells to columns, for many rows of one event type. `records` reads all other rows one by
-one."""
+"""Fast conversion of cells to columns, for many rows of one event type. `cep.connectors.records.records` reads the rows
+that this module cannot convert, one by one."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from cep.core.zones import zone
 from cep.events import Value
 
 UnreadableRow = tuple[int, str, str]
-"""A row that cannot be read: (index of the row, code, reason).
+"""A row that cannot be read: the index of the row, the code and the reason.
 
-It is used in place of an exception, because exceptions keep their stack frames in memory.
+It is stored instead of an exception, because an exception would keep its stack frames in memory.
 """
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -48,15 +48,15 @@ Buffer = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The cells of n rows, as positions in a buffer. The matrices have a row per column, first the `time_keys`, then
-    the attributes.
+    """The cells of n rows, as positions in a buffer. The matrices have one row per column of the event type: first the
+    `time_keys`, then the attributes.
 
     - `textual`: True if the cells are text fields (CSV), False if they are JSON. In text fields, a STRING may be a
       number, and ESCAPED cells have doubled quotes.
-    - `texts`: the columns that are text fields although the others are JSON, because their values come from the
-      message's envelope.
+    - `texts`: the indices of columns that are text fields although the other columns are JSON. Their values come
+      from the message's envelope.
     - `point`: the decimal mark.
-    - `quote`: the quote that text fields double.
+    - `quote`: the quotation mark, which text fields contain twice if it is part of the text.
     - `thousands`: the mark between groups of digits.
     """
 
@@ -71,7 +71,7 @@ class Cells:
     thousands: str | None = None
 
     def plain(self, c: int) -> Cells:
-        """Return one column of numbers without the marks between groups of digits."""
+        """Return the cells of one column of numbers, without the marks between groups of digits."""
         assert self.thousands is not None, "there are such"
         mark = np.frombuffer(self.thousands.encode(), np.uint8)
         data, offset, length = without_marks(
@@ -80,15 +80,16 @@ class Cells:
         return Cells(data, offset[None], length[None], self.kind[c][None], True, frozenset(), self.point, self.quote)
 
     def as_text(self) -> Cells:
-        """Return the cells marked as text fields."""
+        """Return a copy whose cells are text fields."""
         return replace(self, textual=True, point=ord("."), thousands=None)
 
     def some(self, rows: Bools | Ints) -> Cells:
-        """Return the cells of these rows."""
+        """Return the cells of the rows `rows`."""
         return replace(self, offset=self.offset[:, rows], length=self.length[:, rows], kind=self.kind[:, rows])
 
     def between(self, first: int, beyond: int) -> Cells:
-        """Return the cells of the columns from `first` up to but without `beyond`. The cells must be text fields."""
+        """Return the cells of the columns from `first` up to, but not including, `beyond`. The cells must be text
+        fields."""
         here = slice(first, beyond)
         return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
 
@@ -107,10 +108,11 @@ def table(
     read: Callable[[int], Record],
     dead: list[UnreadableRow],
 ) -> pl.DataFrame:
-    """Convert the cells to a table: start, end, order, then the attributes.
+    """Convert the cells to a table with the columns `start`, `end` and `@order`, and one column per attribute.
 
-    `read`: reads a single row by its index. It is called for rows that are not `good` or contain a cell that is not
-    plain. Rows that it cannot read are added to `dead`.
+    `good`: a mask of the rows that may be converted column by column. `read`: a function that reads the row with an
+    index. It is called for the other rows, and for rows that contain a cell which is not plain. Rows that it cannot
+    read are added to `dead`.
     """
     start, end, states = _times(schema, cells)
     good = good & (states == GOOD)
@@ -170,8 +172,8 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
 
 
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Return the start, the end and the state of each row. A row is GOOD if it has exactly the times that the schema
-    requires."""
+    """Return the start, the end and the state of each row. The state is GOOD if the row has exactly the times that the
+    schema requires."""
     keys = time_keys(schema)
     if schema.further:
         time, state = ticks(joined(cells, schema.format, len(keys)), 0, True, schema.format)
@@ -193,10 +195,10 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 
 
 def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Read intervals from one column: `start/end` and `start/PT1H`. Return the start, the end and the state of each
-    row.
+    """Read intervals from one column. Return the start, the end and the state of each row.
 
-    `records` reads intervals in other forms.
+    The forms `start/end` and `start/PT1H` are supported. For other forms, the state is BAD, and `records` reads the
+    row.
     """
     first, length = cells.offset[0].astype(np.int64), np.where(cells.kind[0] == STRING, cells.length[0], 0)
     slash = halves(cells.buffer, first, length)
@@ -220,7 +222,7 @@ def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 
 
 def _length(text: str) -> int | None:
-    """Convert a duration to microseconds; None if the text is not a duration."""
+    """Convert an ISO 8601 duration to microseconds. Return None if the text is not a duration."""
     try:
         return of_duration(text) if text.startswith("P") else None
     except ValueError:
@@ -245,9 +247,10 @@ def _decode(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | 
 
 
 def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None) -> tuple[Ints, States]:
-    """Convert column `c` to microseconds. Return the times and the state of each cell.
+    """Convert the times or durations in column `c` to microseconds. Return the microseconds and the state of each cell.
 
-    `format`: the declared format; None: seconds. `calendar`: True to accept ISO 8601 too.
+    `format`: the declared format. If it is None, the column contains seconds. `calendar`: True if the column contains
+    times, which may also be in ISO 8601.
     """
     where = cells.buffer, cells.offset[c], cells.length[c], cells.kind[c]
     if format is not None and format.unit is not None:
@@ -273,7 +276,7 @@ def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None
 
 
 def text_cells(texts: pl.Series) -> Cells:
-    """Return the texts of a column as cells of strings."""
+    """Return the cells of a column of texts."""
     array: Any = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
@@ -284,15 +287,18 @@ def text_cells(texts: pl.Series) -> Cells:
 
 
 def quoted_numbers(attribute: Attribute, texts: pl.Series) -> tuple[pl.Series, Ints]:
-    """Convert texts to numbers. Return the numbers, null if missing or not plain, and the indexes of rows that are not
-    plain."""
+    """Convert texts to numbers of the attribute's type. A number is null if its text is missing or not plain.
+
+    Return the numbers, and the indices of the rows whose text is not plain.
+    """
     cells = text_cells(texts).as_text()
     values, states = _whole(cells, 0) if attribute.type == "int" else floats(cells, 0)
     return _series(values, states != GOOD), np.flatnonzero(states == BAD)
 
 
 def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
-    """Join the first `columns` cells of each row with blanks. The cells are the parts of a time."""
+    """Join the first `columns` cells of each row with blanks. These cells are the parts of a time, such as a date and a
+    clock time."""
     parts = slice(0, columns)
     digits = [(part and whole_digits(part)) or (0, 0) for part in part_patterns(format, columns)]
     where = cells.buffer, cells.offset[parts], cells.length[parts], cells.kind[parts]
@@ -301,9 +307,9 @@ def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
 
 
 def absent(attribute: Attribute, cells: Cells, c: int) -> Bools:
-    """Mark the cells whose value the declaration defines as missing.
+    """Mark the cells of column `c` whose value the declaration defines as missing.
 
-    Return a mask of the rows that must be compared one by one.
+    Return a mask of the rows for which this function cannot decide. They must be read one by one.
     """
     assert attribute.missing is not None, "there is something"
     numeric = attribute.type in NUMERIC
@@ -351,8 +357,8 @@ def floats(cells: Cells, c: int) -> tuple[NDArray[np.float64], States]:
 
 
 def bools(cells: Cells, c: int) -> tuple[Bools, States]:
-    """Read a column of booleans: `true` and `false`. Text fields and JSON numbers may also be `yes`, `no`, `1` and
-    `0`."""
+    """Read a column of booleans. In JSON, they are `true` and `false`. In text fields and in JSON strings and numbers,
+    they may also be `yes`, `no`, `1` and `0`."""
     kind = cells.kind[c].copy()
     texts = np.flatnonzero((kind >= NUMBER) & (kind <= ESCAPED))
     if len(texts):
@@ -374,8 +380,8 @@ def _texts(cells: Cells, c: int, iri: bool) -> tuple[pl.Series, States]:
 def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] | pl.Series, States]:
     """Read a column of type `any`.
 
-    If all values are of one kind, the column gets a type of this kind: integers if all numbers are whole. Otherwise the
-    values are read one by one.
+    If all values are of one kind, the column gets the type of this kind. If they are numbers, the type is integer if
+    all numbers are whole, and float otherwise. If the values are of several kinds, they are read one by one.
     """
     kinds = set(np.unique(cells.kind[c]).tolist()) - {0, NULL}
     if not cells.textual:
@@ -405,7 +411,7 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
 
 
 def field(cells: Cells, c: int, row: int) -> str | None:
-    """Return the text of a text field; None if it is missing. Raise Unreadable if it is not UTF-8."""
+    """Return the text of a text field, or None if the field is missing. Raise Unreadable if the text is not UTF-8."""
     if cells.kind[c, row] <= NULL:
         return None
     raw = _raw(cells, c, row)
@@ -430,7 +436,8 @@ def _raw(cells: Cells, c: int, row: int) -> bytes:
 
 
 def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
-    """Return the texts of these rows, and the state of each row. Texts that are missing or BAD become null."""
+    """Return the texts of column `c` in the rows `rows`, and the state of each text. Texts that are missing or BAD
+    become null."""
     data, ends, bits, states = copy(
         cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, rows, cells.quote
     )
@@ -441,8 +448,8 @@ def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
 
 
 class CellValues:
-    """The values of a column of cells, as WHEN tests them. A text field also counts as a number or boolean if it looks
-    like one."""
+    """The values of column `c` of cells, as WHEN conditions test them. A text field also counts as a number or boolean
+    if its text is one."""
 
     def __init__(self, cells: Cells, c: int) -> None:
         if c in cells.texts:
@@ -470,5 +477,5 @@ class CellValues:
 
 
 def of_cells(cells: Cells, sources: Sequence[str]) -> Callable[[str], Tested]:
-    """Return a function that maps a source to its values. `sources`: the source of each column of the cells."""
+    """Return a function that returns the values of a source. `sources`: the source of each column of the cells."""
     return lambda source: CellValues(cells, sources.index(source))

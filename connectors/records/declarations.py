@@ -1,4 +1,5 @@
-"""Suggested declarations for undeclared event types, based on the apparent types of their values."""
+"""Declarations that error messages suggest for undeclared event types. The types of attributes are guessed from
+values."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from cep.connectors.records.times import is_number, of_iso
 from cep.core.schema import Schema
 
 RESERVED = ("time", "start", "end")
-"""The keys under which records store their times, unless a declaration names others."""
+"""The keys under which records store their times if the declaration names no other keys."""
 
 _NAME = re.compile(r"[a-z]\w*")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
@@ -18,7 +19,7 @@ _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) -> str:
     """Return the declaration to suggest for an event type.
 
-    `names`: the names of its values. `types`: the apparent types of values, as far as they are known.
+    `names`: the names of the values in a record. `types`: the guessed type of each name, if there is one.
     """
     plain = [name for name in names if _NAME.fullmatch(name) and name not in RESERVED]
     time = "time" if "time" in names else None
@@ -32,7 +33,7 @@ def declaration(schema: Schema, names: Sequence[str], types: Mapping[str, str]) 
 
 
 def guessed(texts: Sequence[str]) -> str:
-    """Return the type that fits all texts of a column, followed by `?` if some are missing."""
+    """Return the type that fits all texts of a column. The type is followed by `?` if some texts are missing."""
     present = [text.strip(" \t") for text in texts if text not in ("", "NA")]
     type_name = "string"
     for type in ("int", "float", "bool", "time"):

@@ -1,9 +1,9 @@
-"""Assignment of times to the first or second pass of a double hour: the hour that clocks pass twice when summer time
-ends.
+"""Assignment of times to the first or second pass of a double hour. A double hour is the hour that clocks pass twice
+when summer time ends.
 
-Times are first read as times of the first pass. If a declaration has `FOLD order`, the second pass begins with the
-first record whose time is earlier than the previous one, within the hour. Without `FOLD order`, ambiguous times are
-only counted.
+All times are first read as times of the first pass. If a declaration has `FOLD order`, the order of records decides.
+The second pass then begins with the first record in the double hour whose time is earlier than that of the record
+before it. Without `FOLD order`, ambiguous times are only counted.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""If more than this share of the steps between records lead back in time, an event type's times count as descending."""
+"""A limit for the share of records whose time is earlier than that of the record before. Above this limit, an event
+type's times count as descending."""
 
 
 @lru_cache(maxsize=64)
 def double_hours(name: str) -> tuple[Ints, Ints]:
-    """Return the start and the end of the first pass through each double hour of a time zone."""
+    """Return when the first pass of each double hour of a time zone begins, and when it ends."""
     time_zone = zone(name)
     back = time_zone.offsets[:-1] - time_zone.offsets[1:]
     falls = np.flatnonzero(back > 0)
@@ -39,8 +40,11 @@ def double_hours(name: str) -> tuple[Ints, Ints]:
 
 
 def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Return the indexes of the times that lie in one of several disjoint spans, and the span of each of these
-    times."""
+    """Find the times that lie in one of several disjoint spans. Return their indices, and for each of them the number
+    of its span.
+
+    `begins`, `ends`: the beginning and the end of each span.
+    """
     if not len(times) or np.searchsorted(begins, times.max(), "right") == np.searchsorted(ends, times.min(), "right"):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     span = np.searchsorted(begins, times, "right") - 1
@@ -49,13 +53,13 @@ def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
 
 
 class OrderedTimes:
-    """The times of one event type in one input, with `FOLD order`.
+    """The times of one event type in one input, if the declaration has `FOLD order`.
 
     A double hour is the hour that clocks pass twice when summer time ends. Between blocks, the object stores:
 
-    - the double hour of the last record in any double hour, and whether its second pass had begun;
-    - the last time;
-    - the earliest time since the last record in a double hour.
+    - the double hour that the latest record in a double hour belongs to, and whether its second pass had begun;
+    - the time of the last record;
+    - the earliest time of the records that follow the latest record in a double hour.
     """
 
     def __init__(self, name: str) -> None:
@@ -64,9 +68,10 @@ class OrderedTimes:
         self.falls = self.steps = self.doubtful = 0
 
     def settled(self, times: Ints) -> Ints:
-        """Return the times. Move times of a second pass into this pass by adding the length of the double hour.
+        """Assign times in double hours to the first or second pass. Return all times.
 
-        `times`: the times of the next records, all read as times of the first pass.
+        `times`: the times of the records that follow those of the last call, read as times of the first pass. For a
+        time of the second pass, the result is later by the length of the double hour.
         """
         if not len(times):
             return times
@@ -96,11 +101,12 @@ class OrderedTimes:
 
 
 class OrderedIntervals:
-    """The intervals of one event type in one input, with `FOLD order`.
+    """The intervals of one event type in one input, if the declaration has `FOLD order`.
 
-    If possible, an interval begins where the previous one ends, and has the same length. Otherwise the order of records
-    decides which pass its start is in, as for single times. An end that is written as a clock time is later than its
-    start.
+    A double hour is the hour that clocks pass twice when summer time ends. An interval whose start is in a double hour
+    is assigned to the pass in which it begins where the previous interval ends, and has the same length as the previous
+    one. If there is no such pass, the order of records decides, as in `OrderedTimes`. If the end is written as a clock
+    time, it is later than the start.
     """
 
     def __init__(self, name: str) -> None:
@@ -111,10 +117,10 @@ class OrderedIntervals:
         self.falls = self.steps = self.doubtful = self.undecided = 0
 
     def settled(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Return the starts and ends. Move times of a second pass into this pass by adding the length of the double
-        hour.
+        """Assign starts and ends in double hours to the first or second pass. Return all starts and ends.
 
-        `starts`, `ends`: the times of the next records, all read as times of the first pass.
+        `starts`, `ends`: the times of the records that follow those of the last call, read as times of the first pass.
+        For a time of the second pass, the result is later by the length of the double hour.
         """
         if not len(starts):
             return starts, ends
@@ -138,7 +144,7 @@ class OrderedIntervals:
         return settled_times
 
     def _pass_over(self, starts: Ints, ends: Ints) -> None:
-        """Update the stored times with records that lie outside of all double hours."""
+        """Update the stored times with the intervals of records that lie outside of all double hours."""
         if not len(starts):
             return
         cuts = np.flatnonzero(np.diff(starts, prepend=self._start)).tolist()
@@ -152,9 +158,11 @@ class OrderedIntervals:
         self._end = int(ends[-1])
 
     def _one(self, start: int, end: int, hour: int, fixed: bool, by_end: bool) -> tuple[int, int]:
-        """Return the true start and end of the next record. At least one of them is in the double hour number `hour`.
+        """Return the true start and end of the next interval. At least one of them is in the double hour with the
+        number `hour`.
 
-        `fixed`: True if the length of the interval is known. `by_end`: True if its start was computed from its end.
+        `fixed`: True if the record contains the length of the interval. `by_end`: True if `start` was computed from the
+        end.
         """
         begin, over = int(self._begins[hour]), int(self._ends[hour])
         again = over - begin
@@ -187,7 +195,8 @@ class OrderedIntervals:
         return settled
 
     def _length(self, ends: list[int], start: int, end: int, hour: int) -> int:
-        """Choose the end of an interval from the candidates `ends`. Prefer the length of the previous interval."""
+        """Return one of the candidates `ends` as the end of an interval. Prefer the one that gives it the length of the
+        previous interval."""
         if len(ends) == 1:
             return ends[0]
         like = start + self._end - self._start
@@ -201,9 +210,11 @@ class OrderedIntervals:
 
 
 def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, int]]:
-    """Return the intervals that the two clock times of a record can mean.
+    """Return the intervals that a record can mean by its two clock times. `begin`, `over`: the beginning and the end of
+    the double hour's first pass.
 
-    Meters write the hour that ends with the first pass as 02:00 to 02:00, or as 02:00 to 03:00.
+    If the first pass is from 02:00 to 03:00, some meters write this hour as 02:00 to 02:00, and others as 02:00 to
+    03:00.
     """
     again = over - begin
     starts = [start, start + again] if begin <= start < over else [start]
@@ -215,10 +226,10 @@ def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, in
 
 
 class FoldedTables:
-    """The tables of one input, if the order of records decides about double hours.
+    """Assignment of times to the passes of double hours, for all tables of one input.
 
-    A double hour is the hour that clocks pass twice when summer time ends. `FOLD order` in a declaration says that the
-    order of records decides which pass a time belongs to.
+    A double hour is the hour that clocks pass twice when summer time ends. If a declaration has `FOLD order`, the order
+    of records decides which pass a time belongs to.
     """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
@@ -229,9 +240,10 @@ class FoldedTables:
         }
 
     def remarks(self, file: str) -> list[str]:
-        """Return remarks about ambiguous intervals, and about event types whose times are descending.
+        """Return remarks about event types whose times are descending, and about intervals that could belong to either
+        pass.
 
-        If times are descending, their order does not show the pass.
+        If times are descending, the order of records does not show which pass they belong to.
         """
         texts = []
         for name, series in self._series.items():
@@ -248,8 +260,12 @@ class FoldedTables:
         return texts
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the next tables. Move times of a second pass into this pass by adding the length of the double
-        hour."""
+        """Assign the times in double hours to the first or second pass, for event types with `FOLD order`. Return all
+        tables.
+
+        `tables`: the tables of the records that follow those of the last call. A time of the second pass becomes later
+        by the length of the double hour.
+        """
         if not self._series:
             return tables
         return {name: self._of(name, table) for name, table in tables.items()}
@@ -268,10 +284,10 @@ class FoldedTables:
 
 @dataclass(slots=True)
 class Doubtful:
-    """Counts of ambiguous times of event types without FOLD.
+    """Counts of ambiguous times, for event types whose declarations have a time zone but no FOLD.
 
-    If an event type has times in a second pass, its times were written with offsets, so none of them counts as
-    ambiguous.
+    If an event type has times in the second pass of a double hour, its times were written with offsets. Then none of
+    its times counts as ambiguous.
     """
 
     schemas: Mapping[str, Schema]

@@ -1,5 +1,5 @@
-"""Assignment of a file's columns to an event type. It finds the time columns, and reports all missing columns at
-once."""
+"""Assignment of a file's columns to an event type. It determines the time columns, and reports all missing columns in
+one error."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cep.core.schema import CHANGE, Schema
 
 
 def bind(file: str, schema: Schema, columns: Sequence[str], types: Mapping[str, str] | None = None) -> Schema:
-    """Return the schema with its time columns filled in.
+    """Return a copy of the schema in which the time columns are filled in.
 
-    `types`: the apparent types of columns, for a suggested declaration. Raise CepError if a needed column is missing or
-    appears twice.
+    `types`: the type of each column, guessed from its values. It is used to suggest a declaration. Raise CepError if a
+    column that the event type needs is missing or appears twice.
     """
     bound = _timed(file, schema, columns)
     by_key = schema.key is not None and any(

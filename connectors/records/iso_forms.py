@@ -1,4 +1,4 @@
-"""Forms of ISO 8601 that are not supported as times, each with a supported form to write instead."""
+"""Forms of ISO 8601 that are not supported as times. For each form, an error message suggests a supported form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _COMPILED = tuple((re.compile(pattern, re.ASCII), what, instead) for pattern, wh
 
 
 def unread_form(text: str) -> str | None:
-    """Explain why a text in valid ISO 8601 is not supported, and what to write instead. Return None for other texts."""
+    """Explain why a valid ISO 8601 text is not supported as a time, and what to write instead. Return None if the text
+    has none of the unsupported forms."""
     if len(text) > 60:
         return None
     for pattern, what, instead in _COMPILED:

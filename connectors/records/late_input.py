@@ -1,6 +1,6 @@
 """Descriptions of late and withdrawn records, for messages about revised results.
 
-The search for these records starts only when a description is requested, because most batches revise nothing.
+Such records are only searched when a description is requested, because most batches revise nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from cep.core.literals import say_duration, write_time
 from cep.core.schema import ARRIVAL, CHANGE, Schema
 
 UNKNOWN = "a record came late, was corrected or withdrawn"
-"""The description that is used if the record is unknown."""
+"""The description that is used if it is unknown which record caused a revision."""
 
 
 @dataclass(frozen=True, slots=True)
 class LateInput:
-    """The number of late or withdrawn records, and a description of the first one: a sentence without its full stop."""
+    """The number of late or withdrawn records, and a description of the first one. The description is a sentence
+    without its full stop."""
 
     count: int = 0
     first: str = UNKNOWN
@@ -35,7 +36,7 @@ class LateInput:
 
 
 Told = Callable[[], str]
-"""A function that describes the cause of a revision, as a sentence without its full stop."""
+"""A function that describes the cause of a revision. The description is a sentence without its full stop."""
 
 
 def unknown() -> str:
@@ -44,10 +45,10 @@ def unknown() -> str:
 
 
 def told_of(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], latest: int, stable: int) -> Told:
-    """Return a function that describes the late or withdrawn records in the tables. The function searches them only
-    once.
+    """Return a function that describes the late or withdrawn records in the tables. The tables are searched when the
+    function is called for the first time.
 
-    `latest`, `stable`: arguments of `late_input`.
+    `latest`, `stable`: see the parameters of `late_input`.
     """
     return cache(lambda: late_input(tables, schemas, latest, stable).told)
 
@@ -57,8 +58,8 @@ def late_input(
 ) -> LateInput:
     """Find the late and withdrawn records in a batch.
 
-    `latest`: the latest event time before the batch, in microseconds. `stable`: the time before which results no longer
-    change.
+    `latest`: the latest event time of earlier batches, in microseconds. `stable`: the time up to which results are
+    final.
     """
     late_rows = []
     for name, table in sorted(tables.items()):

@@ -13,9 +13,10 @@ from cep.core.schema import ARRIVAL, Schema
 
 
 def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
-    """Yield the rows of all batches sorted by their end, about `rows` at a time. Each new batch has a watermark.
+    """Yield the rows of all batches in the order of their end, as new batches of about `rows` rows. Each new batch has
+    a watermark.
 
-    Rows that have the same end stay in one batch. The list `batches` is emptied.
+    Rows that have the same end are yielded in the same batch. The list `batches` is emptied.
     """
     dead = [record for batch in batches for record in batch.dead]
     blocks = [block for batch in batches for block in batch.blocks]
@@ -50,7 +51,8 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
 
 
 def one_table(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate tables. If a column of type `any` has values of several kinds, it is built value by value."""
+    """Concatenate tables of one event type. If a column of type `any` has values of several kinds, it is built value by
+    value."""
     if all(part.schema == parts[0].schema for part in parts) and pl.Object not in parts[0].dtypes:
         return pl.concat(parts)
     columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", ARRIVAL)]

@@ -1,5 +1,5 @@
-"""The records that were really added to and removed from the input of a revising engine, after corrections and
-withdrawals are resolved."""
+"""The records that were effectively added to and removed from the input of a revising engine. Corrections and
+withdrawals are resolved first."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ class RecordChanges:
         engine.follow_input(lambda event, changes: self._changes.append((event, changes)))
 
     def take(self) -> tuple[Frames, Frames]:
-        """Return the tables of records that were removed and added since the last call. They have the columns of input
-        tables."""
+        """Return two sets of tables: the records that were removed, and the records that were added, since the last
+        call.
+
+        The tables have the same columns as the engine's input tables.
+        """
         taken, self._changes = self._changes, []
         gone = self._frames((event, change.going) for event, change in taken)
         return gone, self._frames((event, change.coming) for event, change in taken)
@@ -43,7 +46,7 @@ class RecordChanges:
 
 
 def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with the bounds of intervals as texts, as in input tables."""
+    """Return a copy in which the bounds of intervals are texts, such as `[)`, as in input tables."""
     if RECORD_BOUNDS not in frame.columns:
         return frame
     words = pl.col(RECORD_BOUNDS).replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)

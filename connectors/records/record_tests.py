@@ -1,4 +1,5 @@
-"""The conditions of WHEN. They decide from a record's values whether the record is an event of a given type."""
+"""The tests of WHEN conditions. A WHEN condition decides from a record's values whether the record is an event of a
+given type."""
 
 from __future__ import annotations
 
@@ -24,25 +25,25 @@ _SIZES: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class Tested(Protocol):
-    """The values that records have for one source, one value per record."""
+    """The values that several records have for one source. There is one value per record."""
 
     def there(self) -> Bools:
-        """Return a mask of the values that are present."""
+        """Return a mask of the records that have a value."""
 
     def texts(self) -> pl.Series:
-        """Return the texts; null for values that are not texts."""
+        """Return the values that are texts. Other values become null."""
 
     def numbers(self) -> NDArray[np.float64]:
-        """Return the numbers as floats; NaN for values that are not numbers."""
+        """Return the values that are numbers, as floats. Other values become NaN."""
 
     def flags(self) -> tuple[Bools, Bools]:
         """Return a mask of the values that are `true`, and a mask of the values that are `false`."""
 
 
 def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
-    """Return a mask of the records that satisfy the WHEN of an event type.
+    """Return a mask of the records that satisfy the WHEN condition of an event type.
 
-    `values`: a function that returns the values of a source.
+    `values`: a function that returns the values of the records for a source.
     """
     assert schema.when is not None, "there are tests"
     rows: Bools = np.logical_or.reduce([_together(tests, values) for tests in schema.when])
@@ -52,9 +53,14 @@ def passed(schema: Schema, values: Callable[[str], Tested]) -> Bools:
 def passed_before(
     schema: Schema, values: Callable[[str], Tested], known: Callable[[Path], bool], elements: Tested | None = None
 ) -> Bools | None:
-    """Return a mask of the records that may satisfy WHEN. Use only the tests on paths for which `known` is True.
+    """Return a mask of the records that may satisfy the WHEN condition, judging only by some of its tests.
 
-    Return None if all records may satisfy it. `elements`: the list whose elements contain the other tested values.
+    - `values`: a function that returns the values of the records for a source.
+    - `known`: a function that returns True for each path whose tests should be used.
+    - `elements`: the values of the list whose elements contain the other tested values. A record without this list
+      fails the tests on elements.
+
+    Return None if all records may satisfy the condition.
     """
     assert schema.when is not None, "there are tests"
     rows: Bools | None = None
@@ -97,7 +103,8 @@ def _passes(test: RecordTest, values: Tested) -> Bools:
 
 
 def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
-    """Return a mask of the values that equal one of the constants `wanted`. A text never equals a number."""
+    """Return a mask of the values that equal one of the constants `wanted`. A text never equals a number, even if it is
+    one."""
     equal_any: Bools | None = None
     words = [value for value in wanted if isinstance(value, str)]
     flags = [value for value in wanted if isinstance(value, bool)]
@@ -116,7 +123,7 @@ def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
 
 
 class ColumnValues:
-    """The values of one column of a table, as WHEN tests them."""
+    """The values of one column of a table, as WHEN conditions test them."""
 
     def __init__(self, column: pl.Series) -> None:
         self._column = column
@@ -148,7 +155,7 @@ class ColumnValues:
 
 
 class JsonValues:
-    """A single JSON value as WHEN tests it; None if it is missing."""
+    """A single JSON value, as WHEN conditions test it. The value None counts as missing."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

@@ -1,5 +1,5 @@
-"""The reference implementation for reading one record, from JSON or from text fields. The fast readers agree with
-it."""
+"""The reference implementation for reading one record, from JSON or from text fields. The fast readers produce the same
+results."""
 
 from __future__ import annotations
 
@@ -111,13 +111,14 @@ def read_events(
 ) -> list[Record | Unreadable]:
     """Return the events of one line of JSON.
 
-    A line contains one event or, if the declaration reads a list, one event per element. An element that cannot be read
-    is returned as Unreadable. Raise Unreadable if the line contains no event at all.
+    A line contains one event. If the declaration reads a list, the line contains one event per element of this list.
+    For an element that cannot be read, the result contains an Unreadable. Raise Unreadable if no event of the line can
+    be read.
 
     - `default`: the event type of records that do not name one.
-    - `bound`: True if the user bound the input to this event type. Then a field `type` is ignored, unless it names
-      another event type of the program; such a record is Unreadable.
-    - `envelope`: values from the message that contains the record, such as the topic, by source.
+    - `bound`: True if the user bound the input to the event type `default`. Then the field `type` of a record is
+      ignored, except that a record which names another event type of the program is unreadable.
+    - `envelope`: the values of sources in the message that contains the record, such as the topic.
     """
     value = parse(line)
     if not isinstance(value, dict):
@@ -148,7 +149,8 @@ def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Un
 def _tested(
     record: Mapping[str, Any], schema: Schema, envelope: Mapping[str, str | None] | None
 ) -> list[Record | Unreadable]:
-    """Return the events in a record that satisfy WHEN: the record itself, or elements of its list."""
+    """Return the events in a record that satisfy the WHEN condition. An event is the record itself or an element of its
+    list."""
 
     def passes(place: int | None = None) -> bool:
         def value(source: str) -> JsonValues:
@@ -178,7 +180,8 @@ def _events(
     envelope: Mapping[str, str | None] | None,
     places: Sequence[int] | None = None,
 ) -> list[Record | Unreadable]:
-    """Return the events of one type in a record. `places`: the indexes of list elements to read; None: all."""
+    """Return the events of one type in a record. `places`: the indices of the list elements to read, or None to read
+    all."""
     own = [source_of(attribute) for attribute in schema.attributes]
     if isinstance(record, Twice):
         keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
@@ -226,7 +229,8 @@ def _positional(record: Mapping[str, Any], schema: Schema) -> Record:
 def _event(
     record: Mapping[str, Any], schema: Schema, place: int | None, envelope: Mapping[str, str | None] | None
 ) -> Record:
-    """Read a record as an event, or the element at index `place` of its list."""
+    """Read an event from a record. If the declaration reads a list, read the event from the list element at index
+    `place`."""
 
     def get(source: str) -> Any:
         return record[source] if source in record else _reach(record, path(source), schema, place)
@@ -256,9 +260,9 @@ def _event(
 
 
 def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str | None] | None) -> Value:
-    """Return an attribute's value from the message's envelope, or None if the envelope has none.
+    """Return an attribute's value from the message's envelope. Return None if the envelope does not contain it.
 
-    Raise Unreadable if the value has the wrong type, or this kind of message never has such a value.
+    Raise Unreadable if the value has the wrong type, or if the source is a topic level but the message has no topic.
     """
     if source in (envelope or ()):
         return text_value(attribute, (envelope or {})[source] or None)
@@ -269,8 +273,8 @@ def envelope_value(attribute: Attribute, source: str, envelope: Mapping[str, str
 
 
 def _reach(record: Any, steps: Path, schema: Schema, place: int | None = None) -> Any:
-    """Return the value that a path leads to, or None if there is none. The step `[]` selects the element at index
-    `place`."""
+    """Return the value that a path selects in a record, or None if there is no such value. The step `[]` selects the
+    list element at index `place`."""
     value = record
     for number, step in enumerate(steps):
         if value is None:
@@ -302,7 +306,7 @@ def _json_time(schema: Schema) -> Callable[[str, Any], int]:
 def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", thousands: str | None = None) -> Record:
     """Read an event from the text fields of a line. Empty fields and `NA` are missing values.
 
-    `fields`: the fields by column. `point`: the decimal mark. `thousands`: the mark between groups of digits.
+    `fields`: the text of each column. `point`: the decimal mark. `thousands`: the mark between groups of digits.
     """
 
     def field(name: str) -> str | None:
@@ -316,7 +320,7 @@ def read_fields(fields: Mapping[str, str], schema: Schema, point: str = ".", tho
 
 
 def parse(line: bytes) -> Any:
-    """Parse a line of JSON. Numbers that have a point become `Real`."""
+    """Parse a line of JSON. Numbers that have a point or an exponent become `Real`."""
     text = decode(line).strip(" \t\r\n")
     try:
         return decoder.decode(text)
@@ -330,7 +334,8 @@ def parse(line: bytes) -> Any:
 
 
 def table_hint(line: str) -> str:
-    """Return a hint if a line looks like the header of a table instead of JSON; else an empty text."""
+    """Return a hint for an error message if a line looks like the header of a table instead of JSON. Otherwise, return
+    an empty text."""
     match = _HEADER.fullmatch(line)
     if match is None:
         return ""
@@ -340,7 +345,7 @@ def table_hint(line: str) -> str:
 def decode(raw: bytes, table: bool = False) -> str:
     """Decode a line as UTF-8. Raise Unreadable if it is not UTF-8.
 
-    `table`: True if the file is a text table. Then the error suggests declaring the encoding.
+    `table`: True if the file is a text table. Then the error message suggests that the user declare the encoding.
     """
     try:
         return raw.decode("utf-8")
@@ -350,16 +355,16 @@ def decode(raw: bytes, table: bool = False) -> str:
 
 
 def other_encoding(raw: bytes, table: bool = False) -> str:
-    """Return a hint for text that is not UTF-8. The encoding of a table can be declared; other files must be
-    converted."""
+    """Return a hint for an error message about text that is not UTF-8. The hint says how to declare the encoding of a
+    table, or how to convert another file."""
     code = "utf-16" if raw.startswith(UTF_16) or 0 in raw else "cp1252" if _CP1252.search(raw) else "latin1"
     return f'declare it: `FORMAT csv(encoding: "{code}")`' if table else f"convert it: `iconv -f {code} -t utf-8`"
 
 
 def time_keys(schema: Schema) -> tuple[str, ...]:
-    """Return the columns or keys of the time: one column, several parts, or start and end.
+    """Return the columns or keys that contain the time: a single one, or several parts of the time, or start and end.
 
-    Without a declaration, return all three possible keys.
+    If the declaration names none, return the three keys that records may use (`RESERVED`).
     """
     if schema.time is not None:
         return (schema.time, *schema.further)
@@ -369,8 +374,8 @@ def time_keys(schema: Schema) -> tuple[str, ...]:
 
 
 def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
-    """Build a column of the attribute's type. For the type `any`, the column has the type of the values, or holds
-    Python objects if their types differ."""
+    """Build a column that has the attribute's type. For the type `any`, the column has the type of the values, or
+    contains Python objects if the values have several types."""
     if attribute.type != "any":
         return pl.Series(attribute.name, values, dtype=getattr(pl, _DTYPES[attribute.type]))
     kinds = {type(value) for value in values if value is not None}
@@ -387,7 +392,8 @@ def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
 
 
 def closest(word: str, words: Sequence[str]) -> str:
-    """Return a hint that names the most similar of several words, or an empty text."""
+    """Return a hint that names the word in `words` which is most similar to `word`. Return an empty text if none is
+    similar."""
     near = nearest(word, words)
     return f" (did you mean `{near}`?)" if near else ""
 
@@ -398,7 +404,8 @@ def _count(attributes: Sequence[Attribute]) -> str:
 
 
 def _undeclared(record: Mapping[str, Any], schema: Schema) -> str:
-    """Explain why a record of an undeclared event type cannot be read: its values have names that nothing declares."""
+    """Explain why a record of an undeclared event type cannot be read: its values have names, and no declaration
+    defines what these names mean."""
     names = [attribute.name for attribute in schema.attributes]
     wanted = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
     others = [name for name, value in record.items() if name != "type" and _scalar(value)]
@@ -445,8 +452,10 @@ def _type(record: Mapping[str, Any], schemas: Mapping[str, Schema], default: str
 
 
 def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
-    """Return one part of a time that is split into several columns. `fields`: True if the values come from a text
-    table."""
+    """Return the text of one part of a time that is split into several columns.
+
+    `pattern`: the pattern of this part, or None. `fields`: True if the values come from a text table.
+    """
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise Unreadable("time", f"{key}: {kind(value)} is not a time")
     text = written_time(value, pattern)
@@ -454,9 +463,9 @@ def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
 
 
 def part_patterns(format: TimeFormat | None, columns: int) -> Sequence[str | None]:
-    """Return, for each column of a split time, the part of the pattern that applies to it. None: unknown.
+    """Return the part of the pattern that applies to each column of a split time. Use None for a part that is unknown.
 
-    Two columns are a date and a time of day.
+    If there are two columns, the first contains the date and the second the time of day.
     """
     words = [] if format is None or format.pattern is None else format.pattern.split()
     if columns > 2:
@@ -470,8 +479,8 @@ def read_times(
 ) -> tuple[int, int]:
     """Return the start and the end of a record.
 
-    `get`: returns the value of one of the `time_keys`. `read`: converts a key and its value to microseconds. `fields`:
-    True if values come from a text table, where numbers are texts of digits.
+    `get`: a function that returns the value of one of the `time_keys`. `read`: a function that converts a key and its
+    value to microseconds. `fields`: True if the values come from a text table, in which numbers are texts of digits.
     """
     keys = time_keys(schema)
     values = [get(key) for key in keys]
@@ -495,10 +504,10 @@ def read_times(
 
 
 def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Schema | None = None) -> tuple[int, int]:
-    """Parse an interval in one text: `start/end`, `start/PT1H` or `PT1H/end`. Return its start and end.
+    """Parse a text that contains an interval: `start/end`, `start/PT1H` or `PT1H/end`. Return the start and the end.
 
-    For a single time, start and end are equal. If the schema has `FOLD order`, the time that is computed from a length
-    is marked by adding `FIXED`.
+    If the text is a single time, start and end are equal. If the schema has `FOLD order`, a time that is computed from
+    a duration is marked by adding `FIXED`.
     """
     later = FIXED if schema is not None and schema.format is not None and schema.format.fold == "order" else 0
     first, slash, last = str(value).partition("/") if isinstance(value, str) else ("", "", "")

@@ -16,16 +16,18 @@ from cep.runtime.maximal_intervals import clipped
 
 ADD, WITHDRAW = "add", "withdraw"
 UNREVISED = "withdraws a record, which needs `--revise`"
-"""The reason in the dead letter of a withdrawal, if the program does not revise its results."""
+"""The reason in the dead letter for a withdrawal, if the program does not revise its results."""
 VERSION = "@version"
-"""The column that numbers the changes of each `@id`: 1 when it is added, 2 when withdrawn, 3 when added again."""
+"""The column that numbers the changes of each `@id`. The number is 1 when the row is added, 2 when it is withdrawn, 3
+when it is added again."""
 _MANY = 1 << 16  # the number of versions after which final ones are dropped
 
 
 def with_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
     """Add the attribute `@change` to the schemas of declared event types.
 
-    A record that withdraws an event with a KEY needs only the attributes of this KEY.
+    If an event type has a KEY, a record that withdraws an event needs only the attributes of this KEY. So all other
+    attributes become optional.
     """
     return {name: _with_change(schema) if schema.declared else schema for name, schema in schemas.items()}
 
@@ -40,7 +42,7 @@ def _with_change(schema: Schema) -> Schema:
 
 
 def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Remove the attribute `@change`, for formats in which it is not a field of the record."""
+    """Remove the attribute `@change`, for formats whose records have no field for it."""
     return {
         name: replace(schema, attributes=tuple(own for own in schema.attributes if own.name != CHANGE))
         for name, schema in schemas.items()
@@ -53,9 +55,9 @@ def says_changes(batch: Batch) -> bool:
 
 
 def changes_of(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield batches in which `@change` is 1 or -1, as `Engine.push` requires.
+    """Yield the batches with 1 or -1 as the values of `@change`, as `Engine.push` requires.
 
-    Other values of `@change`, and withdrawals of undeclared event types, become dead letters.
+    A record that has another value of `@change`, or withdraws an event of an undeclared type, becomes a dead letter.
     """
     for batch in batches:
         yield _numbered(batch)
@@ -78,7 +80,7 @@ def _numbered(batch: Batch) -> Batch:
 
 
 def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLetter]) -> pl.DataFrame:
-    """Turn withdrawals of an undeclared event type into dead letters. Return the other rows."""
+    """Turn withdrawals of an undeclared event type into dead letters. Return the table without them."""
     comes = np.ones(table.height, np.bool_)
     for row in range(table.height):
         file, line, text = batch.origin(event, row)
@@ -94,7 +96,8 @@ def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLe
 
 
 def _signs(changes: pl.Series) -> pl.Series:
-    """Convert `@change` to 1 for added records and -1 for withdrawn ones. Unknown values become null."""
+    """Convert the values of `@change` to 1 for added records and -1 for withdrawn records. Unknown values become
+    null."""
     if changes.dtype.is_numeric():
         numbers = changes.cast(pl.Float64).fill_nan(None).fill_null(1)
         return pl.select(pl.when(numbers.abs() == 1).then(numbers).cast(pl.Int8)).to_series()
@@ -104,9 +107,10 @@ def _signs(changes: pl.Series) -> pl.Series:
 
 
 def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield batches without the column `@change`, for a program that does not revise.
+    """Yield the batches without the column `@change`, for a program that does not revise its results.
 
-    Records that withdraw earlier ones become dead letters. Such records come from a program that revises.
+    The input may come from a program that revises its results. Then some records withdraw earlier records, and become
+    dead letters.
     """
     for batch in batches:
         if not any(CHANGE in table.columns for table in batch.tables.values()):
@@ -125,14 +129,14 @@ def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 
 def as_written(schemas: Mapping[str, Schema], type: str = "string", versions: bool = False) -> dict[str, Schema]:
-    """Add the column `@change` to the schemas of derived events. `type`: its type. `versions`: True to add `@version`
-    too."""
+    """Add the columns `@change` and `@id` to the schemas of derived events. `type`: the type of `@change`. `versions`:
+    True to add the column `@version` too."""
     more = (Attribute(CHANGE, type), Attribute(ID, "string"), *([Attribute(VERSION, "int")] if versions else []))
     return {name: replace(schema, attributes=(*schema.attributes, *more)) for name, schema in schemas.items()}
 
 
 def worded(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Replace 1 and -1 in `@change` by the words that outputs use."""
+    """Replace 1 and -1 in the column `@change` by the words `add` and `withdraw`, which outputs use."""
     word = pl.when(pl.col(CHANGE) < 0).then(pl.lit(WITHDRAW)).otherwise(pl.lit(ADD)).alias(CHANGE)
     return {name: table.with_columns(word) for name, table in tables.items()}
 
@@ -144,11 +148,11 @@ def cut(
     until: int | None,
     meanings: Mapping[str, str],
 ) -> dict[str, pl.DataFrame]:
-    """Restrict changes to the time between `since` and `until` (see `clipped`). Drop changes that then cancel each
-    other.
+    """Restrict rows of changes to the time between `since` and `until` (see `clipped`). Drop changes that cancel each
+    other after that.
 
-    If a fluent's interval is cut, it gets a new id. `meanings`: for each fluent, the fingerprint that is part of its
-    ids.
+    If the interval of a fluent is shortened, the row gets a new `@id`. `meanings`: for each fluent, the fingerprint
+    that is part of its ids.
     """
     if since is None and until is None:
         return dict(tables)
@@ -167,16 +171,16 @@ def cut(
 
 
 class RowVersions:
-    """The number of withdrawals of each `@id`, as long as the row may still change."""
+    """For each `@id`, the number of times that the row was withdrawn. Final rows may be forgotten."""
 
     def __init__(self) -> None:
         self._withdrawn: dict[str, tuple[int, int | None]] = {}  # the number of withdrawals, and the latest end
         self._look_at = _MANY
 
     def numbered(self, tables: Mapping[str, pl.DataFrame], stable: int) -> dict[str, pl.DataFrame]:
-        """Add `@version` to tables of changes, whose `@change` is 1 or -1.
+        """Add the column `@version` to tables of changes. The values of `@change` must be 1 or -1.
 
-        `stable`: a time in microseconds. Rows that end at or before it no longer change.
+        `stable`: the time in microseconds up to which rows are final.
         """
         frames = {name: table.with_columns(self._versions(table)) for name, table in tables.items()}
         if len(self._withdrawn) > self._look_at:
@@ -189,7 +193,7 @@ class RowVersions:
         return frames
 
     def times(self, id: str) -> int:
-        """Return how often the row with this id was withdrawn."""
+        """Return how many times the row with this `@id` was withdrawn."""
         return self._withdrawn.get(id, (0, None))[0]
 
     def _versions(self, table: pl.DataFrame) -> pl.Series:

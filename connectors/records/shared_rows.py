@@ -1,4 +1,4 @@
-"""Numbering of records when a row may contain several events, or none."""
+"""Numbering of events when one row may contain several events, or none."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Ints = NDArray[np.int64]
 
 
 def share_rows(block: Block, events: Sequence[Bools]) -> tuple[list[Ints], Block]:
-    """Number the events of a block's rows.
+    """Number the events in the rows of a block, in the order of the rows.
 
-    Return the numbers of the events of each type, and the block with one record per event. `events`: for each event
-    type, a mask of the rows that contain one.
+    `events`: for each event type, a mask of the rows that contain an event of this type. Return the numbers of the
+    events of each type, and a block that has one record per event.
     """
     counts: Ints = np.add.reduce([rows.astype(np.int64) for rows in events])
     number = block.first + np.cumsum(counts) - counts

@@ -1,4 +1,4 @@
-"""Hints that tell where a record stores its time, if it lacks the declared time."""
+"""Hints for error messages about a record that lacks the declared time. They say where the record stores its time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREFERRED = ("time", "timestamp", "ts", "datetime", "t", "date")
 
 
 def likely(names: Iterable[str]) -> str | None:
-    """Return the name that most likely belongs to a time; None if no name does."""
+    """Return the name that most likely belongs to a time. Return None if no name suggests a time."""
     timely = [name for name in names if TIMELY.search(name)]
 
     def rank(name: str) -> int:
@@ -33,7 +33,7 @@ def likely(names: Iterable[str]) -> str | None:
 
 
 def column_name(source: str) -> str:
-    """Write a column or path as a declaration expects it."""
+    """Write the name of a column, or a path, in the syntax of declarations."""
     return source if _WORD.fullmatch(source) else f'"{source}"'
 
 
@@ -57,8 +57,10 @@ def time_hint(record: Mapping[str, Any], schema: Schema) -> str:
 
 
 def _form(value: Any) -> str | None:
-    """Return the FORMAT for a value that looks like a time. Return an empty text if the value needs no FORMAT, and None
-    if it does not look like a time."""
+    """Return the FORMAT clause for a value that looks like a time.
+
+    Return an empty text if the value needs no FORMAT clause. Return None if the value does not look like a time.
+    """
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value).strip()

@@ -1,6 +1,7 @@
-"""Detection of optional attributes that have no value in any record, and of event types whose WHEN no record satisfies.
+"""Detection of optional attributes that have no value in any record, and of event types whose WHEN condition no record
+satisfies.
 
-Either may be due to a mistyped path.
+The cause may be a mistyped path.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from cep.connectors.records.paths import elsewhere, from_message, has, path, sou
 from cep.core.schema import Attribute, Schema
 
 FEW = 10
-"""The minimum number of an event type's records for which unused attributes are reported."""
+"""The minimum number of records of an event type. With fewer records, its unused attributes are not reported."""
 
 Lacking = Mapping[str, Mapping[str, str | None]]
-"""Unused attributes by event type. For each attribute, a hint at where the value may be, or None."""
+"""The unused attributes of each event type. Each attribute is mapped to a hint that says where its value may be, or to
+None."""
 
 
 @dataclass(slots=True)
 class NeverThere:
     """The optional attributes of each event type that have had no value in any record so far.
 
-    The first record of each event type is kept as JSON, to distinguish null from an absent key. Other formats do not
-    need this, because each record has all columns, even if they are empty.
+    The first record of each event type is stored as JSON, because it shows whether a key is absent or has the value
+    null. In other formats, each record has all columns, even if they are empty.
     """
 
     _lacking: dict[str, list[Attribute]]
@@ -51,7 +53,8 @@ class NeverThere:
         return cls({name: some for name, some in lacking.items() if some}, Counter(), {}, tested)
 
     def take(self, batch: Batch) -> None:
-        """Note which attributes have values in the batch. The work is done per column, not per row."""
+        """Update the attributes with a batch: those that have a value in the batch are no longer unused. Columns are
+        tested as a whole, not row by row."""
         for name in self._tested.keys() & batch.tables.keys():
             if batch.tables[name].height:
                 del self._tested[name]
@@ -73,7 +76,8 @@ class NeverThere:
             ]
 
     def lacking(self) -> Lacking:
-        """Return the attributes that have had no value in any record, with hints at where their values may be."""
+        """Return the attributes that have had no value in any record. Each attribute has a hint that says where its
+        value may be."""
         return {
             name: {
                 attribute.name: elsewhere(self._firsts[name], replace(attribute, source=source_of(attribute)))
@@ -84,7 +88,8 @@ class NeverThere:
         }
 
     def remarks(self) -> list[str]:
-        """Return remarks about unused attributes and event types, if there have been enough records."""
+        """Return remarks about unused attributes and event types. Attributes of event types with fewer than `FEW`
+        records are left out."""
         sources = {
             name: {attribute.name: source_of(attribute) for attribute in lacking}
             for name, lacking in self._lacking.items()
@@ -92,7 +97,11 @@ class NeverThere:
         return [*self._never_passed(), *remarks(self.lacking(), self._records, sources)]
 
     def _never_passed(self) -> Iterator[str]:
-        """Yield a remark about each event type whose WHEN tests a path that the first unmatched record lacks."""
+        """Yield remarks about event types whose WHEN condition no record satisfies.
+
+        A remark is only made if the condition tests a path that the first unmatched record lacks, and another path of
+        this record is similar.
+        """
         record = self._unmatched or {}
         for name, schema in sorted(self._tested.items()):
             for source in schema.tested if record else ():
@@ -116,14 +125,14 @@ def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, 
 
 
 def _written(record: Mapping[str, object], attribute: Attribute) -> bool:
-    """Return True if the record has the key or path of the attribute, even with an empty value."""
+    """Return True if the record has the key or path of the attribute, even if the value is null."""
     source = source_of(attribute)
     return source in record or "args" in record or has(record, path(source))
 
 
 def _first(batch: Batch, type: str) -> Mapping[str, object]:
-    """Return the first record of an event type as JSON. Return an empty object if it is not JSON or cannot be read
-    again."""
+    """Return the first record of an event type in the batch, as JSON. Return an empty object if the record is not JSON,
+    or if its text cannot be read again."""
     try:
         return _object(batch.origin(type, 0)[2] or "")
     except OSError:

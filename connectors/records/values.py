@@ -1,4 +1,5 @@
-"""The reference implementation for reading one value, from JSON or a text field. The fast readers agree with it."""
+"""The reference implementation for reading one value, from JSON or from a text field. The fast readers produce the same
+results."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASC
 
 
 class Unreadable(Exception):
-    """A record that is not a valid event of the program.
+    """The error for a record that is not a valid event of the program.
 
     `code`: json, object, type, time, ill-typed, args, row, utf-8 or long. `reason`: the explanation.
     """
@@ -37,7 +38,8 @@ class Unreadable(Exception):
         self.reason = reason
 
     def kept(self) -> Unreadable:
-        """Return a copy without a traceback. Its frames would slow down the garbage collector."""
+        """Return a copy without a traceback. A traceback references stack frames, which would slow down the garbage
+        collector."""
         return Unreadable(self.code, self.reason)
 
 
@@ -81,15 +83,16 @@ def _json_ticks(value: Any, format: TimeFormat | None) -> int:
 
 
 def written_time(value: int | str, pattern: str | None) -> str:
-    """Convert a time in JSON to the text that the pattern expects. Whole numbers get back their leading zeros."""
+    """Convert a time in JSON to the text that the pattern expects. Leading zeros are added to whole numbers."""
     text = str(value).strip(" \t")
     return text if pattern is None or not isinstance(value, int) else padded(text, pattern)
 
 
 def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:
-    """Convert a time in a text field to microseconds. Without a format, the time is a number of seconds or in ISO 8601.
+    """Convert a time in a text field to microseconds. If `format` is None, the text is a number of seconds, or in ISO
+    8601.
 
-    Surrounding blanks are ignored. If the format is a pattern, numbers may have lost leading zeros.
+    Blanks around the time are ignored. If the format is a pattern, leading zeros are added to a number.
     """
     try:
         bare = text.strip(" \t")
@@ -101,7 +104,7 @@ def text_time(key: str, text: str, format: TimeFormat | None = None, point: str 
 
 
 def with_point(text: str, point: str) -> str:
-    """Replace the decimal mark `point` of a number by a point. Return any other text unchanged.
+    """Replace the decimal mark `point` in a number by a point. If the text is not a number, return it unchanged.
 
     Raise ValueError if the number contains a point although its decimal mark is another character.
     """
@@ -114,9 +117,9 @@ def with_point(text: str, point: str) -> str:
 
 
 def json_value(attribute: Attribute, value: Any) -> Value:
-    """Convert a JSON value to the attribute's type. Raise Unreadable if it has another type.
+    """Convert a JSON value to the attribute's type. Raise Unreadable if this is not possible.
 
-    Numbers are not strings, and booleans are not numbers. An int may have decimals that are zero, such as `3.0`.
+    A number is not a string, and a boolean is not a number. An int may have decimals that are zero, such as `3.0`.
     """
     if value is None:
         return None
@@ -159,10 +162,11 @@ def json_value(attribute: Attribute, value: Any) -> Value:
 def text_value(
     attribute: Attribute, text: str | None, point: str = ".", thousands: str | None = None, declarable: bool = True
 ) -> Value:
-    """Convert a text field to the attribute's type. With the type `any`, it becomes a number, a boolean or else a
-    string.
+    """Convert the text of a text field to the attribute's type.
 
-    `declarable`: True if the format's declaration can define marks in numbers. Then an error may suggest this.
+    For the type `any`, the text becomes a number or a boolean if it is one, and otherwise a string. `declarable`: True
+    if a declaration can define the decimal mark and the mark between groups of digits. Then an error message may
+    suggest this.
     """
     if text is None:
         return None
@@ -199,8 +203,8 @@ def text_value(
 
 
 def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
-    """Return a hint for a number that has marks between groups of digits, or another decimal mark; else an empty
-    text."""
+    """Return a hint for an error message about a number that has marks between groups of digits, or a decimal mark
+    other than `point`. Return an empty text if the text is no such number."""
     if type not in COUNTED or not (len(text) < 40 and is_number(_MARKS.sub("", text))):
         return ""
     if thousands is not None:
@@ -217,8 +221,8 @@ def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
 def _absent(attribute: Attribute, bare: str, text: str) -> bool:
     """Return True if the declaration defines this text as a missing value.
 
-    For numeric types, compare the number, or the text without surrounding blanks. For other types, compare the exact
-    text.
+    For numeric types, the numbers are compared, or the text without the blanks around it. For other types, the exact
+    text is compared.
     """
     assert attribute.missing is not None, "there are some"
     if attribute.type not in NUMERIC:
@@ -239,7 +243,8 @@ def _boolean(text: str) -> bool:
 
 
 def _length(text: str, format: TimeFormat | None) -> int:
-    """Convert a number of seconds, or of the format's unit, to microseconds."""
+    """Convert a number to microseconds. The number is in the unit of the format, or in seconds if the format has no
+    unit."""
     return scaled(text, power(SHIFTS["s" if format is None or format.unit is None else format.unit]))
 
 
