@@ -31,8 +31,8 @@ from cep.core.errors import CepError
 from cep.rules.alert import Inhibitor
 
 OPEN_FOR = 300 * 1_000_000
-"""The number of microseconds until the end that the API reports for an open alert. Clients ask again before this
-end."""
+"""For an open alert, the API reports an end that lies this number of microseconds in the future. Clients ask again
+before this end."""
 
 NOBODY = "nobody"
 """The name of the only receiver if the server sends no alerts."""
@@ -54,11 +54,12 @@ def router(
 ) -> APIRouter:
     """Return the routes of the API.
 
-    - `routes`: the configuration that assigns alerts to receivers; None: every receiver gets all alerts, grouped by
-      name.
+    - `routes`: the configuration that assigns alerts to receivers; None: every receiver gets all alerts, grouped
+      by name.
     - `inhibitors`: for each alert name, the inhibitor of these alerts.
     - `feeds`: the receivers that get all alerts in addition to those of `routes`.
-    - `local`: an argument of `alerts.router`.
+    - `local`: True if the server has no tokens and is only reachable from this machine. Then every client may
+      create silences.
     """
     api = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
     responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))
@@ -70,8 +71,8 @@ def router(
         return [status.name for status in outbox.statuses() if outbox.serves(status.name)] or [NOBODY]
 
     def sent_to(labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-        """Return the receivers of an alert with these labels. For each receiver, return the labels of the alert's
-        group."""
+        """Return the receivers of an alert that has these labels. Each receiver has the labels of the group in which it
+        receives the alert."""
         if routes is None:
             return [(name, {"alertname": labels["alertname"]}) for name in names()]
         receivers = {name: {"alertname": labels["alertname"]} for name in feeds}
@@ -81,7 +82,8 @@ def router(
         return [*receivers.items()]
 
     def inhibited_by(change: AlertChange, firing: Sequence[AlertChange]) -> list[str]:
-        """Return the fingerprints of the alerts that inhibit this alert.
+        """Return the fingerprints of the alerts that inhibit an alert. `change`: the last change of the inhibited
+        alert.
 
         If a fluent or a hidden alert inhibits it, return the name of that fluent or alert.
         """
@@ -153,8 +155,8 @@ def router(
         inhibited: Yes = True,
         muted: Yes = True,
     ) -> Response:
-        """List the firing alerts by receiver and group. `muted=false` leaves out groups whose alerts are all
-        suppressed."""
+        """List the firing alerts by receiver and group. `muted=false` leaves out each group in which all alerts are
+        silenced or inhibited."""
 
         def shown() -> list[dict[str, Any]]:
             by_group: dict[tuple[str, str], dict[str, Any]] = {}
@@ -203,7 +205,7 @@ def router(
         },
     )
     def silence(new: NewSilence, person: Person = responder) -> Response:
-        """Create a silence, or with an `id` change an existing one."""
+        """Create a silence. With an `id`, change the silence that has this id."""
 
         def add() -> Silence:
             said = new.createdBy.strip()
@@ -350,7 +352,8 @@ def _route(route: Route) -> dict[str, Any]:
 
 
 def _exact(matcher: Matcher) -> Matcher:
-    """Return a matcher that matches the same labels and is case-sensitive."""
+    """Return a case-sensitive matcher that matches the same labels. Alertmanager distinguishes case in all labels, but
+    this server ignores case in some labels."""
     if matcher.name not in IGNORE_CASE:
         return matcher
     value = f"(?i:{matcher.value})" if matcher.operator in ("=~", "!~") else matcher.value.lower()

@@ -29,7 +29,8 @@ from cep.rules.alert import SEVERITIES
 
 State = Literal["pending", "firing", "kept", "resolved", "withdrawn"]
 EPISODES = 20
-"""The maximum number of other alerts with the same key that are listed together with an alert."""
+"""The maximum number of earlier or later alerts that are listed together with an alert. They have the same name and key
+as the alert."""
 
 _PAGE = 500
 _SAFE = {"Cache-Control": "no-store"}
@@ -93,7 +94,8 @@ class Said(BaseModel):
 
 
 class Assigned(Said):
-    """A request body that names the person to whom an alert is assigned. null: nobody."""
+    """A request body that names the person to whom an alert is assigned. The value `null` means that nobody is
+    assigned."""
 
     to: Annotated[str, Field(max_length=64)] | None
 
@@ -209,8 +211,9 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
     def ends(change: AlertChange) -> dict[str, str | None]:
         """Return two times of an alert as JSON members.
 
-        `over`: its end, None while it is open. `closed`: the watermark at which it was first closed since it was last
-        reopened, None if it was not closed.
+        - `over`: the end of the alert; null while the alert is open.
+        - `closed`: the watermark at which a person first closed the alert; null if nobody has closed it. If the alert
+          was reopened, earlier closings do not count.
         """
         life = [entry.change for entry in outbox.life(change.alert)]
         reopened = max((place for place, change in enumerate(life) if change.action == "reopened"), default=-1)
@@ -282,8 +285,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
         before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
     ) -> Response:
-        """List alerts with a verdict, latest change first, as labels for a backtest. Alerts that a revision withdrew
-        are left out."""
+        """List the alerts that have a verdict, latest change first. A backtest can use them as labels. Alerts that a
+        revision withdrew are left out."""
         views = []
         for entry in _newest(handling, before, True):
             if entry.change.verdict and not entry.change.withdrawn:
@@ -302,8 +305,8 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
             int, Query(ge=1, le=10_000, description="Return only the latest changes, at most this many.")
         ] = 1_000,
     ) -> Response:
-        """Return an alert in its current state, with its last changes in order (including the actions of people) and
-        other alerts with the same key."""
+        """Return an alert in its current state. Also return its last changes in order, including the actions of people,
+        and other alerts that have the same key."""
         entry = outbox.revision(alert)
         if entry is None:
             raise HTTPException(404, "there is no such alert")
@@ -422,7 +425,7 @@ def _not_severities(words: Sequence[str]) -> Iterator[str]:
 def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
     """Yield a remark for each requested alert name that is unknown.
 
-    A name is known if the program declares this alert, or an earlier alert has it.
+    A name is known if the program declares an alert that has this name, or if the outbox contains such an alert.
     """
     known = [alert.name for alert in handling.alerts if not alert.hidden]
     for name in names:
@@ -470,7 +473,7 @@ def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[Outb
 
 
 def standing(change: AlertChange) -> State:
-    """Return the current state of an alert."""
+    """Return the state of an alert after its last change `change`."""
     if change.state == "resolved":
         return "withdrawn" if change.withdrawn else "resolved"
     if change.fired is None:
@@ -479,7 +482,8 @@ def standing(change: AlertChange) -> State:
 
 
 def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dict[str, Any]:
-    """Return the current state of an alert as JSON. `labels` contains all labels that silences can match."""
+    """Return the current state of an alert as JSON. `labels` contains all labels that the matchers of silences can
+    compare."""
     change = entry.change
     return {
         **document(change, origin.status, origin.page(change)),

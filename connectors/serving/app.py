@@ -111,8 +111,8 @@ def _own(
         """Return 200 if queries are answered, the program has not failed, and each live source has connected at least
         once.
 
-        `lost`: the lost input sources with the reasons. The server answers without them. `ahead`: the number of records
-        refused because their time is ahead of the clock.
+        `lost`: the lost input sources, each with the reason. A source that is lost later does not change the status.
+        `ahead`: the number of records that were refused because their time is ahead of the clock.
         """
         problem, away, early = trouble(), dict(lost()), ahead()
         body = {"status": problem or "ok", **({"lost": away} if away else {}), **({"ahead": early} if early else {})}

@@ -60,7 +60,7 @@ class Codings:
 class _Packing:
     """A wrapper of `send` that compresses a response if the client accepts this.
 
-    Small responses, and responses in several messages, are sent unchanged.
+    Small responses, and responses that consist of several messages, are sent uncompressed.
     """
 
     def __init__(self, send: Send, wanted: bool) -> None:
@@ -125,7 +125,8 @@ async def _whole(receive: Receive) -> bytes:
 
 
 def _given(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` function that first returns `body`, and then the further messages of `receive`."""
+    """Return a `receive` function that returns `body` at its first call. At later calls, it returns the further
+    messages of `receive`."""
     left = [body]
 
     async def receive_body() -> Message:

@@ -30,8 +30,8 @@ Limit = Annotated[int, Query(ge=1, le=10_000, description="Largest number of ent
 def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = True) -> APIRouter:
     """Return the routes below `/feeds`.
 
-    `stream`: the stream of changes; it must be closed before the server waits for its clients to disconnect.
-    `may_send`: True if every client of a server without tokens may send dead letters again.
+    `stream`: the stream of changes. The caller must close the stream before it waits for the server's clients to
+    disconnect. `may_send`: True if, on a server without tokens, every client may send refused changes again.
     """
     routes = APIRouter(prefix="/feeds", tags=["alerts"])
     sends = Depends(acting(Role.RESPONDER, "sending again", may_send))
@@ -49,9 +49,10 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         }
 
     def answered(request: Request, body: bytes, kind: str, control: str) -> Response:
-        """Return a document, or status 304 if the client already has it.
+        """Return a document, or status 304 if the client already has the document.
 
-        The document's tag is a hash of its bytes. They contain the name of the feed, so tags of different feeds differ.
+        The document's tag is a hash of its bytes. The bytes contain the name of the feed, so tags of different feeds
+        differ.
         """
         headers = {"ETag": f'"{sha256(body).hexdigest()[:24]}"', "Cache-Control": control}
         if matches_etag(request.headers, headers["ETag"]):
@@ -74,7 +75,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
             str | None, Query(max_length=40, description="The feed that the archive document belongs to.")
         ] = None,
     ) -> Response:
-        """Return an Atom feed with archives (RFC 5005): the newest changes, with older ones behind `prev-archive`."""
+        """Return the newest changes as an Atom feed. Its link `prev-archive` leads to older changes (RFC 5005)."""
         if page is None:
             return answered(request, atom.newest_document(outbox, origin, feed), atom.TYPE, "no-cache")
         archived = atom.archive(outbox, origin, page, feed) if of in (None, feed) else None
@@ -126,7 +127,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
     @routes.get("/alerts", responses=_listed(lost={"type": "array", "items": {"type": "string"}}))
     def alerts(after: After = 0, limit: Limit = 1000) -> list[dict[str, Any]]:
-        """List the open alerts, oldest first. `lost`: the lost sources, if there are any."""
+        """List the open alerts, oldest first. If sources are lost, each alert has the names of these sources in
+        `lost`."""
         lost = {"lost": list(outbox.lost)} if outbox.lost else {}
         return [_numbered(entry, origin) | lost for entry in outbox.live(after, limit)]
 
@@ -171,8 +173,8 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
         },
     )
     def retry(name: str, person: Person = sends) -> dict[str, int]:
-        """Send the refused changes again, once each. Those that are refused again stay in the list. `/feeds/actions`
-        records who asked for it."""
+        """Send each refused change again, once. Changes that are refused again stay in the list. `/feeds/actions`
+        records who requested this."""
         if not outbox.serves(name):
             raise HTTPException(404, "there is no such receiver; `feeds/receivers` names them")
         return {"sent": outbox.retry(name, person.name)}

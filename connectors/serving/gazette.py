@@ -1,9 +1,10 @@
 """Search for the coordinates of subjects, in events and in the knowledge. Coordinates are in degrees on WGS84.
 
-The subject of an event is its first attribute of type string or IRI, otherwise its first int. An event contains the
-coordinates of its subject if it has two numeric attributes that AS maps to wgs84:lat and wgs84:long, or that have these
-names. Otherwise the coordinates are taken from the knowledge. There, the subject is the IRI or an identifier
-(IDENTIFIERS) of a thing that has wgs84:lat and wgs84:long.
+The subject of an event is the value of its first attribute of type string or IRI. If there is no such attribute, it is
+the value of the first attribute of type int. Two numeric attributes of an event contain the coordinates of its subject
+if AS maps the attributes to wgs84:lat and wgs84:long, or if they have these names. Otherwise the coordinates are taken
+from the knowledge. There, the subject is the IRI or an identifier (IDENTIFIERS) of a thing that has wgs84:lat and
+wgs84:long.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ IDENTIFIERS = (
 )
 """Properties whose values identify a thing.
 
-If two things have the same identifier, the identifier leads to the thing that has it in the earlier property. If both
-have it in the same property, it leads to a station (STATIONS).
+If two things have the same identifier, the property that comes first in this list decides: the identifier belongs to
+the thing that has it in this property. If both things have it in the same property, it belongs to the one that is a
+station (STATIONS).
 """
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",
@@ -52,7 +54,7 @@ _STATIONS = "SELECT DISTINCT ?thing WHERE {{ VALUES ?class {{ {0} }} ?thing a ?c
 
 @dataclass(frozen=True, slots=True)
 class SubjectColumns:
-    """The attributes that contain an event's subject, and the latitude and longitude of this subject."""
+    """The names of the attributes that contain an event's subject, and the latitude and longitude of this subject."""
 
     subject: str | None
     latitude: str | None
@@ -71,10 +73,15 @@ class SubjectColumns:
 def subject_ends(tables: Mapping[str, pl.DataFrame], columns: Mapping[str, SubjectColumns]) -> pl.DataFrame:
     """Return the subjects in several tables, in order of appearance.
 
-    Columns: `subject`, its latest `end`, the index of the last `table` with this end, and the subject's last
-    coordinates in degrees (`lat` and `long`, null if unknown). An open interval of a fluent counts with its start. All
-    tables are joined into one frame, because grouping a hundred tables of one row each would take a hundred times as
-    long.
+    The result has these columns:
+
+    - `subject`: the subject.
+    - `end`: the latest end of its events. For an open interval of a fluent, the start counts.
+    - `table`: the index of the table that contains an event with this end; the last one, if there are several.
+    - `lat`, `long`: the last coordinates of the subject in degrees; null if they are unknown.
+
+    The tables are concatenated before they are grouped. Grouping a hundred tables of one row each would take a hundred
+    times as long.
     """
     heights = [table.height for table in tables.values()]
     frame = pl.DataFrame(
@@ -112,9 +119,9 @@ class Gazette:
 
     - `points`: the coordinates of each thing, by IRI.
     - `names`: the names of things, by IRI.
-    - `identified`: the IRI of a thing, by identifier.
+    - `identified`: the IRI of each thing that has an identifier, by identifier.
     - `stations`: the identifier of each station, by IRI.
-    - `rights`: the attributions that must be shown.
+    - `rights`: the attributions to the knowledge's authors that the page must show.
     """
 
     points: Mapping[str, LatLong] = field(default_factory=dict)
@@ -152,7 +159,8 @@ class Gazette:
         return cls(points, names, identified, known, tuple(attributions(knowledge)))
 
     def thing(self, subject: str) -> str | None:
-        """Return the IRI of the thing that a subject names. Return None if the knowledge has no coordinates of it."""
+        """Return the IRI of the thing that a subject names. Return None if the knowledge has no coordinates of this
+        thing."""
         if subject in self.points:
             return subject
         return self.identified.get(subject)

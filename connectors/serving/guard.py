@@ -72,8 +72,9 @@ class Guard:
     """Middleware that refuses requests with status 400, 401, 408, 413, 421, 429 or 431.
 
     A program sends its token in the header `Authorization: Bearer`. A browser sends a cookie, which the login form or
-    `?access_token=` sets. The cookie's value is computed from the token and does not reveal it. If the address of the
-    page contains a token, a redirect removes it. Routes call `people.person_of` to get the person who has the token.
+    `?access_token=` sets. The cookie's value is computed from the token and does not reveal the token. If the address
+    of a request contains a token, the response redirects the browser to the address without the token. Routes call
+    `people.person_of` to get the person who has the token.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -233,7 +234,8 @@ class _Revoked(Exception):
 
 @asynccontextmanager
 async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[None]:
-    """Cancel the enclosed block if `revoked` returns True after the people were replaced. Then raise _Revoked."""
+    """Cancel the enclosed block if `revoked` returns True after the people and tokens were replaced. Then raise
+    _Revoked."""
     loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
     running = True
 
@@ -264,7 +266,8 @@ async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[N
 class RememberPeer:
     """Middleware that stores the address from which the connection comes.
 
-    It must run before the middleware that trusts proxies, because that replaces the address.
+    It must run before the middleware that trusts proxies. That middleware replaces the address by the one in the
+    proxy's headers.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -285,7 +288,8 @@ def peer_of(scope: Scope) -> str:
 
 
 def client_of(scope: Scope) -> str:
-    """Return the client for which requests are counted: an IPv4 address, or a /64 network for IPv6."""
+    """Return the client to which a request is attributed when requests are counted. This is an IPv4 address, or a /64
+    network for IPv6."""
     host = (scope.get("client") or ("", 0))[0]
     try:
         address = inner(host)

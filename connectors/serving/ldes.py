@@ -38,7 +38,8 @@ _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 
 def router(history: StoreListener, retention: str | None) -> APIRouter:
-    """Return the routes of `/ldes`. `retention`: the duration for which events are kept, as an xsd:duration."""
+    """Return the routes of `/ldes`. `retention`: the duration for which events are kept, as an xsd:duration; None if
+    they are kept for ever."""
     routes = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
 
@@ -128,7 +129,8 @@ def _triple(here: str, property: str, object: str) -> list[str]:
 
 
 def _relations(this: str, node: str, begin: datetime, end: datetime) -> list[str]:
-    """Return the triples that link a page to another page, whose members end at or after `begin` and before `end`.
+    """Return the triples that link a page to another page. The members of the other page end at or after `begin` and
+    before `end`.
 
     `this`: the IRI of the page. `node`: the IRI of the other page.
     """

@@ -63,17 +63,21 @@ _HEADERS = {
 
 
 def login_form(reason: str = "") -> Response:
-    """Return the login form. `reason`: the reason why the browser's token is not sufficient, empty if it sent none."""
+    """Return the login form. `reason`: the reason why the browser's token is not sufficient; empty if the browser sent
+    no token."""
     return HTMLResponse(
         _PAGE.replace("@reason@", _WRONG % reason if reason else _MISSING), 401, {**CHALLENGE, **_HEADERS}
     )
 
 
 def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
-    """Return the reason why a browser has to log in, or "" if it sent no token.
+    """Return the reason why a browser has to log in, or "" if there is no special reason.
 
-    `cookie`: True if the browser sent a cookie that no token has. If the address has the parameter `role`, the page
-    sent the person to the form because an action needs this role.
+    - `cookie`: True if the browser sent a cookie whose token is no longer valid.
+    - `token_in_address`: True if the address contains a token that is not known.
+
+    If the address has the parameter `role`, the live page has sent the person to the form because an action needs this
+    role.
     """
     if token_in_address:
         return "This token is not known here."
@@ -86,7 +90,8 @@ def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
 
 
 def wants_form(scope: Scope) -> bool:
-    """Return True if the request comes from a browser that loads the page. Return False if a program sent it."""
+    """Return True if the request comes from a browser that loads the page. Return False if another program sent the
+    request."""
     return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get("accept", "")
 
 
@@ -112,7 +117,8 @@ def _cookie(value: str, seconds: int, scope: Scope) -> str:
 
 
 async def log_in(people: People, request: Request, seconds: float) -> Response:
-    """Process the login form. If the token is valid, set the cookie and redirect to the page; else show the form again.
+    """Process the login form. If the token is valid, set the cookie and redirect to the page. Otherwise show the form
+    again.
 
     `seconds`: the time limit for receiving the form.
     """

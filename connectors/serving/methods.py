@@ -35,7 +35,7 @@ class ClientGone(OSError):
 class Methods:
     """Middleware for an application that has only GET and POST routes.
 
-    It answers HEAD like GET, without the body, and OPTIONS with the methods of the path.
+    It answers a HEAD request like a GET request, but without the body. It answers OPTIONS with the methods of the path.
     """
 
     def __init__(self, app: ASGIApp, paths: RouteMethods) -> None:

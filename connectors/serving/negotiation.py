@@ -17,10 +17,10 @@ _WEIGHT = re.compile(r"\d?\.?\d{0,9}")
 
 
 def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") -> str:
-    """Return the format that the header `Accept` prefers. Among equally preferred formats, return the first.
+    """Return the format that the header `Accept` prefers. Among equally preferred formats, return the first in `known`.
 
-    `known`: the format of each media type. If the client accepts none of them, return `otherwise`. If there is no
-    header `Accept`, the client accepts all of them.
+    `known`: the format of each media type. If the client accepts none of these media types, return `otherwise`. If
+    there is no header `Accept`, the client accepts all of them.
     """
     accepts = ranges(headers.getlist("accept"))
     best, chosen = 0.0, otherwise
@@ -31,9 +31,10 @@ def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") 
 
 
 def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
-    """Parse the media ranges of a header `Accept` and their weights. Other parameters are dropped.
+    """Parse the media ranges of a header `Accept`, each with its weight. Other parameters of the media ranges are
+    dropped.
 
-    `lines`: the values of the header. Return None if there are none.
+    `lines`: the values of the header. Return None if the header is missing or empty.
     """
     text = ",".join(lines)
     if not text.strip():

@@ -78,12 +78,13 @@ def router(
 ) -> APIRouter:
     """Return the routes of the live page.
 
-    - `scene`: the state of the page; it must be closed before the server waits for its clients to disconnect.
+    - `scene`: the state of the page. The caller must close it before it waits for the server's clients to
+      disconnect.
     - `local`: True if the server has no tokens and is only reachable from this machine; then every client is a
       responder.
     - `versions`: the server's program and its shadow.
-    - `receivers`: for each receiver in the file of routes, the addresses to which it sends alerts. The addresses under
-      the empty name get every alert.
+    - `receivers`: for each receiver in the file of routes, the addresses to which it sends alerts. The addresses
+      under the empty name get every alert.
     """
     routes = APIRouter(tags=["page"], default_response_class=Response)
     files = _files()
@@ -140,7 +141,8 @@ def router(
 
     @routes.get("/api/state", responses=route_responses("application/json", json=_OBJECT))
     def state() -> Response:
-        """Return the current state of the page. `at`: the number of its last change, after which `stream` continues."""
+        """Return the current state of the page. `at`: the number of the state's last change. `stream` sends the changes
+        after this number."""
         number, events, stations = scene.newest(SHOWN)
         rest: dict[str, Any] = {
             "at": f"{run}-{number}",
@@ -164,8 +166,11 @@ def router(
 
     @routes.get("/api/past", responses=route_responses("application/json", json=_OBJECT))
     def past(at: Annotated[int, Query(ge=-_FAR, le=_FAR)]) -> Response:
-        """Return the alerts at event time `at` (microseconds since 1970), and the events withdrawn since. `cut`: null
-        or, if older changes of alerts were not searched, the number of searched changes."""
+        """Return the alerts at event time `at` (microseconds since 1970), and the events that were withdrawn after this
+        time.
+
+        `cut`: the number of changes of alerts that were searched, if there are older changes. Otherwise null.
+        """
         entries, more = ([], False) if outbox is None else alerts_at(outbox, at)
         answer: dict[str, Any] = {"alerts": [document(entry.change, status) for entry in entries]}
         answer |= {"withdrawn": scene.withdrawn_since(at), "cut": LOOKED_AT if more else None}
@@ -184,8 +189,8 @@ def router(
     async def stream(
         after: Annotated[str, Query(max_length=40)] = "", last_event_id: Annotated[str, Header()] = ""
     ) -> Response:
-        """Send Server-Sent Events. `news` contains changes. `reset` means that there were too many, and that `state`
-        must be loaded again."""
+        """Send Server-Sent Events. `news` contains changes. `reset` means that the client has missed too many changes
+        and must load `state` again."""
         frames = _frames(scene, run, last_event_id or after)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
@@ -230,7 +235,8 @@ def router(
 
 
 def _person(person: Person | None, local: bool) -> dict[str, str]:
-    """Return the name of the person who uses the page, and the reason why they may not handle alerts, or ""."""
+    """Return the name of the person who uses the page, and the reason why this person may not handle alerts. The reason
+    is "" if the person may handle alerts."""
     if person is None:
         return {"name": LOCAL if local else "", "refused": "" if local else _refused(None, Role.RESPONDER, _HANDLING)}
     return {"name": person.name, "refused": _refused(person, Role.RESPONDER, _HANDLING)}
@@ -271,9 +277,10 @@ async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:
 
 
 def _number(run: str, place: str) -> int | None:
-    """Return the number of the last change that a client has. Return None if the client's number is from another run.
+    """Return the number of the last change that a client has received. Return None if the client received it from
+    another run.
 
-    `run`: the id of this run. `place`: the client's position, which contains the id of its run.
+    `run`: the id of this run. `place`: the client's position, which contains the id of the client's run.
     """
     name, _, number = place.partition("-")
     known = name == run and number.isascii() and number.isdecimal() and len(number) < 19

@@ -52,8 +52,9 @@ _ANSWER = {
 def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIRouter:
     """Return the routes of `/partial`.
 
-    `engine`: None if the program runs on Spark; then every response says so. `lock`: the lock that is held while the
-    engine is read. `seconds`: the maximum time for which a request waits for the lock.
+    - `engine`: None if the program runs on Spark. Then every response says that partial matches are not available.
+    - `lock`: the lock that is held while the engine is read.
+    - `seconds`: the maximum time for which a request waits for the lock.
     """
     routes = APIRouter(tags=["why"], default_response_class=Response)
 
@@ -73,8 +74,8 @@ def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIR
         event: Annotated[str, Query(max_length=1_000)],
         limit: Annotated[int, Query(ge=0, le=MOST)] = 100,
     ) -> Response:
-        """List the partial matches of a derived event, those closest to completion first. Other parameters are values
-        of its attributes, or of variables of its rules."""
+        """List the partial matches of a derived event, those closest to completion first. Other parameters select the
+        matches by values of the event's attributes, or of variables of its rules."""
         if engine is None:
             return _refused("the program runs on Spark, which keeps what waits in its own state", 409)
         key = {name: value for name, value in request.query_params.items() if name not in ("event", "limit")}

@@ -57,7 +57,8 @@ class Person:
 class People:
     """The people who may use a server, and their tokens. A proxy authenticates people who have no token.
 
-    A received token is always compared with all known tokens, so that the response time reveals nothing.
+    A received token is always compared with all known tokens. So the response time does not reveal anything about the
+    tokens.
     """
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
@@ -78,7 +79,7 @@ class People:
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
         """Call `listener` whenever the people are replaced, as long as the context is open.
 
-        The thread that replaces the people calls it.
+        The listener is called in the thread that replaces the people.
         """
         self._listeners.add(listener)
         try:
@@ -92,7 +93,8 @@ class People:
         return [person.name for person in self._named]
 
     def by_name(self, name: str) -> Person:
-        """Return the person whose name a trusted proxy sent. A person who is not in the file is a viewer."""
+        """Return the person whose name a trusted proxy sent. A person who is not in the file gets the role of a
+        viewer."""
         persons = [person for person in self._named if person.name == name]
         return persons[0] if persons else Person(_NO_NAME.sub("_", name)[:64], Role.VIEWER)
 
@@ -114,8 +116,8 @@ class People:
 
 
 def cookie_value(token: str) -> str:
-    """Return the value of the cookie for a token. It is computed only from the token, so it survives restarts of the
-    server."""
+    """Return the value of the cookie for a token. The value depends only on the token, so a restart of the server does
+    not invalidate it."""
     return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
 
 
@@ -190,10 +192,11 @@ def person_of(request: Request) -> Person | None:
 
 
 def require(request: Request, role: Role, what: str) -> Person:
-    """Return the person who sent the request. Raises HTTPException (403) if they may not perform the action `what`.
+    """Return the person who sent the request. Raises HTTPException (403) if the person may not perform the action
+    `what`.
 
-    This is the case if the person does not have the role, the server has no tokens, or a page of another site sent the
-    request.
+    An action is forbidden if the person does not have the role, if the server has no tokens, or if a page of another
+    site sent the request.
     """
     refuse_other_pages(request)
     person = person_of(request)
@@ -205,9 +208,9 @@ def require(request: Request, role: Role, what: str) -> Person:
 
 
 def acting(role: Role, what: str, local: bool) -> Callable[[Request], Person]:
-    """Return a dependency like `requires`. `local`: True if every client has the role when the server has no tokens.
+    """Return a dependency like `requires`. `local`: True if every client of a server without tokens has the role.
 
-    Only a server that is not reachable from other machines may set `local`.
+    Set `local` only if other machines cannot reach the server.
     """
 
     def acted(request: Request) -> Person:

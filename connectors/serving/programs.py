@@ -111,7 +111,7 @@ class ChangeRefused(Exception):
 
 
 class ProgramVersions(Protocol):
-    """The versions of a server's program. Methods raise ChangeRefused if they cannot do what is requested."""
+    """The versions of a server's program. The methods raise ChangeRefused if they cannot perform the change."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,8 +138,8 @@ class ProgramVersions(Protocol):
     def shadow(self, first: int, told: int) -> dict[str, Any]:
         """Return the shadow program, and the latest differences between its results and those of the running program.
 
-        `first`: the maximum number of differences per kind and event. `told`: the number of these that include their
-        reasons.
+        `first`: the maximum number of differences per kind and event. `told`: for each kind and event, the number of
+        differences that include their reasons.
         """
 
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
@@ -162,8 +162,8 @@ def router(versions: ProgramVersions) -> APIRouter:
 
     @routes.get("", responses=route_responses("application/json", json=_RUNNING))
     def running() -> Response:
-        """Return the running program: its files, their author, its parameters, and the time from which on it derives
-        events."""
+        """Return the running program: its files, their author, its parameters, and the time from which on the program
+        derives events."""
         return answered(versions.running())
 
     @routes.put(
@@ -196,7 +196,7 @@ def router(versions: ProgramVersions) -> APIRouter:
         responses={**route_responses("application/json", json=_TAKEN, **unknown), **_CHANGES},
     )
     async def restore(number: int, person: Editor) -> Response:
-        """Replace the program by an earlier version, as a new version."""
+        """Replace the program by an earlier version. The texts of the earlier version become a new version."""
         return await _changed(versions.restore, number, person.name)
 
     return routes
@@ -209,8 +209,8 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
     @routes.get("", responses=route_responses("application/json", json=_SHADOW, **none))
     def shadow(limit: Shown = 20, reasons: Told = 1) -> Response:
-        """List events that only the shadow derives (appeared), that only the program derives (gone), and that both
-        derive with different times or values (moved)."""
+        """List three kinds of events: those that only the shadow derives (appeared), those that only the program
+        derives (gone), and those that both derive with different times or values (moved)."""
         try:
             return JSONResponse(versions.shadow(limit, reasons), headers={"Cache-Control": "no-store"})
         except ChangeRefused as error:
@@ -245,8 +245,8 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
 
 async def _changed(change: Any, *what: Any) -> Response:
-    """Call a change and return its response. If the change is refused, the response shows the position, a caret and a
-    hint."""
+    """Perform a change of the program, and return the response. If the change is refused, the response shows the
+    position of the error, a caret and a hint."""
     try:
         return JSONResponse(await run_in_threadpool(change, *what), headers={"Cache-Control": "no-store"})
     except ChangeRefused as error:

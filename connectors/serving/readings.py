@@ -1,4 +1,5 @@
-"""The newest input records, which the page's charts show: numbers about a subject over time, and its latest records."""
+"""The newest input records, which the page's charts show. The charts show how the numbers about a subject change over
+time, and the subject's latest records."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from cep.connectors.serving.gazette import SubjectColumns, texts
 from cep.core.schema import Schema
 
 RECORDS = 300_000
-"""The number of newest input records that are kept. The newest table of each event type is kept in any case."""
+"""The number of newest input records that are kept. The newest table of each event type is kept even if it exceeds this
+number."""
 POINTS = 2_000
 """The maximum number of points in a series.
 
-A longer series is divided into equal parts of its time, and keeps the lowest and highest value of each part.
+The time of a longer series is divided into equal parts. For each part, only the lowest and the highest value are kept.
 """
 
 _SMALL = 8_192  # smaller tables are joined with others
@@ -29,8 +31,8 @@ _NUMBERS = ("int", "float", "any")
 class Series:
     """The values of a numeric attribute over time.
 
-    `times`: the end of each value's record, in microseconds. `held`: the time from which on all records are kept, or
-    None.
+    `times`: for each value, the end of its record in microseconds. `held`: the time from which on all records are kept,
+    or None if there are no records.
     """
 
     times: Sequence[int]
@@ -48,7 +50,7 @@ class Readings:
         self._lock = threading.Lock()
 
     def take(self, inputs: Mapping[str, pl.DataFrame]) -> None:
-        """Add the input records of one round of the service."""
+        """Add the input records of one step of the service."""
         with self._lock:
             for name, table in inputs.items():
                 if table.height and self._subjects[name].subject is not None:
@@ -64,7 +66,7 @@ class Readings:
             tables[-2:] = [pl.concat(tables[-2:], how="vertical_relaxed", rechunk=True)]
 
     def _oldest(self) -> str | None:
-        """Return the event type that has the most tables, or None if no event type has more than one."""
+        """Return the event type that has the most tables. Return None if every event type has only one table."""
         name = max(self._tables, key=lambda event: len(self._tables[event]))
         return name if len(self._tables[name]) > 1 else None
 

@@ -15,13 +15,13 @@ from cep.connectors.serving.methods import RouteMethods
 from cep.core.suggest import did_you_mean
 
 _SAID = {404: "Not Found", 405: "Method Not Allowed"}
-"""The texts that the framework uses for these statuses by default."""
+"""The texts that the framework sends for these statuses, unless a route has set another text."""
 
 
 def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
     """Replace the framework's error responses by plain text, with one line per mistake.
 
-    `paths`: the methods of each path, which an error 405 lists.
+    `paths`: the methods of each path. The response to an error 405 lists these methods.
     """
 
     @app.exception_handler(RequestValidationError)
@@ -46,7 +46,7 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
 
 
 def _body_fields(request: Request) -> list[str]:
-    """Return the names of the fields in the request body that the route expects."""
+    """Return the names of the fields that the route expects in the request body."""
     fields: list[str] = []
     dependant = getattr(request.scope.get("route"), "dependant", None)
     for param in () if dependant is None else dependant.body_params:
@@ -114,7 +114,8 @@ _REASONS = {
     "model": "is not an object",
     "dict": "is not an object",
 }
-"""The texts that replace the messages of pydantic. The keys are the error's type, or its first word."""
+"""The texts that replace the messages of pydantic. A key is the type of a pydantic error, or the first word of this
+type."""
 
 
 def _reason(error: Mapping[str, Any]) -> str:

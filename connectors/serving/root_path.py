@@ -24,7 +24,8 @@ def root(text: str) -> str:
 
 
 class RootPath:
-    """Middleware that sets the application's path, so that links work for clients of the proxy.
+    """Middleware that sets the path below which a proxy publishes the application, so that links work for clients of
+    the proxy.
 
     The proxy may remove the path from requests (`proxy_pass http://127.0.0.1:8000/;`) or leave it. Clients that connect
     directly do not use the path. A request for the path itself is redirected to the page.

@@ -1,7 +1,8 @@
 """The state of the live page, in bounded memory: the newest derived events, the state of each station, and the row
 counts of the program's operators.
 
-Changes of this state are numbered from 1. A client that knows the changes up to a number receives the later ones.
+Changes of this state are numbered from 1. A client states the number of the last change that it has received, and then
+receives the later changes.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
 
 EVENTS = 20_000
-"""The number of derived events that are kept, the newest ones."""
+"""The maximum number of derived events that are kept. These are the newest ones."""
 STATIONS = 20_000
 """The maximum number of stations that are shown. Further subjects are only counted."""
 
 MISSED = 3
-"""A station counts as without data if no record arrives within this multiple of the usual gap between its records."""
+"""A factor. A station counts as without data if no record arrives within this factor times the usual gap between its
+records."""
 
 _BECAUSE = "because"
 
@@ -45,12 +47,13 @@ _BECAUSE = "because"
 class Station:
     """A subject whose coordinates are known.
 
-    - `last_record`: the end of the latest input record about it.
-    - `last_event`: the end of the latest derived event about it.
-    - `holding`: the fluents that hold for it now; the keys are the ids of their intervals.
-    - `gap`: the usual time between two of its records, rather too long than too short; 0 if unknown.
+    - `last_record`: the end of the latest input record about the subject.
+    - `last_event`: the end of the latest derived event about the subject.
+    - `holding`: the fluents that hold for the subject now; the keys are the ids of their intervals.
+    - `gap`: an estimate of the usual time between two of its records, which is rather too long than too short; 0
+      if unknown.
     - `awaited`: True if the scene watches for missing records.
-    - `missing`: True if its next record is overdue.
+    - `missing`: True if the station's next record is overdue.
     """
 
     key: str
@@ -142,8 +145,8 @@ class Scene:
             self._add(held)
 
     def go_on(self, before: Scene) -> None:
-        """Take over the state of the page from the scene of the previous program. That scene has no listeners any
-        more."""
+        """Copy the state of the page from the scene of the previous program. The previous scene must have no listeners
+        any more."""
         with self.lock, before.lock:
             self.number, self._gone = before.number + 1, before._gone
             self.events, self._ids, self.withdrawn = before.events, before._ids, before.withdrawn
@@ -173,10 +176,11 @@ class Scene:
         self._ring()
 
     def _latest(self, tables: Mapping[str, pl.DataFrame], field: str) -> None:
-        """Update the stations of all subjects in `tables`: their latest end, and their coordinates.
+        """Update the stations of all subjects in `tables`: the latest end of their events or records, and their
+        coordinates.
 
         `field`: the field of Station that stores this end. If several events about a subject have the same end, the
-        page shows the last of them.
+        page shows the last of these events.
         """
         known = {name: table for name, table in tables.items() if self._subject_columns[name].subject and table.height}
         if not known:
@@ -238,7 +242,7 @@ class Scene:
         self.stations.move_to_end(station.key)
 
     def _add(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Add derived events in order of time. Only the newest events are kept."""
+        """Add derived events, sorted by time. If there are too many events, drop the oldest."""
         rows: list[tuple[int, int, str, pl.DataFrame, int]] = []
         for name, table in derived.items():
             began = 0
@@ -278,10 +282,10 @@ class Scene:
                 self.withdrawn.came(document)
 
     def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: Told, again: Set[str]) -> None:
-        """Remove withdrawn events, and update the stations that they are about.
+        """Remove withdrawn events, and update the stations of their subjects.
 
-        `why`: describes the cause of the revision. `again`: the ids of events that the same round derives again, with
-        another end or origin. They do not count as withdrawn.
+        `why`: describes the cause of the revision. `again`: the ids of events that the same step derives again, with
+        another end or other sources. These events do not count as withdrawn.
         """
         gone = {id for table in tables.values() for id in table[ID].to_list()}
         if not gone:
@@ -311,7 +315,7 @@ class Scene:
                     self._changed(station)
 
     def _document(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a derived event as JSON for the page."""
+        """Return a derived event as JSON for the page. `values`: the event's row."""
         subject = self._subject_columns[name].subject
         about = None if subject is None else values.get(subject)
         return {
@@ -359,10 +363,11 @@ class Scene:
     # --- in any thread ---
 
     def behind(self, number: int, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]] | None:
-        """Return the changes after number `number`: the number reached, the new events, and the changed stations.
+        """Return the changes after number `number`: the number of the last change, the new events, and the changed
+        stations.
 
-        At most `most` events are returned, oldest first. Return None if some of the events are no longer kept, or the
-        number does not exist yet.
+        At most `most` events are returned, oldest first. Return None if some of the events are no longer kept, or if no
+        change has this number yet.
         """
         with self.lock:
             if not max(self._gone, self.withdrawn.gone) <= number <= self.number:
@@ -388,8 +393,8 @@ class Scene:
             return self.number, events[::-1], [station.shown() for station in self.stations.values()]
 
     def withdrawn_since(self, time: int) -> list[dict[str, Any]]:
-        """Return the events that existed when the watermark was `time` and were withdrawn later, earliest withdrawal
-        first."""
+        """Return the events that existed when the watermark was `time` and were withdrawn later. The event that was
+        withdrawn first comes first."""
         with self.lock:
             texts = self.withdrawn.documents()
         withdrawn = []
@@ -408,9 +413,9 @@ class Scene:
             return self.withdrawn.behind(number, reached)
 
     def event(self, id: str) -> dict[str, Any] | None:
-        """Return an event that is kept or was withdrawn lately; None if the id is unknown.
+        """Return an event that is kept or was withdrawn recently. Return None if the id is unknown.
 
-        The member `because` is its lineage, or None.
+        The member `because` of the event is its lineage, or None if the lineage is unknown.
         """
         with self.lock:
             entry = self._ids.get(id)
@@ -441,7 +446,7 @@ class Scene:
             }
 
     def bell(self) -> asyncio.Event:
-        """Return an asyncio event of the current loop. It is set when a change has arrived."""
+        """Return an asyncio event of the current loop. The scene sets this event when its state changes."""
         with self.lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 

@@ -105,8 +105,9 @@ REFUSALS: Mapping[str, Any] = {
 class SparqlOptions:
     """Options of the endpoint.
 
-    The limits are seconds per query, bytes per response, and characters per query. `prefixes`: the prefixes that a
-    query need not declare. `shown`: True if the log shows the text of queries.
+    - The limits are seconds per query, bytes per response, and characters per query.
+    - `prefixes`: the prefixes that a query may use without a declaration.
+    - `shown`: True if the log shows the text of queries.
     """
 
     seconds: float = 10.0
@@ -117,7 +118,7 @@ class SparqlOptions:
 
 
 class Malformed(Exception):
-    """Raised if a request does not follow the protocol. `status`: the HTTP status."""
+    """Raised if a request does not follow the SPARQL protocol. `status`: the HTTP status of the response."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -125,8 +126,8 @@ class Malformed(Exception):
 
 
 def router(store: StoreProcess, options: SparqlOptions, log: Log | None = None) -> APIRouter:
-    """Return the routes of `/sparql`. `log`: a function that is called for each request with its status, seconds and
-    bytes."""
+    """Return the routes of `/sparql`. `log`: a function that is called for each request with the response's status, its
+    duration in seconds and its size in bytes."""
     routes = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def endpoint(request: Request) -> Response:
@@ -200,7 +201,7 @@ async def _gone(request: Request) -> None:
 async def parameters(request: Request) -> list[tuple[str, str]] | None:
     """Return the parameters of a query. Return None if the request is for the service description.
 
-    Raises Malformed if the request is neither.
+    Raises Malformed if the request is neither a query nor a request for the service description.
     """
     in_address = _pairs(request.url.query.encode())
     if request.method == "GET":
@@ -258,7 +259,7 @@ def question_of(pairs: Sequence[tuple[str, str]], options: SparqlOptions) -> Que
 def check_federation(query: str) -> None:
     """Raise QueryRefused if a query obviously uses another endpoint, or would overflow a parser's stack.
 
-    The store process finds the less obvious cases.
+    The store process refuses the less obvious uses of other endpoints.
     """
     query_tokens = tokens(query)
     if (large := too_large(query_tokens)) is not None:
@@ -269,7 +270,8 @@ def check_federation(query: str) -> None:
 
 
 def formats(headers: Headers) -> tuple[str, str]:
-    """Return the preferred formats for a table and for triples. An empty text means that the client accepts none.
+    """Return the preferred format for a table, and the preferred format for triples. An empty text means that the
+    client accepts no format of this kind.
 
     Raises Malformed (406) if both are empty.
     """

@@ -17,13 +17,14 @@ from cep.core.private_files import make_private, private_opener
 PROGRAM = "program"
 
 _WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
-"""The names of other files and folders that a server creates in the folder, always after `program`."""
+"""The names of the other files and folders that a server creates in the state folder. A server creates them only after
+the file `program`."""
 
 
 class StateFolder:
     """A locked state folder.
 
-    `changed`: the names of events and alerts whose meaning has changed since the last run, or that the program no
+    `changed`: the names of events and alerts whose fingerprint has changed since the last run, or that the program no
     longer has. Raises CepError if another server uses the folder, or its files were not written by a server.
     """
 
@@ -58,8 +59,8 @@ class StateFolder:
         self._file.flush()
 
     def _earlier(self, folder: Path) -> dict[str, str]:
-        """Return the stored fingerprint of each name. Return none if the server stopped before it had written all of
-        them."""
+        """Return the stored fingerprint of each name. Return an empty dictionary if the server stopped before it had
+        written all fingerprints."""
         self._file.seek(0)
         data = self._file.read()
         if not (checksum.is_sealed(data) or checksum.MARK.startswith(data.rstrip(b"\0"))):

@@ -1,8 +1,8 @@
-"""`/sparql/subscribe`: a query whose answer is sent again when it changes, as Server-Sent Events.
+"""`/sparql/subscribe`: a query whose result is sent again when it changes, as Server-Sent Events.
 
-The first message, `answer`, is the whole answer. Each later message, `change`, is {"added": [...], "removed": [...]},
-with bindings in SPARQL's JSON format. A query is evaluated again soon after an event whose class or property it names,
-and soon after a change of the knowledge. After other events, it is evaluated less often.
+The first message, `answer`, is the whole result. Each later message, `change`, is {"added": [...], "removed": [...]},
+with bindings in SPARQL's JSON format. After an event whose class or property the query names, and after a change of the
+knowledge, the query is evaluated again soon. After other events, it is evaluated less often.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from cep.core.schema import Schema
 from cep.knowledge.query.sparql import tokens
 
 MOST = 1 << 22
-"""The maximum size in bytes of an answer that can be watched."""
+"""The maximum size in bytes of a watched query's result."""
 
 _QUERIES = 100  # distinct queries that are watched
 _BEHIND = 64  # messages that may wait for a client; a client that is further behind is disconnected
@@ -50,7 +50,7 @@ _NO_TABLE = "table"  # the code for a query that cannot be watched
 class PollingRate:
     """The minimum number of seconds between two evaluations of a query.
 
-    `soon`: after events that the query names. `later`: after other events.
+    `soon`: the minimum after events whose class or property the query names. `later`: the minimum after other events.
     """
 
     soon: float = 0.5
@@ -61,9 +61,9 @@ class PollingRate:
 class _Watched:
     """A watched query and its clients.
 
-    - `names`: the events that the query names, or None.
+    - `names`: the events whose class or property the query names; None if it names none.
     - `first_answer`: a future that is done after the first evaluation.
-    - `rows`: the rows of the current answer, each as JSON.
+    - `rows`: the rows of the current result, each as JSON.
     """
 
     question: Question
@@ -182,9 +182,9 @@ class Subscriptions:
             _end(queue)
 
     async def _ask(self, watched: _Watched) -> str | None:
-        """Evaluate the query again. Return its changes as a message, or None if there are none.
+        """Evaluate the query again. Return the changes of its result as a message, or None if nothing has changed.
 
-        A separate thread compares the answers.
+        A separate thread compares the results.
         """
         answer = await asyncio.wrap_future(self._store.ask(watched.question))
         watched.variables, watched.rows, change = await asyncio.to_thread(_compared, watched.rows, answer)
@@ -204,7 +204,7 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
     async def subscribe(request: Request) -> Response:
         """Watch a SELECT query.
 
-        The stream of Server-Sent Events begins with the whole answer (`answer`). Each `change` then has the rows that
+        The stream of Server-Sent Events begins with the whole result (`answer`). Each `change` then has the rows that
         were added and removed.
         """
         try:
@@ -248,7 +248,8 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
 def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
     """Return the events whose classes or properties a query names, or None if it names none.
 
-    `prefixes`: prefixes that the query need not declare. `iris`: the event of each IRI.
+    `prefixes`: the prefixes that the query may use without a declaration. `iris`: for each IRI of a class or property,
+    its event.
     """
     known, names, declared = dict(prefixes), set(), ""
     for token in tokens(query):
@@ -274,7 +275,7 @@ def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str
 
 
 def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[str, str]:
-    """Return the event of each IRI of a class or property."""
+    """Return, for each IRI of a class or property, the event to which it belongs."""
     names = {}
     for name, schema in schemas.items():
         names[vocabulary.type(schema)] = name
@@ -283,8 +284,8 @@ def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[st
 
 
 def _compared(before: Counter[str], answer: Answer) -> tuple[list[str], Counter[str], str | None]:
-    """Compare an answer with the previous rows. Return its variables, its rows, and the difference as a message or
-    None.
+    """Compare the new result of a query with its previous rows. Return the result's variables, its rows, and the
+    difference as a message. The message is None if there is no difference.
 
     Raises QueryRefused if the query is not a SELECT.
     """
@@ -302,7 +303,7 @@ def _refusal(error: Exception) -> QueryRefused:
 
 
 def _whole(watched: _Watched) -> str:
-    """Return the message with the whole current answer."""
+    """Return the message that contains the whole current result."""
     head = _json({"vars": watched.variables})
     return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(watched.rows)}}}}}')
 
@@ -320,7 +321,7 @@ def _json(value: object) -> str:
 
 
 def _end(queue: asyncio.Queue[str | None]) -> None:
-    """Put the end marker into a queue. If the queue is full, drop its messages."""
+    """Put the end marker into a queue. If the queue is full, first drop all its messages."""
     if not _put(queue, None):
         while not queue.empty():
             queue.get_nowait()

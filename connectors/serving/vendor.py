@@ -34,8 +34,8 @@ class Unfetched(Exception):
 class Package:
     """A package of npm.
 
-    `files`: the files to use, and the name under which each is stored. `sha512`: the hash of the package's archive, in
-    base64.
+    `files`: the paths of the files to use in the package, and for each file the name under which the page stores it.
+    `sha512`: the hash of the package's archive, in base64.
     """
 
     name: str
@@ -83,7 +83,8 @@ PACKAGES = (
 
 
 def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> int:
-    """Download the missing packages and return their number. `packages`: None: all packages that the page needs.
+    """Download the missing packages and return their number. `packages`: the packages to look for. None stands for all
+    packages that the page needs.
 
     Raises Unfetched if a package cannot be downloaded or has the wrong hash.
     """
@@ -104,7 +105,8 @@ def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> i
 
 
 def _taken(package: Package, archive: bytes) -> dict[str, bytes]:
-    """Return the contents of a package's files from its archive, by the name under which each is stored."""
+    """Return the contents of those files in a package's archive that the page uses. The keys are the names under which
+    the files are stored."""
     digest = base64.b64encode(hashlib.sha512(archive).digest()).decode()
     if digest != package.sha512:
         raise Unfetched(f"{package.archive} is not what it was: its sha512 is {digest}")
@@ -140,8 +142,8 @@ def _download(package: Package) -> bytes:
 
 
 def main() -> int:
-    """Download all packages. Return 0 even if this fails: the page then shows a notice, and works without map and
-    charts."""
+    """Download all packages. Return 0 even if a download fails. Without the packages, the page shows a notice, and
+    works without map and charts."""
     try:
         count = fetch()
     except (Unfetched, OSError) as error:

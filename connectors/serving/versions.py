@@ -16,7 +16,7 @@ from cep.core.errors import CepError
 from cep.core.private_files import private_folder
 
 FILES = "the files"
-"""The name that stands for the author if someone changed the program's files on disk."""
+"""The name that is stored as the author of a version if someone has changed the program's files on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Version:
 
     - `texts`: the text of each file, by name.
     - `time`: the wall-clock time at which the version started.
-    - `files`: the hash of the files on disk at that time.
-    - `watermark`: a time. The version derives all events that end later; None: all events.
-    - `since`: the time from which on the new and changed rules have seen the input; None: they have seen only the input
-      after the start.
-    - `cuts`: for each fluent and each table of alerts, the time at which it begins.
+    - `files`: the hash of the files on disk at the start.
+    - `watermark`: a time. The version derives all events that end after this time; None: all events.
+    - `since`: the time from which on the new and changed rules have read the input. None: they have read only the
+      input that arrived after the start.
+    - `cuts`: for each fluent and each table of alerts, the time at which this version's part of it begins.
     - `restores`: the number of the earlier version that has the same texts, or None.
     """
 
@@ -50,7 +50,7 @@ def files_hash(texts: Mapping[str, str]) -> str:
 
 
 class Versions:
-    """The versions in a folder, numbered from 1. Each version is stored in a file."""
+    """The versions in a folder, numbered from 1. Each version is stored in its own file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,7 +85,8 @@ class Versions:
 
 
 def running_version(folder: Path, snapshot_name: str) -> int | None:
-    """Return the number of the version to which a snapshot belongs. Return None if the snapshot has no journal."""
+    """Return the number of the version that runs after a snapshot. The journal that continues the snapshot contains
+    this number. Return None if no journal continues the snapshot."""
     for path in (folder / "journal", folder / "journal.part"):
         _, records, _ = read_records(path)
         if records and records[0][0].get("follows") == snapshot_name:

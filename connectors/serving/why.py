@@ -1,5 +1,5 @@
-"""`/why/{id}` and `/why-not`: explanations of why an event was derived or not. The engine is read between two
-batches."""
+"""`/why/{id}` and `/why-not`: explanations of why an event was derived, or why it was not derived. The engine is read
+between two batches."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ FORMS: Mapping[str, str] = {
     "application/n-triples": "prov",
     "text/turtle": "prov",
 }
-"""The names of explanation formats in `cep explain --format`, by media type. N-Triples are also valid Turtle."""
+"""For each media type, the name of the same format in `cep explain --format`. N-Triples are also valid Turtle."""
 
 TYPES = {"json": "application/json", "text": "text/plain; charset=utf-8", "prov": "application/n-triples"}
 FARTHEST, LARGEST = 100, 2_000
 """The maximum depth of a tree, and its maximum number of events."""
 WAITING = 16
-"""The maximum number of waiting questions."""
+"""The maximum number of questions that wait for an answer."""
 
 Form = Literal["json", "text", "prov"]
 JsonAnswer = Awaitable[dict[str, Any]]
 Plain = Mapping[str, Callable[[Mapping[str, Any], "Questions"], str]]
 Ended = Callable[[str], tuple[str | None, int | None] | None]
-"""A function that finds an event by its `@id`. It returns the event type and the end, or None for an unknown id.
+"""A function that returns the event type and the end of the event that has an `@id`. It returns None for an unknown id.
 
 The end is None if it is unknown, or if a fluent's interval is still open.
 """
@@ -97,8 +97,8 @@ class TimeLimit:
 class Questions:
     """Questions to an engine with `remember`. A separate thread answers them one after the other.
 
-    The thread reads the engine while it holds `lock`. After each question, it leaves the lock to the program for as
-    long as the question held it. So the program gets at least half of the time.
+    The thread reads the engine while it holds `lock`. After each answer, the thread waits for as long as it has held
+    the lock. So the program can use the engine at least half of the time.
 
     - `ended`: finds events by their `@id`.
     - `unit`: the unit of numeric times, as in `read_question`.
@@ -131,7 +131,7 @@ class Questions:
         self._counting = threading.Lock()
 
     async def why(self, id: str, most: int, depth: int) -> dict[str, Any]:
-        """Return the tree of a derived event, or the changes of a withdrawn event.
+        """Return the explanation of a derived event as a tree, or the changes of a withdrawn event.
 
         Raises Unanswered if the event is unknown, or its derivation is no longer remembered.
         """
@@ -212,7 +212,8 @@ class Questions:
                 self._waiting -= 1
 
     def _origin(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file name and line of a record. Folder names are removed, because clients must not see them."""
+        """Return the file name and line of a record. The names of folders are left out, because clients must not see
+        them."""
         return None if self.origins is None else self.origins.named(record)
 
     def close(self) -> None:
@@ -282,7 +283,7 @@ def router(questions: Questions | None) -> APIRouter:
         depth: Annotated[int, Query(ge=1, le=FARTHEST)] = DEEPEST,
         format: Form | None = None,
     ) -> Response:
-        """Return the tree of a derived event, as `cep explain` does."""
+        """Return the explanation of a derived event as a tree, as `cep explain` does."""
         name = id.removeprefix("@")
         if not _ID.fullmatch(name):
             return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NO_STORE)

@@ -11,15 +11,16 @@ from typing import Any
 from cep.core.time import BEGINNING
 
 MOST = 20_000
-"""The number of withdrawals that are kept, the newest ones."""
+"""The maximum number of withdrawals that are kept. These are the newest ones."""
 
 
 class WithdrawnEvents:
-    """The withdrawn events, and the ends of the existing events about each subject, for the live page.
+    """The withdrawn events for the live page. This object also stores the ends of the events that were not withdrawn,
+    for each subject.
 
     A withdrawal has a number, like every change of the page's state (`cep.connectors.serving.scene`).
 
-    - `counts`: for each event type, how many of its events were withdrawn.
+    - `counts`: for each event type, the number of its withdrawn events.
     - `gone`: the number of the latest withdrawal that is no longer kept.
     """
 
@@ -31,7 +32,7 @@ class WithdrawnEvents:
         self._about: dict[str, dict[str, tuple[int, str]]] = {}
 
     def came(self, document: Mapping[str, Any]) -> None:
-        """Add an existing event. Its document has `id`, `type`, `end` and the `key` of its subject."""
+        """Add an event that is not withdrawn. Its document has `id`, `type`, `end` and the `key` of its subject."""
         self._documents.pop(document["id"], None)
         # for an open interval, its beginning counts
         end = document["start"] if document["end"] is None else document["end"]
@@ -39,7 +40,7 @@ class WithdrawnEvents:
             self._about.setdefault(document["key"], {})[document["id"]] = end, document["type"]
 
     def dropped(self, id: str, key: str | None) -> None:
-        """Forget an event that is no longer kept. `key`: its subject."""
+        """Remove an event that is no longer kept. `key`: the event's subject."""
         mine = self._about.get(key or "", {})
         mine.pop(id, None)
         if not mine:
@@ -59,7 +60,7 @@ class WithdrawnEvents:
         self.dropped(document["id"], document["key"])
 
     def latest(self, key: str) -> tuple[int, str]:
-        """Return the end and the type of the latest existing event about the subject `key`."""
+        """Return the end and the type of the latest event about the subject `key` that was not withdrawn."""
         return max(self._about.get(key, {}).values(), default=(BEGINNING, ""))
 
     def behind(self, number: int, reached: int) -> list[bytes]:
