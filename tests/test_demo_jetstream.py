@@ -125,7 +125,7 @@ def test_what_it_prints(found: demo.Found, monkeypatch: pytest.MonkeyPatch) -> N
     result = CliRunner().invoke(app, ["demo", "jetstream"])
     assert result.exit_code == 0, result.output
     assert "139,098 positions; 1,243 flights above 29,000 feet; 24 streams" in result.output
-    assert "of the 23 that were warned 3 were, within half an hour" in result.output
+    assert "3 of the 23 warned flights were shaken within half an hour" in result.output
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert "DAH2071 EZY27XG 11 9 17:13 98 17:26" in lines
 

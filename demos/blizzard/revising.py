@@ -68,15 +68,15 @@ def _print(console: Console, messages: Sequence[Message]) -> None:
     came = [each for _, every in arrivals() for each in every]
     count = len({(each.station, each.time) for each in came})
     late, wrong = (sum(word in each.why for each in came) for word in (" late", "corrected"))
-    console.print(f"The {count} readings are real. Made up is which of them come late ({late}) and have a", style="dim")
-    console.print(f"wrong visibility at first ({wrong}). The wind of 1048 mph is in the data.", style="dim")
+    console.print(f"The {count} readings are real, including the wind of 1048 mph. The delays ({late}) and the", style="dim")
+    console.print(f"first, wrong values of the visibility ({wrong}) are made up.", style="dim")
 
 
 def table(messages: Sequence[Message]) -> Table:
     """Return a table with one row per message or withdrawal."""
-    made = empty("What was told as readings came, February 2013, UTC", "told station what of the_reading_of")
+    made = empty("Messages as the readings arrive, February 2013, UTC", "sent station message about reading")
     for each in messages:
         of = clock(each.start) if each.start == each.end else f"{clock(each.start)}–{clock(each.end)}"
-        what = f"no {each.name}" if each.withdrawn else each.name
+        what = f"{each.name} withdrawn" if each.withdrawn else each.name
         made.add_row(moment(each.at), each.station, what, of, each.because, style="bold" if each.withdrawn else "")
     return made

@@ -81,10 +81,10 @@ def _print(console: Console, found: Found) -> None:
     warned, right = warnings["flight"].n_unique(), warnings.filter(pl.col("shaken").is_not_null())["flight"].n_unique()
     lines = (
         f"{found.positions.height:,} positions; {high:,} flights above {LOWEST:,} feet; "
-        f"{found.routes['route'].n_unique()} streams of {found.routes.height} points in them.",
-        f"{thrown} flights were shaken up there, {thrown / high:.0%}; of the {warned} that were warned {right} were, "
+        f"{found.routes['route'].n_unique()} streams with {found.routes.height} points.",
+        f"{thrown} of these flights ({thrown / high:.0%}) were shaken. {right} of the {warned} warned flights were shaken "
         "within half an hour.",
-        "Shaken: level to 100 feet for two minutes, and yet climbing and sinking by 192 feet a minute or more.",
+        "Shaken: the level stays within 100 feet for two minutes, with climbs and descents of 192 feet per minute or more.",
     )
     console.print("\n".join(lines), soft_wrap=True)
     console.print(

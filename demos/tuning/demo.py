@@ -131,7 +131,7 @@ def _print(console: Console, tuning: Tuning) -> None:
     for name, point in (("As written", tuning.default), ("Chosen", tuning.chosen)):
         console.print(f"{name}: {tuning.values(point)}.")
     assert result.holdout is not None, "there are labels"
-    console.print(f"The holdout begins {moment(result.holdout)}; nothing after it was looked at for the choice.")
+    console.print(f"The holdout begins {moment(result.holdout)}; the choice uses only earlier data.")
     for warning in warnings(result):
         console.print(f"warning: {warning}")
 
