@@ -220,7 +220,7 @@ def test_what_it_prints(found: demo.Found, monkeypatch: pytest.MonkeyPatch) -> N
     assert "EWR 29 6,111 3,220 98 194" in lines
     assert "31 Jan 13:00 LGA 31 22 260° 32" in lines
     assert "Not trusted: 1,048 mph at EWR, 12 Feb 08:00; the others had less than 30." in lines
-    assert "In 20 hours an airport had reported no wind, and used that of the nearest airport." in lines
+    assert "In 20 hours, an airport without a reported wind used that of the nearest." in lines
     readme = [" ".join(line.split()) for line in Path("demos/README.md").read_text(encoding="utf-8").splitlines()]
     assert [line for line in readme if line.startswith("31 Jan")] == [
         line for line in lines if line.startswith("31 Jan")

@@ -68,8 +68,8 @@ def _print(console: Console, messages: Sequence[Message]) -> None:
     came = [each for _, every in arrivals() for each in every]
     count = len({(each.station, each.time) for each in came})
     late, wrong = (sum(word in each.why for each in came) for word in (" late", "corrected"))
-    console.print(f"The {count} readings are real, including the wind of 1048 mph. The delays ({late}) and the", style="dim")
-    console.print(f"first, wrong values of the visibility ({wrong}) are made up.", style="dim")
+    console.print(f"The {count} readings are real, including the wind of 1048 mph. The delays ({late})", style="dim")
+    console.print(f"and the first, wrong values of the visibility ({wrong}) are made up.", style="dim")
 
 
 def table(messages: Sequence[Message]) -> Table:

@@ -82,9 +82,9 @@ def _print(console: Console, found: Found) -> None:
     lines = (
         f"{found.positions.height:,} positions; {high:,} flights above {LOWEST:,} feet; "
         f"{found.routes['route'].n_unique()} streams with {found.routes.height} points.",
-        f"{thrown} of these flights ({thrown / high:.0%}) were shaken. {right} of the {warned} warned flights were shaken "
-        "within half an hour.",
-        "Shaken: the level stays within 100 feet for two minutes, with climbs and descents of 192 feet per minute or more.",
+        f"{thrown} of these flights ({thrown / high:.0%}) were shaken. {right} of the {warned} warned flights were "
+        "shaken within half an hour.",
+        "Shaken: climbs and descents of 192 feet per minute or more, at a level within 100 feet for two minutes.",
     )
     console.print("\n".join(lines), soft_wrap=True)
     console.print(

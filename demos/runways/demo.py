@@ -124,11 +124,11 @@ def _print(console: Console, found: Found, picture: Path | None) -> None:
     )
     none = found.table("answer streams")
     lost = int(((none["end"] - none["start"]) // HOUR).sum())
-    console.print(f"In {lost} hours no choice was possible: all final approaches that the wind allowed crossed.")
+    console.print(f"In {lost} hours, no choice was possible: all usable approaches crossed.")
     for start, airport, mph in found.doubted().select("start", "airport", "mph").iter_rows():
         console.print(f"Not trusted: {mph:,.0f} mph at {airport}, {moment(start)}; the others had less than 30.")
     missing = found.borrowed().height - found.doubted().height
-    console.print(f"In {missing} hours an airport had reported no wind, and used that of the nearest airport.")
+    console.print(f"In {missing} hours, an airport without a reported wind used that of the nearest.")
     console.print(f"{PROGRAM.name}: {found.result.stats.closing()}", style="dim", soft_wrap=True)
     if picture is not None:
         console.print(f"The picture is in {picture}.", soft_wrap=True)
