@@ -1,5 +1,5 @@
-"""Detection of several event types in one stream: find the field that names the type, so that WHEN can select each
-one."""
+"""Detection of several event types in one stream. It finds a field that names the event type, so that a WHEN condition
+can select each event type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cep.core.schema import RecordTest
 
 Records = Sequence[Mapping[str, Any]]
 MOST = 12
-"""The maximum number of distinct values of a field that names the type of a record's event."""
+"""The maximum number of distinct values of a field that names the event type."""
 _LEAST = 4
 """The minimum number of records in which to look for several event types."""
 _DEEP = 4
@@ -27,12 +27,14 @@ _BOOLEANS = frozenset((*TRUE_WORDS, *FALSE_WORDS))
 def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     """Return the event types of a stream. Each has a name, a test that selects its records, and these records.
 
-    The result is empty if the stream seems to have a single event type. A stream has several types in three layouts:
+    The result is empty if the stream seems to have a single event type. A stream has several event types in three
+    layouts:
 
-    - A field, perhaps inside an object, names the type. The field has few distinct values. Most of these values come
-      with a key that no record with another value has.
-    - Each record has exactly one of several objects.
-    - Each record has an object under the same key, and the object has exactly one of several fields.
+    - A field, perhaps inside an object, names the event type. The field has few distinct values. Most of these
+      values occur together with a key that no record with another value has.
+    - Each record contains exactly one of several objects. The key of the object names the event type.
+    - Each record has an object under the same key, and this object has exactly one of several fields. The field
+      names the event type.
 
     A text that means "missing" does not count as a value. Keys that never have a value are ignored.
     """
@@ -71,12 +73,12 @@ def _alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
 def _by_value(
     records: Records, flat: Records, groups: Mapping[str, Mapping[str, Sequence[int]]]
 ) -> list[tuple[str, RecordTest, Records]]:
-    """Group the records by the field that separates them best. Return the result of `alternatives`.
+    """Group the records by the field that separates them best. Return the groups as `alternatives` does.
 
-    A field separates records if most of its values come with keys that records with other values lack.
+    A field separates records if most of its values occur together with keys that records with other values lack.
 
     - `flat`: the records with one key per path (`_flat`).
-    - `groups`: the candidate fields, each with the rows of each of its values.
+    - `groups`: for each candidate field, the indices of the records that have each of its values.
     """
     best, field = 0, ""
     for key, rows in groups.items():
@@ -92,7 +94,7 @@ def _by_value(
 def _flat(records: Records) -> list[dict[str, Any]]:
     """Flatten the records: return copies that have one key for each path that WHEN can name.
 
-    If a top-level key is written like a path, it has precedence.
+    If a top-level key looks like the path of a nested value, only the top-level key is used.
     """
     top = {key for record in records for key in record}
     names: dict[Path, str | None] = {}
@@ -112,9 +114,9 @@ def _flat(records: Records) -> list[dict[str, Any]]:
 
 
 def _groups(records: Records, key: str) -> dict[str, list[int]]:
-    """Return the indices of the records that have each value of a key.
+    """Return, for each value of a key, the indices of the records that have this value.
 
-    The result is empty if there are too many values, or if some values cannot name an event type.
+    The result is empty if the values cannot be the names of event types, or if the key has too many values.
     """
     groups: dict[str, list[int]] = {}
     missing = 0
@@ -136,10 +138,8 @@ def _groups(records: Records, key: str) -> dict[str, list[int]]:
 
 
 def _having_own(records: Records, groups: Mapping[str, Sequence[int]], field: str) -> int:
-    """Count the groups of records that have a key of their own.
-
-    Almost all records of the group have this key, and no record of another group has it.
-    """
+    """Count the groups of records that have a key of their own. A group has such a key if almost all of its records
+    have the key, and no record of another group has it."""
     counts = {name: Counter(_said(records, rows)) for name, rows in groups.items()}
     own_count = 0
     for name, some in groups.items():
@@ -153,8 +153,8 @@ def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
-    """Return the keys of objects of which almost every record has exactly one. The result is empty if there are
-    none."""
+    """Return the keys of several objects if almost every record contains exactly one of these objects. Otherwise,
+    return an empty list."""
     present = {key: [record.get(key) is not None for record in records] for key in keys}
     some = [
         key
@@ -169,8 +169,8 @@ def _objects(records: Records, keys: Sequence[str]) -> list[str]:
 def _fields(records: Records, flat: Records, keys: Sequence[str]) -> dict[str, list[int]]:
     """Find a key whose objects each have exactly one of several fields, such as `temp` or `state` in `payload`.
 
-    Returns the indices of the records that have each field; empty if there is no such key. If several fields always
-    appear together, only the first of them counts.
+    Return the indices of the records that have each of these fields. The result is empty if there is no such key. If
+    several fields always appear together, only the first of them counts.
     """
     for key in keys:
         if sum(isinstance(record.get(key), dict) for record in records) < len(records) - allowed(len(records)):

@@ -1,5 +1,5 @@
-"""The first rows of a Parquet file as columns. A path names a field of a struct. If a column is a list, each of its
-elements can be an event."""
+"""The first rows of a Parquet file as columns. Fields of structs become columns, too. If a column contains lists, each
+element of a list can be an event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from cep.connectors.infer.sample import RecordSample
 from cep.connectors.records.paths import EACH, Path, level, path, place, written
 
 _FEW = 3
-"""The maximum length of a list whose elements are taken for coordinates. A longer list is a series of measurements."""
+"""The maximum length of a list whose elements count as coordinates. The elements of a longer list count as
+measurements."""
 _READ = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp,
     pa.types.is_date, pa.types.is_time, pa.types.is_duration, pa.types.is_string, pa.types.is_large_string,
@@ -47,9 +48,11 @@ def parquet_sample(file: File, limit: int) -> RecordSample:
 def _chosen(
     schema: pa.Schema, series: Path | None, sample: RecordSample, batch: pa.RecordBatch
 ) -> tuple[list[str], dict[str, Path]]:
-    """Return the plain columns and the paths into nested columns that a declaration can read.
+    """Return the names of the plain columns that a declaration can read, and the paths of values inside nested columns
+    that it can read.
 
-    `series`: the path of the list whose elements are events, or None. `batch`: the first rows.
+    `series`: the path of the list whose elements are events, or None. `batch`: the first rows. A path that no
+    declaration can read is added to `sample.left_out`.
     """
     plain: list[str] = []
     nested: dict[str, Path] = {}
@@ -72,8 +75,8 @@ def _chosen(
 
 
 def _places(batch: pa.RecordBatch, steps: Path, series: Path | None) -> list[Path]:
-    """Return one path per element if `steps` leads to a short list of numbers, such as coordinates. Otherwise return
-    only `steps`."""
+    """If `steps` is the path of a short list of numbers, such as coordinates, return one path per element. Otherwise,
+    return only `steps`."""
     whole = steps[:-1] if steps[-1] == EACH else steps
     kind = _type(batch.schema, whole)
     if whole == series or len(steps) == 1 or not is_list(kind) or not _numeric(kind.value_type):
@@ -99,7 +102,8 @@ def _type(schema: pa.Schema, steps: Path) -> pa.DataType:
 
 
 def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None:
-    """Explain why the data at a path cannot be an attribute's value. Return None if they can."""
+    """Explain why the data at a path cannot be the values of an attribute. Return None if the data can be such
+    values."""
     source = written(steps)
     if len(steps) > 1 and path(source) != steps:
         return "no path leads to a name that is empty, or has quotes or brackets"
@@ -116,10 +120,10 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
 
 
 def _series(batch: pa.RecordBatch) -> Path | None:
-    """Return the path of the list whose elements are events, or None if each row is an event.
+    """Return the path of the list whose elements are events. Return None if each row is an event.
 
-    It is a list of structs that no row lacks, or else a list of many numbers. If there are several such lists, it is
-    the one that has most elements in all rows together.
+    A list of structs that no row lacks is preferred, and otherwise a list of many numbers. If there are several such
+    lists, the result is the one that has the most elements in all rows together.
     """
     best: tuple[bool, int] | None = None
     longest = None
@@ -144,7 +148,8 @@ def _series(batch: pa.RecordBatch) -> Path | None:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column in Python: times as microseconds, times of day as texts, NaN as None."""
+    """Return the values of a column as Python values. Times become microseconds, times of day become texts, and NaN
+    becomes None."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())

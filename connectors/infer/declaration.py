@@ -21,8 +21,9 @@ from cep.rules.static.typed_facts import FactAttribute, FactDeclaration
 class Inferred:
     """An inferred declaration, as a schema.
 
-    `notes`: a summary of each attribute's values. `remarks`: other things that the user should know. `facts`: if the
-    records have no time, a declaration of facts that also fits them.
+    - `notes`: for each attribute, a summary of its values.
+    - `remarks`: sentences about other properties of the records, which the user should read.
+    - `facts`: a declaration of facts that also fits the records, if the records have no time. Otherwise None.
     """
 
     schema: Schema
@@ -32,8 +33,8 @@ class Inferred:
 
 
 def inferred(sample: RecordSample, name: str) -> Inferred:
-    """Return the declaration that fits the sample. `name`: the name of the event type if the records do not contain
-    one."""
+    """Return the declaration that fits the sample. `name`: the name to use for the event type if the records do not
+    name it."""
     option = sample.format.option if sample.format is not None else lambda _: None
     marks = option("decimal") or ".", option("thousands")
     guesses: dict[str, Guess] = {}
@@ -108,7 +109,7 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
 
 
 def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
-    """Return remarks about the key `type` of records, if its value differs from the name of the event type."""
+    """Return remarks about the key `type` of the records, if its value is not the name of the event type."""
     bind = f"bind the file: `--input {title}=FILE`"
     if sample.bound:
         return [f"the `type` of the records is not an event: {bind}"]
@@ -133,8 +134,11 @@ def _facts(schema: Schema, sample: RecordSample) -> str | None:
 
 
 def _note(guess: Guess, count: int) -> str:
-    """Summarise the values of a column of `count` values: the range of numbers, a few texts, the number of missing
-    values."""
+    """Summarise the values of a column: the range of its numbers or a few of its texts, and the number of missing
+    values.
+
+    `count`: the number of values in the column, including missing values.
+    """
     parts = []
     values = guess.values
     if guess.type in ("int", "float") and values:
@@ -164,6 +168,6 @@ def _shown(value: Any) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text so that it fits into a comment: on one line, and encodable in UTF-8."""
+    """Return a text in a form that fits into a comment: on a single line, and with characters that UTF-8 can encode."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return printable.encode("utf-8", "replace").decode("utf-8")

@@ -29,12 +29,12 @@ _PREFERRED = (
 _BEGINS = ("start", "begin", "from", "started", "started_at", "start_time", "departed", "von")
 _HOUR = 3_600 * 10**6
 _TRIED = 500
-"""The number of texts of a column that are tested for intervals."""
+"""The number of texts in a column that are examined to find out whether the column contains intervals."""
 _BETWEEN = re.compile(r"\s+(-|\u2013|\u2014|to|bis|until)\s+")
-"""The words between the start and the end of an interval."""
+"""A pattern for the text between the start and the end of an interval."""
 _HOURS = re.compile(r"^(hours?|hr|hh|hod|stunde|std|heure|hora)$|_(hour|hr)$|^hour_", re.I)
 _CLOCKS = re.compile(r"time|clock|uhr|zeit|^hh_?mm|^hrmn$|heure|hora|^utc$", re.I)
-"""Names of columns that contain hours or times of day."""
+"""A pattern for the names of columns that contain hours or times of day."""
 _PARTS = (
     (re.compile(r"^#?(year|yr|yyyy|yy|jahr|ann[eé]e|a[nñ]o)$", re.I), 0, 2100, "%Y"),
     (re.compile(r"^(month|mon|monat|mo|mois|mes)$|^MM$", re.I), 1, 12, "%m"),
@@ -43,7 +43,8 @@ _PARTS = (
     (re.compile(r"^(minutes?|min|mn|mm)$", re.I), 0, 59, "%M"),
     (re.compile(r"^(seconds?|sec|ss)$", re.I), 0, 59, "%S"),
 )
-"""Columns that contain one part of a time: possible names, the smallest and largest value, and the format directive."""
+"""The parts of a time that may have a column of their own. For each part: a pattern for the column's name, the smallest
+and the largest value, and the format directive."""
 _ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived", "landed", "bis")
 
 
@@ -52,8 +53,8 @@ def event_times(
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None]:
     """Find the columns that contain the time of each event.
 
-    Returns the column of the time (two for an interval), further columns that contain parts of it, and its format. The
-    first tuple is empty if there is no such column.
+    Return three things: the column of the time, or two columns for start and end; additional columns that contain parts
+    of the time; and the format of the time. The first tuple is empty if no column contains the time.
     """
     last = {source: path(source)[-1].lower() for source in guesses}
     if sample.positional:
@@ -95,7 +96,7 @@ def event_times(
 
 
 def local(sample: RecordSample, source: str) -> bool:
-    """Return True if a column of intervals contains times that have no offset."""
+    """Return True if some times in a column of intervals have no offset."""
     for text in (value for value in sample.columns[source] if isinstance(value, str)):
         for part in text.split("/"):
             try:
@@ -107,7 +108,8 @@ def local(sample: RecordSample, source: str) -> bool:
 
 
 def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | None) -> int:
-    """Count the intervals that end up to an hour before they begin, which happens when clocks are set back."""
+    """Count the intervals whose end is earlier than their start, by at most an hour. They occur when clocks are set
+    back."""
     number = 0
     for pair in zip(sample.columns[begin], sample.columns[end], strict=True):
         try:
@@ -119,9 +121,10 @@ def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | No
 
 
 def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | None:
-    """Return a remark about a column that is almost the time of the event, or None if there is none.
+    """Return a remark about a column that could contain the time of the events but cannot be used. Return None if there
+    is no such column.
 
-    In such a column, most texts are times but too many are not, or each text contains two times.
+    In such a column, at least half of the texts are times, but too many are not. Or each text contains two times.
     """
     best: tuple[int, int, str, str | None] | None = None
     for source, guess in guesses.items():
@@ -142,8 +145,8 @@ def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | No
 
 
 def _pairs(source: str, texts: Sequence[str]) -> str | None:
-    """Return a remark if a column's texts are intervals in a form that cannot be read, such as `27.10.2024 01:00 -
-    27.10.2024 02:00`. Otherwise return None."""
+    """Return a remark if the texts of a column are intervals in an unsupported form, such as `27.10.2024 01:00 -
+    27.10.2024 02:00`. Otherwise, return None."""
     pairs = [_BETWEEN.split(text.strip(" \t"))[::2] for text in texts]
     both = [pair for pair in pairs if len(pair) == 2]
     if 2 * len(both) <= len(texts):
@@ -160,9 +163,9 @@ def _pairs(source: str, texts: Sequence[str]) -> str | None:
 
 
 def _interval(begin: Guess, end: Guess) -> bool:
-    """Return True if two columns can be the start and end of intervals.
+    """Return True if the columns `begin` and `end` can be the start and the end of intervals.
 
-    They must have the same format, and no interval in the sample may end before it begins.
+    Both columns must have the same format, and no interval in the sample may end before it begins.
     """
     if begin.format != end.format:
         return False
@@ -177,9 +180,9 @@ def _interval(begin: Guess, end: Guess) -> bool:
 
 
 def _clock_of(day: str, sample: RecordSample, guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
-    """Find the column that contains the time of day for a column of days.
+    """Find the column that contains the times of day which belong to the column `day`.
 
-    Returns its name, and the format of the day and the time of day together. None if there is no such column.
+    Return its name, and the format of the day and the time of day together. Return None if there is no such column.
     """
     for source, column in sample.columns.items():
         guess = guesses[source]
@@ -214,9 +217,9 @@ def _is_interval(sample: RecordSample, source: str) -> bool:
 
 
 def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | None:
-    """Find the first column of numbers that are all plausible times near the present, counted since 1970.
+    """Find the first column of numbers that are all times since 1970 in the same unit, between the years 1990 and 2100.
 
-    Returns its name and format, or None. The name of the column does not matter.
+    Return its name and its format, or None if there is no such column. The name of the column is not considered.
     """
     for source, guess in guesses.items():
         if guess.type in ("int", "float") and not guess.optional and (unit := unit_of(guess.values)) is not None:
@@ -227,9 +230,10 @@ def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | Non
 def _parts(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None] | None:
-    """Find columns that contain the year, month, day and smaller parts of the time. Return None if there are none.
+    """Find separate columns for the year, the month, the day and smaller parts of the time. Return None if there are
+    none.
 
-    The result has the form that `event_times` returns.
+    Otherwise, return the same three values as `event_times`.
     """
     parts: list[str] = []
     words: list[str] = []
@@ -256,9 +260,10 @@ def _parts(
 
 
 def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> str | None:
-    """Return the format of a column of numeric times of day, or None for another column.
+    """Return the format of a column that contains times of day as numbers. Return None if the column contains something
+    else.
 
-    The numbers are like `1234`, or hours if the name of the column suggests this.
+    A time of day is a number like `1234`. It is a number of hours if the name of the column suggests this.
     """
     values = []
     for text in column:

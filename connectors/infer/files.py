@@ -1,4 +1,5 @@
-"""The first records of a file: recognise the file's format, and group the records by event type."""
+"""Sampling of the first records of a file. The format of the file is recognised, and the records are grouped by event
+type."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from cep.core.unpacking import Unpacked
 _HEAD = 1 << 16  # the bytes in which a format is recognised
 _CHUNK = 1 << 20
 KNOWLEDGE = (".ttl", ".nt", ".trig", ".rdf", ".owl")
-"""Suffixes of files that contain knowledge instead of records."""
+"""The suffixes of files that contain knowledge instead of records."""
 _MOST_EVENTS = 50
 
 
@@ -138,8 +139,9 @@ def _json(file: Path, limit: int) -> list[RecordSample]:
 def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
     """Return one sample per event type.
 
-    If every record names a type that can be declared, these names are used. Otherwise a field may tell the types apart
-    (`alternatives`). If there is no such field, the result is a single sample.
+    If every record has a key `type`, and its values are valid names of event types, the records are grouped by this
+    key. Otherwise, another field may distinguish the event types (`alternatives`). If there is no such field, the
+    result is a single sample.
     """
     names = dict.fromkeys(record.get("type") if isinstance(record.get("type"), str) else None for record in records)
     said = [name for name in names if name is not None]
@@ -154,8 +156,8 @@ def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
 
 
 def _by_test(table: RecordSample) -> list[RecordSample]:
-    """Return one sample for each event type in the rows of a table. If there seems to be only one, return the table
-    itself."""
+    """Return one sample for each event type in the rows of a table. If the rows seem to have a single event type,
+    return only the table itself."""
     if table.series is not None:
         return [table]
     rows = [

@@ -10,15 +10,16 @@ from cep.connectors.records.paths import EACH, path, place
 from cep.rules.keywords import RESERVED
 
 TAKEN = frozenset(("type", "time", "start", "end", "args"))
-"""Reserved names, which an attribute cannot have."""
+"""Names that an attribute cannot have, because records use them for other purposes."""
 _PLAIN = frozenset(("id", "value", "name", "unit", "key", "data", "n", "v", "x", "y"))
-"""Keys that are too vague to be the name of an attribute, if a path ends in them."""
+"""Keys that are too vague to be the name of an attribute. If a path ends in such a key, the attribute's name also
+contains the step before it."""
 
 
 def names(sources: Sequence[str]) -> dict[str, str]:
-    """Return an attribute name for each source, usually the last step of the source's path.
+    """Return an attribute name for each source. The name is usually the last step of the source's path.
 
-    If this step is too vague or not unique, the step before it is added.
+    If the last step is too vague or not unique, the step before it is prepended.
     """
     names_by_source: dict[str, str] = {}
     used: set[str] = set()
@@ -36,8 +37,8 @@ def names(sources: Sequence[str]) -> dict[str, str]:
 
 
 def identifier(text: str) -> str:
-    """Convert a text to a name that is valid in the language: `Wind speed (m/s)` becomes `wind_speed_m_s`, `windSpeed`
-    becomes `wind_speed`."""
+    """Convert a text to a name that is valid in the language. For example, `Wind speed (m/s)` becomes `wind_speed_m_s`,
+    and `windSpeed` becomes `wind_speed`."""
     plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", plain)
     name = re.sub(r"\W+", "_", apart).strip("_").lower()
@@ -47,6 +48,7 @@ def identifier(text: str) -> str:
 
 
 def event_name(text: str) -> str:
-    """Convert the name of a file, or a name in its records, to the name of an event type."""
+    """Convert a text to the name of an event type. The text is the name of a file, or a name that its records
+    contain."""
     name = identifier(text)
     return f"{name}s" if name.upper() in ("EVENT", "PREFIX", "FLUENT", "FACT", "POLICY", "ALERT") else name

@@ -1,4 +1,4 @@
-"""JSON records as columns. Each record is an event, or each element of a list in the record is one."""
+"""JSON records as columns. An event is either a whole record, or an element of a list in the record."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ OBJECT, LIST, VALUE, NUMBER, NULL = "an object", "a list", "a value", "a number"
 _PLAIN = frozenset((VALUE, NUMBER, NULL))
 _ARGUMENTS = "args"
 _FEW = 3
-"""The maximum length of a list whose elements are taken for coordinates. A longer list is a series of measurements."""
+"""The maximum length of a list whose elements count as coordinates. The elements of a longer list count as
+measurements."""
 
 
 @dataclass(slots=True)
 class _Shape:
     """The structure of some JSON records, by path.
 
-    - `kinds`: how often each kind of value occurs at a path.
-    - `longest`: the length of the longest list at a path.
-    - `elements`: the total number of elements of the lists at a path. Lists inside lists are not counted.
+    - `kinds`: for each path, the number of values of each kind.
+    - `longest`: for each path, the length of the longest list.
+    - `elements`: for each path, the number of elements of all its lists together. Lists inside lists are left out.
     """
 
     kinds: dict[Path, Counter[str]] = field(default_factory=dict)
@@ -62,7 +63,8 @@ def _kind(value: Any) -> str:
 
 
 def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> RecordSample:
-    """Return the columns of the records of one event type. `name`: the name of the type in the records, or None."""
+    """Return a sample of the records of one event type, as columns. `name`: the name of the event type in the records,
+    or None if they do not name it."""
     sample = RecordSample(name, records=len(records))
     lengths = {len(record[_ARGUMENTS]) if isinstance(record.get(_ARGUMENTS), list) else -1 for record in records}
     own = {"type"} if name is not None else set()
@@ -94,9 +96,10 @@ def nested_sample(name: str | None, records: Sequence[Mapping[str, Any]]) -> Rec
 
 
 def _positional(records: Sequence[Mapping[str, Any]], own: set[str], sample: RecordSample) -> None:
-    """Fill the sample from records that contain a list of values: one column per position, and one per time field.
+    """Fill the sample from records whose values are in a list. Each position in the list becomes a column, and so does
+    each field that contains a time.
 
-    `own`: keys that are neither attributes nor times.
+    `own`: the keys that are neither attributes nor times.
     """
     times = [key for key in ("time", "start", "end") if any(key in record for record in records)]
     for record in records:
@@ -116,16 +119,17 @@ def _homogeneous(shape: _Shape, steps: Path) -> bool:
 
 
 def _is_place(shape: _Shape, steps: Path) -> bool:
-    """Return True if the list at a path has only a few numbers, such as coordinates. Each is then read by its index."""
+    """Return True if the lists at a path contain only a few numbers, such as coordinates. A declaration can then read
+    each number by its index."""
     inside = _mostly(shape.kinds.get((*steps, EACH), Counter()))
     return inside == {NUMBER} and shape.longest[steps] <= _FEW
 
 
 def _series(shape: _Shape, count: int) -> Path | None:
-    """Return the path of the list whose elements are events, or None if each record is an event.
+    """Return the path of the list whose elements are events. Return None if each record is an event.
 
-    It is a list of objects that every record has, or else a list of many numbers. If there are several such lists, it
-    is the one that has most elements in all records together.
+    A list of objects that every record has is preferred, and otherwise a list of many numbers. If there are several
+    such lists, the result is the one that has the most elements in all records together.
     """
     best: tuple[bool, int, int] | None = None
     series = None
@@ -159,8 +163,10 @@ def _reachable(shape: _Shape, steps: Path) -> bool:
 
 
 def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count: int) -> list[Path]:
-    """Return the paths of plain values that a declaration can read. Add each other path to `left_out`, with the
-    reason."""
+    """Return the paths of plain values that a declaration can read.
+
+    A path that no declaration can read is added to `left_out`, with the reason.
+    """
     paths: list[Path] = []
     closed: set[Path] = set()
     names = {steps[0] for steps in shape.kinds}
@@ -210,9 +216,10 @@ def _of(kinds: Counter[str], kind: str) -> str:
 
 
 def writable(steps: Path, names: set[str], source: str) -> bool:
-    """Return True if a declaration can name a path. `source`: the path as text. `names`: the top-level keys.
+    """Return True if a declaration can name a path. `source`: the path as text. `names`: the top-level keys of the
+    records.
 
-    If a top-level key is written like the path, it has precedence, so the path cannot be named.
+    A path cannot be named if a top-level key equals `source`, because the declaration then reads this key.
     """
     if any(not step or ("[" in step and step != EACH) for step in steps) or level(source) is not None:
         return False

@@ -16,17 +16,18 @@ from cep.core.schema import CHANGE, RecordFormat, When
 class RecordSample:
     """A sample of the records of one event type.
 
-    - `columns`: by path, one value per event; None if it is missing.
-    - `text`: True if the values are texts of a table.
-    - `typed`: the types of the columns that have a type, by name.
-    - `left_out`: the paths that no declaration can read, each with the reason.
-    - `remarks`: other things that the user should know.
+    - `columns`: for each path, one value per event. A missing value is None.
+    - `text`: True if the values are text fields of a table.
+    - `typed`: for each column that has a type in the file, this type.
+    - `left_out`: for each path that no declaration can read, the reason.
+    - `remarks`: sentences about other properties of the records, which the user should read.
     - `records`: the number of records.
     - `series`: the path of the list whose elements are events.
-    - `positional`: True if the values have positions instead of names.
-    - `bound`: True if the records have a `type` that cannot name an event type. The user has to bind the file to one.
-    - `when`: the test that selects the records of the event type; None selects all records.
-    - `nameless`: True if the names of the columns are invented.
+    - `positional`: True if the values in a record have positions instead of names.
+    - `bound`: True if the value of `type` in the records cannot be the name of an event type. The user has to bind
+      the file to an event type.
+    - `when`: the test that selects the records of the event type, or None if all records belong to it.
+    - `nameless`: True if the file does not name its columns, so the names of the columns are invented.
     """
 
     name: str | None
@@ -48,7 +49,7 @@ class RecordSample:
     def without_changes(self) -> None:
         """Remove the column `@change`, which is not an attribute, and the records that withdraw other records.
 
-        A record that withdraws another may lack attributes.
+        A record that withdraws another record may lack attributes, so the sample must not contain it.
         """
         if (changes := self.columns.pop(CHANGE, None)) is None:
             return

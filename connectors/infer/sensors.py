@@ -1,4 +1,5 @@
-"""SenML, SensorThings and InfluxDB records for `cep infer`: recognise the format of a file, and read its records."""
+"""SenML, SensorThings and InfluxDB records for `cep infer`. The format of a file is recognised, and its records are
+read."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from cep.connectors.records.values import Real, Unreadable
 from cep.core.schema import Attribute, RecordFormat, Schema
 
 TIMED = "@time"
-"""The key under which a record of line protocol has its timestamp."""
+"""The key under which the timestamp of a point in line protocol is stored."""
 
 _SOME_TIME = RecordFormat("senml", (("now", "2020-01-01T00:00:00Z"),))
 _UNITS = ((10**17, "ns"), (10**14, "us"), (10**11, "ms"), (0, "s"))
@@ -27,8 +28,10 @@ Records = list[dict[str, Any]]
 
 
 def recognised(head: bytes) -> str | None:
-    """Return the name of the sensor format of a file, or None if it has another format. `head`: the first bytes of the
-    file."""
+    """Return the name of the sensor format of a file. Return None if the file has another format.
+
+    `head`: the first bytes of the file.
+    """
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     if text.startswith(("[", "{")):
         first = _first_object(text)
@@ -50,10 +53,11 @@ def recognised(head: bytes) -> str | None:
 
 
 def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, Records], int, list[str]]:
-    """Return the first records by event type, the number of unreadable records, and remarks.
+    """Return the first `limit` records, grouped by event type. Also return the number of unreadable records, and
+    remarks.
 
-    In line protocol, the measurement is the event type. If no record can be read, the remarks explain why the first
-    record cannot.
+    In line protocol, the measurement is the event type. If no record can be read, the only remark explains why the
+    first record cannot be read.
     """
     records_by_type: dict[str | None, Records] = {}
     unreadable = 0
@@ -74,9 +78,9 @@ def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, R
 
 
 def sensor_options(kind: str, records: Records) -> tuple[tuple[str, str], ...]:
-    """Return options that a declaration needs for a format, as names and values.
+    """Return the options that the declaration needs for a format, as pairs of name and value.
 
-    Only line protocol has one: the unit of timestamps, unless it is nanoseconds.
+    There is only one such option: the unit of timestamps in line protocol, if it is not the nanosecond.
     """
     times = [abs(int(record[TIMED])) for record in records if record.get(TIMED)]
     if kind != "influx" or not times:
@@ -103,9 +107,10 @@ def _points(text: str) -> Iterator[tuple[str | None, dict[str, Any]] | None]:
 
 
 def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Iterator[dict[str, Any] | None]:
-    """Yield the records of packs or pages, and None for each record that cannot be read.
+    """Yield the records of SenML packs or SensorThings pages. Yield None for each record that cannot be read.
 
-    `remarks`, `reasons`: lists to which explanations are added.
+    `remarks`: a list to which remarks about the packs are added. `reasons`: a list to which the reasons for unreadable
+    records are added.
     """
     plain, timed = _packs()
     for elements in documents(text, None if kind == "senml" else "value"):
@@ -131,14 +136,16 @@ def _packed(text: str, kind: str, remarks: list[str], reasons: list[str]) -> Ite
 
 
 def _packs() -> tuple[senml.Packs, senml.Packs]:
-    """Return two SenML readers. The second one has a reference time, for packs whose times are relative to now."""
+    """Return two SenML readers. The second reader has a reference time, so that it can read packs whose times are
+    relative to the current time."""
     wanted = tuple(Attribute(name, "any") for name in ("n", "u", "v", "vs", "vb", "vd", "s"))
     plain, timed = (Schema("all", wanted, True, True, records=records) for records in (None, _SOME_TIME))
     return senml.Packs(plain), senml.Packs(timed)
 
 
 def _is_observation(first: Mapping[str, Any]) -> bool:
-    """Return True if a record is an observation or a data array. A time alone is not enough."""
+    """Return True if a record is an observation or a data array. A record that has a time but no other property of an
+    observation is not one."""
     names = first.get("components")
     if isinstance(names, list) and isinstance(first.get("dataArray"), list):
         return "result" in names
@@ -148,8 +155,8 @@ def _is_observation(first: Mapping[str, Any]) -> bool:
 def _is_senml(first: Mapping[str, Any]) -> bool:
     """Return True if the first record of a list is SenML.
 
-    Many lists of objects that are not SenML have a key `n`. So a record may have fields that SenML does not define only
-    if it has a base name.
+    A key `n` is not enough, because many other lists of objects have it. A record that also has fields which SenML does
+    not define is only accepted if it has a base name.
     """
     if any(len(key) > 4 for key in first) or ("bn" not in first and not first.keys() <= set(senml.Packs.labels)):
         return False
@@ -183,7 +190,7 @@ def _leaves(entity: Mapping[str, Any], above: str, deep: int) -> Iterator[tuple[
 
 
 def _first_object(text: str) -> Mapping[str, Any] | None:
-    """Return the first object in a JSON document whose end may be missing."""
+    """Return the first object in a JSON document. The end of the document may be missing."""
     decoder = json.JSONDecoder(parse_float=Real)
     for position in [place for place, mark in enumerate(text[:2000]) if mark == "{"]:
         try:

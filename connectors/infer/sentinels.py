@@ -1,14 +1,14 @@
-"""Sentinels: numbers that mean that a value is missing, such as `-999` far from all other values."""
+"""Detection of sentinels. A sentinel is a number that means "missing", such as `-999` in a column of values near 20."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 ALWAYS = (-999, -9999, -99999, -999999, -999.9, -9999.9, -999.99, -9999.99, -99.99)
-"""Numbers that almost certainly mean "missing" if no other value of the column is near them."""
+"""Numbers that mean "missing" if no other value of the column is near them."""
 PERHAPS = (-99, -99.9, 99, 999, 9999, 99999, 999999, 999.9, 9999.9)
-"""Numbers that mean "missing" if they are far from all other values: the distance must exceed the range of these
-values."""
+"""Numbers that mean "missing" if they are far from all other values of the column. The distance must be greater than
+the difference between the largest and the smallest of the other values."""
 
 
 def sentinels(numbers: Sequence[int | float]) -> tuple[int | float, ...]:

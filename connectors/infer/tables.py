@@ -1,4 +1,5 @@
-"""The layout of tables in text files such as CSV: separator, decimal and thousands marks, encoding."""
+"""Detection of the layout of text tables such as CSV: the separator, the decimal mark, the thousands mark and the
+encoding."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from cep.core.schema import RecordFormat
 SEPARATORS = ";\t|,"
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 MARKS = (",", ".", "'", "\u2019", " ", "\u00a0", "\u202f", "_")
-"""Characters that may separate groups of thousands in a number."""
+"""Characters that may separate groups of three digits in a number."""
 COMMENTS = ("//", "#", "%", "!")
 """Texts with which a comment may begin."""
 _SEPARATED = re.compile(r"sep=([;,|\t])")
@@ -33,19 +34,19 @@ _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b(?!\1)|\d{4}-\d\d-\d\dT")
 _CAMPBELL = "TOA5"
 """The first field of a table written by a Campbell data logger."""
 _UNIT_ROWS = 3
-"""The maximum number of rows below a header that contain units."""
+"""The maximum number of rows with units that may follow a header."""
 _LOOKED_AT = 50
-"""The number of lines from which the layout of a table is found."""
+"""The number of lines that are examined to find the layout of a table."""
 _SHOWN = 2_000
-"""The number of values per column from which the decimal and thousands marks are found."""
+"""The number of values per column that are examined to find the decimal mark and the thousands mark."""
 
 
 def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
-    """Read a text table and find its layout.
+    """Read the first `limit` records of a text table, and find its layout.
 
-    The separator is the one that splits most lines into equally many fields. The decimal and thousands marks are chosen
-    so that most columns are numbers. The records begin below the preamble, the header and rows of units, if there are
-    any.
+    The separator is the one that splits most lines into the same number of fields. The decimal mark and the thousands
+    mark are those with which the most columns are numeric. The records begin after the preamble, the header and the
+    rows of units, if the table has them.
     """
     data = b"".join(islice(iter(lambda: stream.read(1 << 16), b""), max(16, limit // 100)))
     text, encoding = _decoded(data)
@@ -88,12 +89,12 @@ def table_sample(stream: Any, limit: int, kind: str) -> RecordSample:
 
 
 def is_zeek(head: bytes) -> bool:
-    """Return True if a file begins like a Zeek log with columns."""
+    """Return True if a file begins like a Zeek log that names its columns."""
     return head.startswith(b"#") and b"\n#fields\t" in head
 
 
 def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSample:
-    """Read a Zeek log, which names its columns in a comment."""
+    """Read a Zeek log. It names its columns in a comment."""
     names: list[str] = []
     for line in lines:
         if line.startswith("#fields\t"):
@@ -113,11 +114,12 @@ def _of_zeek(lines: Sequence[str], limit: int, sample: RecordSample) -> RecordSa
 class _Layout:
     """The layout of a table.
 
-    - `lines`: the lines that are records.
-    - `skip`: the number of lines to skip at the top.
-    - `names`: the names of the columns, from the header.
+    - `lines`: the lines that contain records.
+    - `skip`: the number of lines above the header, which are not read.
+    - `names`: the names of the columns, from the header or from a comment.
     - `units`: the number of rows of units below the header.
-    - `headless`: True if there is no header.
+    - `headless`: True if the table has no header.
+    - `nameless`: True if neither a header nor a comment names the columns.
     """
 
     separator: str
@@ -132,8 +134,10 @@ class _Layout:
 
 
 def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
-    """Return the layout of a table, or None if the table has no lines. `usual`: the separator if no other fits
-    better."""
+    """Return the layout of a table, or None if the table has no lines.
+
+    `usual`: the separator to use if no other separator fits better.
+    """
     said = _SEPARATED.fullmatch(lines[0]) if lines else None
     skip = 1 if said else 0
     first = next((line for line in lines[skip:] if line.strip()), "")
@@ -179,7 +183,8 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
 
 
 def _named(line: str, comment: str | None, separator: str, width: int) -> list[str] | None:
-    """Return the column names that a comment contains, or None if it contains none. `width`: the number of columns."""
+    """Return the column names that a comment contains. Return None if it does not contain one name for each of `width`
+    columns."""
     text = line.removeprefix(comment or "").strip()
     for row in ([cell.strip() for cell in next(_rows([text], separator), [])], text.split()):
         plain = all(row) and len(set(row)) == width and not any("," in name or _is_value(name) for name in row)
@@ -195,8 +200,9 @@ def _is_value(text: str) -> bool:
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return True if a row is a header rather than a record.
 
-    A header contains words in columns where the rows contain dates, or in most columns where they contain values.
-    Columns that are mostly empty do not count.
+    `first`: the row. `rows`: the rows below it. A header contains words in columns in which the other rows contain
+    dates, or in at least half of the columns in which the other rows contain values. Columns that are mostly empty do
+    not count.
     """
     if not rows or not any(map(_is_value, first)):
         return True
@@ -217,7 +223,10 @@ def _sized(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _units(rows: Sequence[Sequence[str]], sized: Sequence[int]) -> int:
-    """Count the rows of units below the header. In such a row, the columns of numbers and times contain words."""
+    """Count the rows of units below the header. In a row of units, the columns of numbers and times contain words.
+
+    `sized`: the indices of the columns of numbers and times.
+    """
     count = 0
     for row in rows[: min(_UNIT_ROWS, len(rows) - 1)]:
         words = [row[place].strip() for place in sized if place < len(row)]
@@ -235,8 +244,8 @@ def _rows(lines: Sequence[str], separator: str) -> Iterator[list[str]]:
 
 
 def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
-    """Return a remark if a table that has one column seems to have several, separated by blanks. Otherwise return
-    None."""
+    """Return a remark if the rows of a table with a single column seem to consist of several fields, separated by
+    blanks. Otherwise, return None."""
     lines = [line for line in layout.lines[:_LOOKED_AT] if line.strip()]
     if len(layout.names) != 1 or not lines:
         return None
@@ -258,7 +267,7 @@ def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
 
 
 def _unnamed(name: str, names: Sequence[str]) -> str | None:
-    """Explain why the name of a column cannot be declared. Return None if it can."""
+    """Explain why a declaration cannot use the name of a column. Return None if it can use this name."""
     if names.count(name) > 1:
         return f"{names.count(name)} columns are called so"
     if EACH in name or level(name) is not None:
@@ -281,7 +290,7 @@ def _decoded(data: bytes) -> tuple[str, str | None]:
 def _separator(lines: Sequence[str], usual: str) -> str:
     """Return the separator that splits most lines into the same number of fields, at least two.
 
-    If several separators split equally many lines, it is the one that yields the most fields.
+    If several separators split equally many lines in this way, return the one that yields the most fields.
     """
 
     def fit(mark: str) -> tuple[float, int, bool]:
@@ -295,9 +304,9 @@ def _separator(lines: Sequence[str], usual: str) -> str:
 
 
 def number(text: str, decimal: str, thousands: str | None) -> str | None:
-    """Return a number with a decimal point and without thousands marks, or None if the field is not a number.
+    """Rewrite a number with a decimal point and without thousands marks. Return None if the text is not a number.
 
-    `decimal`, `thousands`: the marks that the field may contain.
+    `decimal`, `thousands`: the decimal mark and the thousands mark that the text may contain.
     """
     plain = text if thousands is None else plain_number(text, thousands, decimal)
     try:
@@ -308,8 +317,10 @@ def number(text: str, decimal: str, thousands: str | None) -> str | None:
 
 
 def _marks(sample: RecordSample, separator: str) -> tuple[str, str | None]:
-    """Return the decimal mark and the thousands mark that make most columns numeric. In doubt, return the most common
-    marks."""
+    """Return the decimal mark and the thousands mark with which the most columns are numeric.
+
+    If several pairs of marks are equally good, prefer a decimal point without a thousands mark.
+    """
     columns = [
         [value.strip(" \t") for value in column if value is not None and value.strip(" \t").lower() not in ABSENT]
         for column in sample.columns.values()

@@ -26,13 +26,13 @@ NOTHING = frozenset(("", "-", "--", "?", "na", "n/a", "nan", "null", "none", "ni
 ABSENT = NOTHING | {"missing", "unknown", "unavailable", "m", "mm"}
 """Texts, in lower case, that mean "missing" in a column of numbers or times."""
 SHARE = 0.5
-"""The minimum share of values that must have the column's type. The other values must mean "missing"."""
+"""The minimum share of a column's values that must have the column's type. All other values must mean "missing"."""
 MOSTLY = 0.8
-"""The minimum share of numbers in a column that is reported as mostly numeric."""
+"""The minimum share of numbers in a column of texts for a remark that the column is mostly numeric."""
 _TRIED = 500
-"""The number of texts from which candidates for the time format are found."""
+"""The number of texts that are examined to find possible time formats."""
 FEW = 8
-"""The maximum number of distinct texts in a column that mean "missing"."""
+"""The maximum number of different texts in one column that mean "missing"."""
 BIG = "some have more than 64 bits"
 _BIG_FLOAT = f"{BIG}: read as floats, which have 15 digits"
 _BIG_TEXT = f"{BIG}: read as texts"
@@ -48,7 +48,7 @@ _WHOLE = (
     "%Y-%m-%d %H:%M:%S,%f", "%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S GMT",
 )  # fmt: skip
 _BESIDE = ("%d%m%Y", "%m%d%Y")
-"""Further date formats that consist of digits only."""
+"""Additional date formats that consist of digits only."""
 _UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 _SINCE, _UNTIL = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
 _DAY = 86_400 * 10**6
@@ -61,15 +61,16 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 class Guess:
     """The guessed type of a column.
 
-    - `type`: the type, or "" if the column cannot be declared. `note` then contains the reason.
-    - `format`: the format of times.
-    - `missing`: texts and numbers that mean "missing".
-    - `optional`: True if values are missing.
-    - `day`: True if times are days, without a time of day.
-    - `local`: True if times have no offset.
-    - `clock`: True if the values are times of day without a date.
-    - `quoted`: True if numbers are in quotes.
-    - `bad`: the number of values of another type. Their records become dead letters.
+    - `type`: the type, or "" if the column cannot be declared.
+    - `note`: a remark about the column. If `type` is "", it is the reason.
+    - `format`: the format of the times, if the type is time.
+    - `missing`: the texts and numbers that mean "missing".
+    - `optional`: True if some values are missing.
+    - `day`: True if the times are days, without a time of day.
+    - `local`: True if some times have no offset.
+    - `clock`: True if the values are times of day, without a date.
+    - `quoted`: True if some numbers are in quotes.
+    - `bad`: the number of values that do not have the guessed type. Their records become dead letters.
     """
 
     type: str
@@ -86,7 +87,8 @@ class Guess:
 
 
 def allowed(count: int) -> int:
-    """Return how many of `count` values may be invalid without changing the type of the column."""
+    """Return how many of `count` values may lack the type of a column. If more values lack the type, the column has
+    another type."""
     return max(count // 50, int(count >= 20))
 
 
@@ -102,7 +104,7 @@ def guess(
 
     - `text`: True if the values are fields of a text table, which does not distinguish numbers from texts.
     - `decimal`, `thousands`: the decimal mark and the thousands mark in numbers.
-    - `typed`: the type of the column if the file has types, otherwise None.
+    - `typed`: the type that the column has in the file, or None if the file does not define types.
     """
     present = [value for value in column if value is not None]
     optional = len(present) < len(column)
@@ -134,7 +136,11 @@ def guess(
 
 
 def _majority(kinds: Counter[str]) -> frozenset[str] | None:
-    """Return the kinds of most values if only a few values have another kind. Otherwise return None."""
+    """Return the kinds that almost all values have. Return None if all values have these kinds, or if too many have
+    others.
+
+    `kinds`: the number of values of each kind.
+    """
     numbers = frozenset(("int", "float"))
     count = kinds.total()
     for most in (numbers, *(frozenset((kind,)) for kind in kinds if kind not in numbers)):
@@ -149,9 +155,9 @@ def _of_kinds(value: Any, kinds: frozenset[str]) -> bool:
 
 
 def _without_bad(guess: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
-    """Return a guess about the good values of a column, with a note about its few bad values.
+    """Add a note about the few bad values of a column to a guess about the good values.
 
-    `bad`: the number of bad values, out of `count`.
+    `bad`: the number of bad values. `count`: the number of good and bad values together. `examples`: some bad values.
     """
     if not guess.type:
         return guess
@@ -175,7 +181,8 @@ def _plain(values: Sequence[Any]) -> list[int | float]:
 
 
 def _bools(present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Guess the type of a column that contains booleans. It may contain other values that can be read as booleans."""
+    """Guess the type of a column that contains booleans. The column may contain other values that can be read as
+    booleans."""
     words = {str(value).lower() for value in present if not isinstance(value, bool)}
     if words <= {*TRUE_WORDS, *FALSE_WORDS}:
         return Guess("bool", tuple(present), optional=optional)
@@ -191,9 +198,10 @@ def _unlike(kinds: Counter[str]) -> Guess:
 
 
 def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Guess the type of a column that contains numbers and texts.
+    """Guess the type of a column that contains both numbers and texts.
 
-    The column has a type if a few texts among numbers mean "missing", or a few numbers among texts.
+    The column is numeric if the few texts among the numbers mean "missing" or are invalid. It is a column of texts if the
+    few numbers among the texts mean "missing". Otherwise, it has no type.
     """
     numbers = [value for value in present if _kind(value) != "string"]
     texts = [value for value in present if _kind(value) == "string"]
@@ -219,7 +227,8 @@ def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: boo
 
 
 def _in_quotes(texts: Sequence[str]) -> str:
-    """Return a remark if all texts are numbers, otherwise "". A text that has a leading zero counts as a name."""
+    """Return a remark if all texts are numbers. Otherwise, return "". A text that has a leading zero does not count as
+    a number."""
     plain = [text.strip(" \t").lstrip("+-") for text in texts]
     if not all(map(is_number, plain)) or any(text[:1] == "0" and text[1:2].isdigit() for text in plain):
         return ""
@@ -230,7 +239,7 @@ def _in_quotes(texts: Sequence[str]) -> str:
 def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str], optional: bool) -> Guess:
     """Guess the type of a column of numbers, some of which are in quotes.
 
-    `quoted`: the texts that are numbers. If more than a few other texts exist, the column has no type.
+    `quoted`: those of the `texts` that are numbers. If the column has more than a few other texts, it has no type.
     """
     absent = {text for text in texts if text.strip(" \t").lower() in ABSENT}
     odd = sorted({text for text in texts if text not in quoted and text not in absent})
@@ -251,7 +260,8 @@ def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Seq
 
 
 def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, optional: bool) -> Guess:
-    """Guess the type of fields of a text table: numbers, booleans or times; otherwise strings or IRIs."""
+    """Guess the type of a column of a text table. The type is a numeric type, boolean or time if the fields fit, and
+    otherwise string or IRI."""
     present = [text.strip(" \t") for text in raw]
     words = tuple(sorted({value for value in present if value.lower() in ABSENT}))
     some = [value for value in present if value not in words]
@@ -290,7 +300,8 @@ def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, 
 
 
 def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
-    """Count the texts in a column of times that are not times. The result is empty if there are none or too many."""
+    """Count the texts in a column of times that are not times. The result is empty if all texts are times, or if too
+    many are not."""
     counts = Counter(texts)
     if len(texts) < 20:
         return Counter()
@@ -307,8 +318,8 @@ def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
 
 
 def most_times(texts: Sequence[str]) -> tuple[str | None, int]:
-    """Return the time format that fits the most texts, and the number of these texts. None as a format means ISO
-    8601."""
+    """Return the time format that fits the most texts, and the number of texts that it fits. The format ISO 8601 is
+    returned as None."""
     counts = Counter(texts)
     tried = list(counts)[:: max(1, len(counts) // 20)]
     ways: list[tuple[str | None, Callable[[str], bool]]] = [(None, _is_iso)]
@@ -330,7 +341,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
-    """Return a remark if a column of texts contains mostly numbers, otherwise ""."""
+    """Return a remark if a column of texts contains mostly numbers. Otherwise, return ""."""
     odd = Counter(text for text in texts if _pointed([text], decimal, thousands) is None)
     numbers = len(texts) - odd.total()
     if not odd or len(odd) > FEW or numbers < MOSTLY * len(texts):
@@ -340,8 +351,8 @@ def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
 
 
 def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[str] | None:
-    """Return all texts as numbers that have decimal points and no thousands marks. Return None if a text is not a
-    number."""
+    """Rewrite texts as numbers that have a decimal point and no thousands marks. Return None if one of the texts is not
+    a number."""
     numbers = []
     for text in texts:
         try:
@@ -355,7 +366,8 @@ def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[
 
 
 def _texts(name: str, present: Sequence[str], optional: bool) -> Guess:
-    """Guess the type of texts that do not come from a text table: times; otherwise strings or IRIs."""
+    """Guess the type of texts that do not come from a text table. The type is time if all texts are times, and
+    otherwise string or IRI."""
     absent = {value for value in present if value.strip(" \t").lower() in ABSENT}
     words = tuple(sorted({form for text in absent for form in (text, text.strip(" \t"))}))
     some = [value for value in present if value not in words]
@@ -384,8 +396,8 @@ def _with(guess: Guess, words: tuple[str, ...], optional: bool) -> Guess:
 def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess:
     """Guess the type of a column of numbers.
 
-    Numbers that are far from all others may mean "missing". If the column's name suggests times, the numbers may count
-    seconds or smaller units since 1970.
+    Numbers that are far from all other numbers may mean "missing". If the column's name suggests times, the numbers may
+    be times since 1970, in seconds or a smaller unit.
     """
     if TIMELY.search(name) and (unit := unit_of(numbers)) is not None:
         format = None if unit == "s" else TimeFormat(unit=unit)
@@ -405,9 +417,9 @@ def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess
 
 
 def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
-    """Guess the type of whole numbers whose digits may be dates, such as `20240501`.
+    """Guess the type of a column of whole numbers whose digits may be dates, such as `20240501`.
 
-    Return None if they are not dates, or if the column's name does not suggest times.
+    Return None if the numbers are not dates, or if the column's name does not suggest times.
     """
     if not TIMELY.search(name) or not all(number >= 0 and number == int(number) for number in numbers):
         return None
@@ -418,14 +430,14 @@ def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
 
 
 def unit_of_all(values: Sequence[Any]) -> str | None:
-    """Return the unit of time in which all values count from 1970. Return None if some values are not numbers or no
+    """Return the unit in which all values are times since 1970. Return None if some values are not numbers, or if no
     unit fits."""
     return unit_of(_plain(values)) if all(_kind(value) in ("int", "float") for value in values) else None
 
 
 def unit_of(numbers: Sequence[int | float]) -> str | None:
-    """Return the unit of time in which all numbers, counted from 1970, are times between 1990 and 2100. Return None if
-    no unit fits."""
+    """Return the unit in which all numbers, counted from 1970, are times between 1990 and 2100. Return None if no unit
+    fits."""
     for unit, size in _UNITS:
         if all(_SINCE * size <= number <= _UNTIL * size for number in numbers):
             return unit
@@ -433,10 +445,11 @@ def unit_of(numbers: Sequence[int | float]) -> str | None:
 
 
 def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | None:
-    """Guess the format of texts that are all times. Return None if they are not.
+    """Guess the time format of a column of texts. Return None if the texts are not all times.
 
-    If several formats fit, take one in which the times are in order. `quoted`: True if the texts come from JSON. In
-    JSON, counts since 1970 need a FORMAT, and blanks around ISO 8601 times matter.
+    If several formats fit, prefer the one in which the fewest times are earlier than the time before. `quoted`: True if
+    the texts come from JSON. In JSON, numbers in quotes need a FORMAT, and ISO 8601 times must not have blanks around
+    them.
     """
     some = list(dict.fromkeys(texts))
     if quoted and all(is_number(text.strip(" \t")) for text in some):
@@ -483,7 +496,7 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
 
 
 def _eight(text: str) -> str:
-    """Add a leading zero to the digits of a date that has lost it, such as `1052024`."""
+    """Add the leading zero that a date in eight digits has lost. For example, `1052024` becomes `01052024`."""
     return text.zfill(8)
 
 
@@ -505,7 +518,7 @@ def _read(texts: Sequence[str], pattern: str) -> list[int] | None:
 
 
 def clock_pattern(texts: Sequence[str]) -> str | None:
-    """Return the format of a column of times of day, or None for another column."""
+    """Return the format of a column of times of day. Return None if the column contains something else."""
     some = [text for text in texts if isinstance(text, str) and _CLOCK.fullmatch(text.strip())]
     if not some or len(texts) - len(some) > allowed(len(texts)):
         return None
@@ -534,7 +547,7 @@ _ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 
 def _typed(typed: pa.DataType, present: Sequence[Any], optional: bool, name: str) -> Guess:
-    """Guess the type of a Parquet column from its Parquet type. Texts and numbers may be times."""
+    """Guess the type of a Parquet column from the type that the file defines. Texts and numbers may also be times."""
     if pa.types.is_null(typed):
         return Guess("string", (), optional=True, note="always missing, so its type is not known")
     if pa.types.is_time(typed):
