@@ -1,1 +1,1 @@
-"""Readers for data of a Python session: data frames, Arrow tables, arrays and objects."""
+"""Readers of the data in a Python session: data frames, Arrow tables, arrays and objects."""

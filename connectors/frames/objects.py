@@ -1,4 +1,4 @@
-"""Conversion of Python objects to lines of JSON, which are then read like any other input."""
+"""Conversion of Python objects to lines of JSON. The lines are then read like those of a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _line(label: str, number: int, record: Any) -> str:
 
 
 def _there(value: Any) -> Any:
-    """Return the value, or None if it is NaN or NaT. These are the values that do not equal themselves."""
+    """Return the value, or None if it is NaN or NaT. Unlike other values, NaN and NaT do not equal themselves."""
     return None if isinstance(value, float | datetime) and value != value else value
 
 

@@ -1,8 +1,9 @@
-"""Conversion of data of a Python session to batches: polars, pandas, Arrow, arrays, records.
+"""Conversion of the data in a Python session to batches: data frames of polars and pandas, Arrow tables, arrays and
+records.
 
-Columns have the names that the declarations use. All data are converted to Arrow batches, without a copy if they have
-Arrow's layout, and then read like Parquet (`cep.connectors.formats.parquet`). Columns that the program does not use are
-not read.
+Columns must have the names that the declarations use. All data are converted to Arrow batches, and then read like
+Parquet (`cep.connectors.formats.parquet`). Data that have Arrow's memory layout are not copied. Columns that the
+program does not use are not read.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Data that have columns.
+    """Data that consist of columns.
 
-    - `types`: the type of each column, as a declaration would name it.
-    - `rows`: a function that returns the rows of some columns.
-    - `hint`: the hint for an error about a missing column.
-    - `unnamed`: True if the times are in an index that has no name.
+    - `types`: for each column, the type to use in a declaration.
+    - `rows`: a function that returns the rows of the columns with the given names.
+    - `hint`: the hint of an error about a missing column, or None.
+    - `unnamed`: True if an index that has no name contains times.
     """
 
     names: Sequence[str]
@@ -67,15 +68,17 @@ def read_data(
     folded: FoldedTables | None = None,
     together: bool = False,
 ) -> Iterator[Batch]:
-    """Yield the data as batches. `data`: columns, records, or a dictionary of columns or records by event type.
+    """Yield the data as batches. `data`: columns, records, or a dictionary that contains columns or records for each
+    event type.
 
-    - `only`: the event type of rows that do not name theirs; None: every row must name its event type.
-    - `first`: the number of the first row.
-    - `folded`: the object that has assigned the times of earlier data, or None.
-    - `together`: True to put the rows of all event types into one batch, without an order between them.
+    - `only`: the event type of rows that do not name their event type. None if every row must name it.
+    - `first`: the record number of the first row.
+    - `folded`: the object that has assigned the times of earlier data to the passes of double hours, or None.
+    - `together`: True to put the rows of all event types into one batch, in which no row is earlier or later than
+      another.
 
-    The batches say where their rows come from: `file` is the text `data`, or `data["reading"]` for the entry of an
-    event type. Raises CepError if the data do not fit the declarations or cannot be read.
+    The blocks of the batches contain the name of the data as `file`: the text `data`, or `data["reading"]` for the
+    dictionary's entry `reading`. Raises CepError if the data do not match the declarations or cannot be read.
     """
     if not schemas:
         raise CepError("the program reads no events", hint="use an input event in a pattern of a rule", code="input")
@@ -115,7 +118,7 @@ def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
 
 
 def whole_table(data: Any, label: str) -> pl.DataFrame:
-    """Return all columns of the data. Raises CepError if the data have no columns."""
+    """Return all columns of the data as a data frame. Raises CepError if the data do not consist of columns."""
     if isinstance(data, pl.DataFrame):
         return data
     columns = _opened(label, data)
@@ -126,7 +129,8 @@ def whole_table(data: Any, label: str) -> pl.DataFrame:
 
 
 def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
-    """Return True if the data are `{event: data}`, and False if they are `{column: array}`."""
+    """Return True if the data are a dictionary that maps event types to data. Return False if the data are columns or
+    records, such as a dictionary that maps column names to arrays."""
     return isinstance(data, Mapping) and all(
         _tabular(tab) or (name in schemas and isinstance(tab, list | tuple) and not tab) for name, tab in data.items()
     )
@@ -183,9 +187,9 @@ def _read(
 
 
 def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
-    """Return the batch with line numbers that continue those of earlier pieces of data.
+    """Return a copy of a batch in which line numbers continue those of the pieces of data that were read earlier.
 
-    `rows`: for each name of data, the number of rows in earlier pieces.
+    `rows`: for each name of data, the number of rows that were read earlier.
     """
     dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
     return replace(
@@ -194,8 +198,8 @@ def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
 
 
 def _in_turn(piece: Mapping[Any, Any], schemas: Mapping[str, Schema]) -> bool:
-    """Return True if a piece of data is `{event: table}` or `{column: array}`. Return False for a record, which may be
-    nested."""
+    """Return True if a piece of data is a dictionary that maps event types to tables, or column names to arrays. Return
+    False if it is a single record, which may be nested."""
     nested = any(isinstance(value, Mapping | list | tuple) for value in piece.values())
     return any(map(_is_column, piece.values())) or (bool(piece) and not nested and _by_event(piece, schemas))
 
@@ -205,8 +209,8 @@ def _is_column(value: Any) -> bool:
 
 
 def _events(label: str, schemas: Mapping[str, Schema], event: str | None) -> list[Schema]:
-    """Return the event types that a row may have: only `event` if it is not None, else all event types that have
-    WHEN."""
+    """Return the event types that a row may have. This is only `event` if it is not None, and otherwise every event
+    type that has a WHEN condition."""
     if event is not None:
         return [schemas[event]]
     tested = [schema for schema in schemas.values() if schema.when is not None]
@@ -234,8 +238,7 @@ def _columns(
 def _rows(
     label: str, batches: Iterator[pa.RecordBatch], events: Sequence[tuple[Schema, Mapping[str, Path]]], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield the tables of all event types that a row may have, in the form of
-    `cep.connectors.formats.parquet.read_events`."""
+    """Yield the tables, dead letters and positions of records, as `cep.connectors.formats.parquet.read_events` does."""
     for bound, nested in events:
         if nested:
             batches = _with_paths(label, batches, nested, bound)
@@ -247,7 +250,8 @@ def _rows(
 
 
 def _bound(label: str, table: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
-    """Return the schema with its time columns filled in, and the path of each value inside a nested column.
+    """Return a copy of the schema in which the time columns are filled in, and the path of each value inside a nested
+    column.
 
     Raises CepError if a column is missing.
     """
@@ -282,8 +286,8 @@ def _with_paths(
 
 
 def _within(table: _Table, schema: Schema) -> str | None:
-    """Return a hint that names the nested column which may contain a missing column. Return None if no column has
-    structs."""
+    """Return a hint that names the nested column which may contain the values of a missing column. Return None if no
+    column contains structs."""
     missing = [source for source in sources(schema, ()) if source not in table.names]
     batch = next(iter(table.rows([name for name in table.names if table.names.count(name) == 1])), None)
     if batch is None:
@@ -315,7 +319,8 @@ def _records(
     first: int,
     folded: FoldedTables,
 ) -> Iterator[Batch]:
-    """Read records like lines of JSON. Keys and dead letters are the same."""
+    """Read Python records in the same way as lines of JSON. Keys have the same meaning, and errors cause the same dead
+    letters."""
     # imported here, because tables do not need its compiled scanner
     from cep.connectors.formats.jsonl import LineReader
     from cep.connectors.frames.objects import as_lines
@@ -330,7 +335,7 @@ def _records(
 
 
 def _opened(label: str, data: Any) -> _Table | None:
-    """Return the data as a table, or None if they have no columns."""
+    """Return the data as a table. Return None if the data do not consist of columns."""
     if isinstance(data, pl.LazyFrame):
         schema = data.collect_schema()
         return _Table(
@@ -393,7 +398,7 @@ def _is_pandas(data: Any) -> bool:
 
 
 def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
-    """Return the columns of a pandas frame, and the levels of its index that have a name."""
+    """Return the columns of a pandas frame as a table. Levels of its index that have a name also become columns."""
     columns = list(map(str, data.columns))
     index = [name for name in data.index.names if isinstance(name, str) and name not in columns]
     kinds = {"M": "time", "m": "duration", "b": "bool", "i": "int", "u": "int", "f": "float"}
@@ -414,9 +419,9 @@ def _of_pandas(label: str, data: pd.DataFrame) -> _Table:
 
 
 def _array(label: str, name: str, values: Any) -> Any:
-    """Convert a Python column to Arrow. Numbers that are contiguous in memory are not copied.
+    """Convert a column of Python values to Arrow. Numbers that are contiguous in memory are not copied.
 
-    NaN among Python objects is a missing value.
+    NaN in a column of Python objects becomes a missing value.
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values

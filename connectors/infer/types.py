@@ -200,8 +200,8 @@ def _unlike(kinds: Counter[str]) -> Guess:
 def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
     """Guess the type of a column that contains both numbers and texts.
 
-    The column is numeric if the few texts among the numbers mean "missing" or are invalid. It is a column of texts if the
-    few numbers among the texts mean "missing". Otherwise, it has no type.
+    The column is numeric if the few texts among the numbers mean "missing" or are invalid. It is a column of texts if
+    the few numbers among the texts mean "missing". Otherwise, it has no type.
     """
     numbers = [value for value in present if _kind(value) != "string"]
     texts = [value for value in present if _kind(value) == "string"]

@@ -23,8 +23,7 @@ class DeadLetter:
     - `reason`, `code`: the reason, as a sentence and as a code.
     - `text`: the text of the record, or None if unknown.
     - `event`: the event type, or None if unknown.
-    - `of_file`: True if a whole file is unreadable, or everything after a position in it. Then `line` is this
-      position.
+    - `of_file`: True if a whole file is unreadable, or everything after a position in it.
     """
 
     file: str | None

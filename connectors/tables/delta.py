@@ -1,7 +1,7 @@
 """Access to Delta tables through the library delta-rs.
 
-Each commit stores an application transaction, `semcep:NAME` with a number, in the same log entry as its files. After a
-crash, this transaction shows whether the rows were added.
+Each commit stores an application transaction in the same log entry as its files. The transaction consists of the name
+`semcep:NAME` and a number. After a crash, it shows whether the commit's rows were added.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = {"timeout": "25s", "retry_timeout": "20s"}
-"""The time limits for a request to an object store, and for repeating a failed request. The library's default is 3
-minutes."""
+"""The time limit for a request to an object store, and the time limit for repeating a failed request. The library's
+defaults are 3 minutes."""
 
 
 def table(name: TableName) -> DeltaTable | None:
-    """Load the current table. Return None if it does not exist.
+    """Load the current version of a table. Return None if the table does not exist.
 
-    Raise CepError if the table cannot be read, or the library is not installed.
+    Raise CepError if the table cannot be read, or if the library is not installed.
     """
     with _explaining(name):
         from deltalake import DeltaTable
@@ -43,9 +43,10 @@ def table(name: TableName) -> DeltaTable | None:
 
 
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
-    """Raise CepError if rows of this schema cannot be written to the table.
+    """Raise CepError if rows with the columns `schema` cannot be written to the table.
 
-    This is the case if there is something else at the table's place, or the table's columns have other types.
+    This is the case if `name.place` is a file or a folder with other content, or if a column of the existing table has
+    another type than in `schema`.
     """
     existing = table_at(name)
     if existing is not None and name.append is not None and schema is not None:
@@ -53,9 +54,9 @@ def check(name: TableName, schema: pa.Schema | None = None) -> None:
 
 
 def table_at(name: TableName) -> DeltaTable | None:
-    """Load the table at a place. Return None if it does not exist yet.
+    """Load the table in the folder `name.place`. Return None if the table does not exist yet.
 
-    Raise CepError if there is something else at the place, or it cannot be read.
+    Raise CepError if the place is a file or a folder with other content, or if the table cannot be read.
     """
     if not is_url(name.place) and os.path.exists(name.place):
         if not os.path.isdir(name.place):
@@ -70,9 +71,9 @@ def table_at(name: TableName) -> DeltaTable | None:
 
 
 def _fitting(name: TableName, existing: DeltaTable, schema: pa.Schema) -> None:
-    """Raise CepError if new rows have other column types than the existing table.
+    """Raise CepError if a column in `schema` has another type than the column of the same name in the existing table.
 
-    The library would convert the values, for example true to 1.0.
+    Without this check, the library would convert the new values, for example true to 1.0.
     """
     known = {field.name: field.type for field in pa.schema(existing.schema().to_arrow())}
     for field in schema:
@@ -85,7 +86,8 @@ def _fitting(name: TableName, existing: DeltaTable, schema: pa.Schema) -> None:
 
 
 def _kind(type: pa.DataType) -> str:
-    """Return a name for a column type. Types that differ only in storage have the same name."""
+    """Return a name for a column type, for use in error messages. Types that differ only in how they are stored have
+    the same name."""
     if pa.types.is_dictionary(type):
         return _kind(type.value_type)
     if pa.types.is_timestamp(type):
@@ -96,12 +98,13 @@ def _kind(type: pa.DataType) -> str:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains the commit of the name `append` with this number, or a later one."""
+    """Return True if the table contains the commit with the number `number` under the name `name.append`, or a later
+    commit under this name."""
     return name.append is not None and added(name, table(name), number)
 
 
 def added(name: TableName, existing: DeltaTable | None, number: int = 1) -> bool:
-    """Return True if `existing`, a loaded table, contains the commit `number`, as `is_added` does."""
+    """Return True if a table that has been loaded contains the commit with the number `number`. See `is_added`."""
     if existing is None or name.append is None:
         return False
     with _explaining(name):
@@ -110,10 +113,10 @@ def added(name: TableName, existing: DeltaTable | None, number: int = 1) -> bool
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Write rows to a table in one commit. Add them under the name `append`; without this name, replace the table's
-    rows.
+    """Write rows to a table in one commit. If `name.append` is None, the new rows replace the rows of the table.
+    Otherwise, they are added under this name.
 
-    Raise CepError if the commit fails, or another run has added rows under this name.
+    Raise CepError if the commit fails, or if another run has added rows under this name.
     """
     from deltalake import CommitProperties, Transaction, write_deltalake
 
@@ -167,7 +170,7 @@ def _options(place: str) -> dict[str, str] | None:
 
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
-    """Convert the library's errors to CepError, as a context manager."""
+    """Return a context manager that converts the library's errors to CepError."""
     os.environ.setdefault("RUST_LOG", "error")  # otherwise it prints where it searches for credentials
     try:
         from deltalake.exceptions import DeltaError

@@ -1,7 +1,7 @@
-"""Access to Iceberg tables through pyiceberg, whose configuration defines the catalogs.
+"""Access to Iceberg tables through the library pyiceberg. Its configuration defines the catalogs.
 
-A commit that adds rows under a name also stores its number in the table's properties. These remain when snapshots
-expire. The snapshot's summary contains the number too, for readers of the table's history.
+A commit that adds rows under a name also stores its number in the properties of the table. Properties remain when
+snapshots expire. The summary of the snapshot also contains the number, for readers of the table's history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TRIES = 10
-"""The number of attempts to add rows while other processes change the table."""
+"""The maximum number of attempts to add rows. An attempt fails if another process changes the table at the same
+time."""
 
 _PAUSE, _LONGEST = 0.05, 2.0  # the first and the longest pause between tries, in seconds
 _SMALL = 1 << 25  # files with fewer bytes are merged
@@ -31,11 +32,11 @@ _COMMIT = "semcep.commit"  # a property of a snapshot: the unique name of its co
 _LOCKED = "database is locked"  # the error of a SQLite catalog that another process uses
 _RETRIES = "commit.retry.num-retries"
 _NEW = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
-"""The properties of a new table. They limit the metadata that commits leave behind, because a stream commits often."""
+"""The properties of a new table. They limit the amount of metadata, because a stream commits often."""
 
 
 def table(name: TableName) -> Table | None:
-    """Load the current table. Return None if it does not exist.
+    """Load the current version of a table. Return None if the table does not exist.
 
     Raise CepError if the table cannot be read, the catalog does not exist, or the library is not installed.
     """
@@ -45,21 +46,24 @@ def table(name: TableName) -> Table | None:
 
 
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
-    """Raise CepError if the table cannot be read, or its catalog does not exist. Only `write` checks the columns."""
+    """Raise CepError if the table cannot be read, or if its catalog does not exist. The columns are only checked by
+    `write`."""
     table(name)
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains the commit of the name `append` with this number, or a later one."""
+    """Return True if the table contains the commit with the number `number` under the name `name.append`, or a later
+    commit under this name."""
     return name.append is not None and _added(name, table(name), number)
 
 
 def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
-    """Write rows to a table in one commit. Add them under the name `append`; without this name, replace the table's
-    rows.
+    """Write rows to a table in one commit. If `name.append` is None, the new rows replace the rows of the table.
+    Otherwise, they are added under this name.
 
-    `rows`: a function that is called again for each attempt. Raise CepError if the commit fails, if another run has
-    added rows under this name, or if another process changed the table during a replacement.
+    `rows`: a function that returns the rows. It is called again for each attempt. Raise CepError if the commit fails,
+    if another run has added rows under this name, or if another process has changed the table while its rows were
+    replaced.
     """
     mine, pause = uuid4().hex, _PAUSE
     with _explaining(name):
@@ -84,10 +88,11 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 
 def compact(name: TableName) -> None:
-    """Merge small files into larger ones if there are at least `name.compact`. The commit does not change any row.
+    """Merge small files into larger files if the table has at least `name.compact` small files. The commit does not
+    change any row.
 
-    Tables that have partitions, and tables that another process changes at the same time, are not merged. Raise
-    CepError if the merge fails.
+    The files are not merged if the table has partitions, or if another process changes the table at the same time.
+    Raise CepError if the merge fails.
     """
     existing = None if name.compact is None else table(name)
     if existing is None or name.compact is None or not existing.spec().is_unpartitioned():
@@ -168,7 +173,7 @@ def _catalog(name: TableName) -> tuple[Any, str]:
 
 @contextmanager
 def _explaining(name: TableName) -> Iterator[None]:
-    """Convert the library's errors to CepError, as a context manager."""
+    """Return a context manager that converts the library's errors to CepError."""
     try:
         import pyiceberg.exceptions as raised
         from sqlalchemy.exc import SQLAlchemyError

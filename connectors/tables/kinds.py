@@ -12,18 +12,20 @@ from cep.connectors.tables.names import TableName
 
 
 class TableKind(Protocol):
-    """The functions that the module of each kind of table provides."""
+    """The functions that the module for each kind of table provides."""
 
     def check(self, name: TableName, schema: pa.Schema | None = None) -> None:
-        """Raise CepError if rows cannot be written to the table. `schema`: the schema of the rows, if known."""
+        """Raise CepError if rows cannot be written to the table. `schema`: the columns of the rows, or None if
+        unknown."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Return True if the table contains the commit of the name `append` with this number, or a later one."""
+        """Return True if the table contains the commit with the number `number` under the name `name.append`, or a
+        later commit under this name."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
         """Write rows to a table in one commit, which gets the number `number`.
 
-        The rows are added under the name `append`. If there is none, they replace the rows of the table.
+        If `name.append` is None, the new rows replace the rows of the table. Otherwise, they are added under this name.
         """
 
     def compact(self, name: TableName) -> None:

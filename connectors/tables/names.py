@@ -1,4 +1,4 @@
-"""Names of tables on the command line: `delta:folder?append=2026-11-22`, `iceberg:catalog/plant.hot`."""
+"""Names of tables on the command line, such as `delta:folder?append=2026-11-22` and `iceberg:catalog/plant.hot`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OPTIONS = ("append", "compact")
 class TableName:
     """The parsed name of a table.
 
-    - `place`: the folder of a Delta table, or `catalog/namespace.table`.
-    - `append`: the name under which rows are added, so that they are added only once; None: rows replace those of the
-      table.
-    - `compact`: the number of small files from which on they are merged; None: never.
-    - `option`: the command-line option that contains the name.
+    - `place`: the folder of a Delta table, or `catalog/namespace.table` for an Iceberg table.
+    - `append`: the name under which rows are added. Rows are added only once under each name. If it is None, new
+      rows replace the rows of the table.
+    - `compact`: the minimum number of small files that are merged, or None if files are never merged.
+    - `option`: the command-line option in which the user wrote the name.
     """
 
     kind: str
@@ -43,13 +43,14 @@ class TableName:
 
 
 def is_table(text: str) -> bool:
-    """Return True if an input or output is the name of a table that has transactions."""
+    """Return True if the text names a table that has transactions, in contrast to a file. `text`: an input or
+    output."""
     kind, colon, _ = text.partition(":")
     return bool(colon) and kind in KINDS
 
 
 def input_table(text: str) -> TableName:
-    """Parse the name of a table that is read. Raise CepError if the name is not valid or has options."""
+    """Parse the name of an input table. Raise CepError if the name is invalid or has options."""
     named = table_name(text, "--input")
     if named.append is not None or named.compact is not None:
         raise named.refused("an input table has no options")
@@ -57,7 +58,10 @@ def input_table(text: str) -> TableName:
 
 
 def table_name(text: str, option: str = "--output") -> TableName:
-    """Parse the name of a table that is written. Raise CepError if the name is not valid or has an unknown option."""
+    """Parse the name of an output table. Raise CepError if the name is invalid or has an unknown option.
+
+    `option`: the command-line option in which the user wrote the name.
+    """
     kind, _, rest = text.partition(":")
     place, _, query = rest.partition("?")
     named = TableName(kind, place, option=option)

@@ -1,4 +1,5 @@
-"""Delta and Iceberg tables as inputs: finds the Parquet files that contain a table's current rows."""
+"""Delta and Iceberg tables as inputs. The Parquet files that contain a table's current rows are found, and then read
+like other files."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _UNREAD = ("deletionVectors", "columnMapping")
-"""The features of Delta tables with which the Parquet files alone do not determine the rows."""
+"""Features of Delta tables that are not supported. In a table that uses them, the rows cannot be read from the Parquet
+files alone."""
 
 
 def table_files(name: TableName) -> list[str]:
-    """Return the files of the current table, sorted by name.
+    """Return the Parquet files of the table's current version, sorted by name.
 
-    Raise CepError if the table does not exist, or its files alone do not determine the rows.
+    Raise CepError if the table does not exist, or if its rows cannot be read from these files alone.
     """
     files = _of_delta(name) if name.kind == "delta" else _of_iceberg(name)
     if not files:

@@ -1,4 +1,4 @@
-"""The column layout of a file or table that contains several kinds of derived events."""
+"""The column layout of a file or table that contains several types of derived events."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _TYPES: Mapping[str, pa.DataType] = {
 BOUNDS = "bounds"
 """The column that contains the bounds of a fluent's intervals, such as `[)`."""
 TIMES = ("start", "end", "time")
-"""The columns that contain times: `start` and `end` for events and intervals, `time` for single beginnings and ends."""
+"""The columns that contain times. Events and intervals have `start` and `end`. Single beginnings and ends of intervals
+have `time`."""
 
 
 class ParquetLayout:
     """The columns of a Parquet file that contains several event types.
 
-    Attributes that have the same name and the same type share a column. The others have columns `<event>_<attribute>`.
+    Attributes of different event types share a column if they have the same name and the same type. Every other
+    attribute has its own column `<event>_<attribute>`.
     """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
@@ -54,7 +56,8 @@ class ParquetLayout:
         self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
 
     def table(self, event: str, table: pl.DataFrame) -> pa.Table:
-        """Return an event type's table with the columns of all event types. Columns of other event types are null."""
+        """Return a copy of an event type's table that has the columns of all event types. The additional columns are
+        null."""
         arrow_table = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
         arrow_table = arrow_table.rename_columns(
             [self.names[event].get(name, name) for name in arrow_table.column_names]

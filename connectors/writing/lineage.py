@@ -1,4 +1,4 @@
-"""Conversion of the lineage of derived events to JSON, with times in the format of the output."""
+"""Conversion of the lineage of derived events to JSON. Times are written in the format of the output."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BECAUSE = "because"
 
 
 def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.Series:
-    """Convert the engine's lineage column for an output. Durations are in seconds.
+    """Convert a column of lineage from the engine to JSON, for an output. Durations are in seconds.
 
-    `schemas`: the input events. `times`: the format of times (`cep.connectors.records.times`).
+    `schemas`: the schemas of the input events. `times`: the format of times (`cep.connectors.records.times`).
     """
     ticks = {
         type: {"start": "time", "end": "time"}

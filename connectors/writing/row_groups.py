@@ -15,14 +15,14 @@ from cep.core.storage.files import Upload
 from cep.core.storage.urls import is_url
 
 GROUP = 1 << 17
-"""The number of rows in each row group except the last."""
+"""The minimum number of rows in a row group. Only the last one may have fewer."""
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the arguments of `ParquetWriter` that define the encodings of columns.
+    """Return the arguments of `ParquetWriter` that define how columns are encoded.
 
-    Times and whole numbers are stored as differences, which takes half the time and fewer bytes. Other columns use a
-    dictionary.
+    Times and whole numbers are stored as differences. Compared to a dictionary, this takes half the time and fewer
+    bytes. Other columns use a dictionary.
     """
     whole = [field.name for field in schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)]
     return {
@@ -34,7 +34,7 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 class ParquetGroups:
     """A Parquet file to which row groups are added.
 
-    After a call of `write_beside`, a thread writes each group while the caller collects the next one.
+    If `write_beside` has been called, a thread writes each row group while the caller collects the next one.
     """
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
@@ -50,7 +50,8 @@ class ParquetGroups:
         self._under_way: Future[None] | None = None
 
     def write_beside(self) -> None:
-        """Write all further groups in a thread. If the system reports an error, a later call raises it."""
+        """Write the row groups that follow in a thread. If writing a group fails, a later call of a method raises the
+        error."""
         self._thread = ThreadPoolExecutor(1, "parquet")
 
     def add(self, table: pl.DataFrame) -> None:
@@ -95,13 +96,13 @@ class ParquetGroups:
             self._writer.write_table(table)
 
     def _settle(self) -> None:
-        """Wait until the thread has written its groups. Raises CepError if it failed."""
+        """Wait until the thread has written its row group. Raises CepError if the thread could not write it."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.result()
 
     def _end(self) -> None:
-        """Stop the thread, even if it failed."""
+        """Stop the thread after its current row group. An error of the thread is ignored."""
         if self._thread is not None:
             wait([] if self._under_way is None else [self._under_way])
             self._thread.shutdown()

@@ -1,6 +1,6 @@
-"""A writer of fluents and events in RTEC's syntax: `holdsFor(rich(chris)=true, [(14,20)]).`
+"""A writer of fluents and events in RTEC's syntax, such as `holdsFor(rich(chris)=true, [(14,20)]).`
 
-An interval (S,E) contains the ticks from S to before E.
+An interval (S,E) contains the ticks from S up to, but not including, E.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ _ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 
 
 def tick_of(inputs: Mapping[str, Schema]) -> int:
-    """Return the length of a tick in microseconds. It is declared with the input; the default is a second."""
+    """Return the length of a tick in microseconds. The declarations of the inputs define it. The default is one
+    second."""
     ticks = (schema.records.option("tick") for schema in inputs.values() if schema.records is not None)
     return int(next((tick for tick in ticks if tick), SECOND))
 
 
 class RtecWriter(Writer):
-    """A writer of derived events to the file `path`, or to standard output if `path` is `-`. Each row becomes a
+    """A writer of derived events to the file `path`, or to standard output if `path` is `-`. Each row is written as a
     clause."""
 
     def __init__(
         self, path: str, schemas: Mapping[str, Schema], tick: int, opening: Callable[[str], None] | None = None
     ) -> None:
-        """Raises CepError if the path is a topic or a folder, or the file cannot be written."""
+        """Raises CepError if the path is the address of a topic or a folder, or if the file cannot be written."""
         if live(path) or path.endswith("/"):
             raise CepError(
                 "--output-format rtec: all events go to one file", hint="use `--output found.txt`", code="output"

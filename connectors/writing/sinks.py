@@ -1,4 +1,4 @@
-"""Outputs to files and standard output. Each piece of bytes is written completely or not at all."""
+"""Outputs to files and standard output. The bytes of each call of `write` are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from cep.core.suggest import missing
 class Sink:
     """An output to a file, or to standard output if the path is `-`.
 
-    An interrupt takes effect before or after a piece of bytes, never within it. If the path ends in `.gz`, the file is
-    compressed.
+    If the run is interrupted, the bytes of each call of `write` have been written completely or not at all. If the path
+    ends in `.gz`, the file is compressed.
     """
 
     def __init__(self, path: str) -> None:
@@ -77,8 +77,10 @@ def put_at_end(path: str) -> bool:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Convert system errors to CepError, as a context manager. A BrokenPipeError, raised when a reader has closed the
-    pipe, stays as it is."""
+    """Return a context manager that converts system errors to CepError.
+
+    A BrokenPipeError is not converted. It is raised when the reader of a pipe has closed the pipe.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -88,7 +90,8 @@ def writing(path: str) -> Iterator[None]:
 
 
 def unwritable(path: str, error: OSError) -> CepError:
-    """Return an error that explains why a file, or standard output (`-`), cannot be written."""
+    """Return the error to raise if a file cannot be written, or standard output (`-`). Its message contains the
+    reason."""
     if isinstance(error, StorageError):
         return CepError(f"cannot write {path}: {error.strerror}", hint=error.hint, code="output")
     reason = os.strerror(error.errno) if error.errno else str(error)
@@ -102,7 +105,8 @@ def unwritable(path: str, error: OSError) -> CepError:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C and termination until the block ends. Only the main thread receives these signals."""
+    """Return a context manager that delays Ctrl-C and termination until its block ends. It only has an effect in the
+    main thread, because only this thread receives the signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,8 @@
-"""A writer of derived events to a table. It collects the events on disk, and writes them by one commit at the end.
+"""A writer of derived events to a table. It collects the events on disk, and writes all of them in one commit at the
+end.
 
-So readers see either none or all of a run's rows. Several event types share one table, which then has a column `type`,
-so that one commit includes them all.
+So readers of the table see either none or all of a run's rows. If there are several event types, they share one table,
+so that one commit can write them all. The table then has a column `type`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ TYPE = "type"
 
 
 def is_added(text: str) -> bool:
-    """Return True if the table `text` already contains the rows of this run. Raises CepError if the name is wrong, or
-    the table cannot be read."""
+    """Return True if the table already contains the rows of this run.
+
+    `text`: the name of the table. Raises CepError if the name is invalid, or if the table cannot be read.
+    """
     name = table_name(text)
     return KINDS[name.kind].is_added(name)
 
@@ -34,8 +37,8 @@ def is_added(text: str) -> bool:
 class TableWriter:
     """A writer of derived events to a table.
 
-    `inputs`: the input events if lineage is written, else None; with lineage, the rows must have it as a column.
-    `whole`: True if the results are complete, because the input has ended.
+    `inputs`: the schemas of the input events if lineage is written, otherwise None. If lineage is written, the rows
+    must contain it in a column. `whole`: True if the results are complete, because the input has ended.
     """
 
     def __init__(self, text: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Schema] | None = None) -> None:
@@ -57,7 +60,7 @@ class TableWriter:
         self._schemas = schemas
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Add derived events to the rows. Return the number of events."""
+        """Store derived events on disk until `close` writes them. Return the number of events."""
         total = 0
         for event in self._schemas:
             if event in tables and tables[event].height:
@@ -67,7 +70,10 @@ class TableWriter:
         return total
 
     def close(self) -> None:
-        """Write the collected rows in one commit. Raises CepError if the commit fails."""
+        """Write all stored rows to the table in one commit. Raises CepError if the commit fails.
+
+        If the results are incomplete and would be added under a name, the stored rows are deleted instead.
+        """
         if self.name.append is not None and not self.whole:
             self.discard()
             return
@@ -84,7 +90,7 @@ class TableWriter:
         return pa.RecordBatchReader.from_batches(self._schema, read.iter_batches(_ROWS))
 
     def discard(self) -> None:
-        """Delete the collected rows. The table stays unchanged."""
+        """Delete the stored rows without writing them to the table."""
         self._rows.close()
         self._file.close()
 

@@ -1,4 +1,5 @@
-"""Choice of the format in which times are written: the format of the input, ISO 8601, or numbers in a unit."""
+"""Choice of the format in which an output writes times. It is the format of the input, ISO 8601, or numbers in a
+unit."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ _BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4
 
 
 def form(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
-    """Return the time format of the first readable record (`cep.connectors.records.times`), or None if there is none.
+    """Return the time format of the first readable record (`cep.connectors.records.times`). Return None if there is no
+    readable record.
 
-    Only the beginning of each file is read (256 KiB of text, four thousand rows). Pipes are skipped, because they
-    cannot be read again.
+    Only the beginning of each file is read: at most 256 KiB of text, or four thousand rows. Pipes are skipped, because
+    they cannot be read again.
     """
     for source in sources:
         if source.address is None and (is_url(source.path) or os.path.isfile(source.path)):
@@ -37,11 +39,11 @@ def form(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
 
 
 def number_size(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
-    """Return the number of microseconds per unit of numeric times. The formats and declarations of the inputs define
-    the unit.
+    """Return how many microseconds the number 1 means as a time in the inputs. The formats and declarations of the
+    inputs define this unit.
 
-    The unit is a second if no input has numeric times. Return None if inputs use different units. If there are no
-    inputs, use the declarations of all events.
+    The unit is one second if no input has times that are numbers. Return None if the inputs use different units. If
+    there are no inputs, use the declarations of all events.
     """
     read = [(source.format, name) for source in sources for name in ((source.type,) if source.type else schemas)]
     if not read:
@@ -53,7 +55,8 @@ def number_size(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> Frac
 
 
 def _numbers(format: str, schema: Schema) -> str | None:
-    """Return the format of numeric times in files of this format, or None if times in such files are text."""
+    """Return the time format of times that are numbers, in records of a format. Return None if times are texts in this
+    format."""
     if FORMATS[format].shape == "clauses":
         tick = schema.records.option("tick") if schema.records is not None else None
         return form_of_ticks(int(tick or SECOND))

@@ -1,4 +1,4 @@
-"""Derived rows that have been converted to the output format, but not yet sorted."""
+"""Derived rows that have been converted to the text of the output, but not yet sorted."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pyarrow as pa
 from cep.connectors.writing.json_lines import Ints, TextPieces, one_array
 
 PIECE = 1 << 14
-"""The number of rows that are copied at a time, so that the copied rows are close together in memory."""
+"""The number of rows whose texts are copied at a time. The texts of so few rows are close together in memory."""
 
 
 class WrittenRows(pl.DataFrame):
-    """A table with the times of rows, whose output texts are in `parts`.
+    """A table of derived rows. Its columns contain only the times, and `parts` contain the text of each row for the
+    output.
 
-    `order`: for each row, the number of its text. Texts are numbered through all parts.
+    `order`: for each row, the number of its text. The texts of all parts are numbered together.
     """
 
     parts: Sequence[TextPieces]
@@ -26,7 +27,8 @@ class WrittenRows(pl.DataFrame):
 
     @classmethod
     def of(cls, times: pl.DataFrame, parts: Sequence[TextPieces], order: Ints | None = None) -> Self:
-        """Create a table from the times and texts of rows. Without `order`, row i has the text number i."""
+        """Create a table from the times and the texts of rows. If `order` is None, row i has the text with the number
+        i."""
         rows = cls(times)
         rows.parts = parts
         rows.order = np.arange(times.height) if order is None else order
@@ -34,16 +36,16 @@ class WrittenRows(pl.DataFrame):
 
 
 def stacked_rows(tables: Sequence[pl.DataFrame]) -> WrittenRows:
-    """Concatenate tables of `WrittenRows`."""
+    """Concatenate tables, which must be `WrittenRows`."""
     parts, orders = together(tables)
     times = pl.concat([pl.DataFrame(table.get_columns()) for table in tables])
     return WrittenRows.of(times, parts, np.concatenate(orders))
 
 
 def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Ints]]:
-    """Concatenate the parts of several tables of `WrittenRows`.
+    """Concatenate the parts of several tables, which must be `WrittenRows`.
 
-    Return the parts, and for each table the new text numbers of its rows.
+    Return all parts, and for each table the numbers of its rows' texts among the texts of all parts.
     """
     pairs = [(table.parts, table.order) for table in tables if isinstance(table, WrittenRows)]
     assert len(pairs) == len(tables), "rows of an event are written, or they are not"
@@ -51,10 +53,10 @@ def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Int
 
 
 def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | None = None) -> Iterator[memoryview]:
-    """Yield the texts of several tables' rows in a common order, some rows at a time.
+    """Yield the texts of the rows of several tables in a common order. Each piece contains the texts of some rows.
 
-    `tables`: for each table, its parts and the text number of each row. `order`: the row numbers in output order,
-    counted through all tables; None: the order of the tables.
+    `tables`: for each table, its parts and the text number of each row. `order`: the numbers of rows in the order of
+    the output, or None for the order of the tables. The rows of all tables are numbered together.
     """
     parts, orders = _together(tables)
     rows = orders[0] if len(orders) == 1 else np.concatenate(orders)
@@ -70,8 +72,10 @@ def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | 
 def _together(
     tables: Sequence[tuple[Sequence[TextPieces], Ints]],
 ) -> tuple[list[TextPieces], list[Ints]]:
-    """Concatenate the parts of several tables. Return the parts, and for each table the new text numbers of its
-    rows."""
+    """Concatenate the parts of several tables.
+
+    Return all parts, and for each table the numbers of its rows' texts among the texts of all parts.
+    """
     parts: list[TextPieces] = []
     orders, base = [], 0
     for pieces, order in tables:

@@ -1,5 +1,5 @@
-"""Writers of derived events to JSON Lines, CSV and Parquet files. If a run is stopped, the files have only whole
-lines."""
+"""Writers of derived events to JSON Lines, CSV and Parquet files. If a run is stopped, each file still ends with a
+whole line."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""The values by which rows without an end or time are sorted. An open interval comes last. A beginning before all time
-comes first."""
+"""For the time columns that may be null: the time by which such rows are sorted. An interval without an end is sorted
+last. A beginning before all times is sorted first."""
 
 
 def rdf_format(path: str, format: str | None) -> str | None:
     """Return the RDF format of an output, or None if the output is not RDF.
 
-    The option `format` names it, or else the suffix of the path.
+    `format`: the format that the user chose. If it is None, the suffix of the path selects the format.
     """
     if format is not None:
         return format if format in RDF_SUFFIXES.values() else None
@@ -70,17 +70,18 @@ def rdf_format(path: str, format: str | None) -> str | None:
 class Writer:
     """A writer of derived events to the file `path`, to standard output (`-`), or as messages to a broker's topic.
 
-    A JSON Lines file contains all event types, sorted by (end, start, type) within each call of `write`. A CSV or
-    Parquet file contains one event type. If the program derives several, `out.csv` becomes `out.<type>.csv` for each
-    type. In a directory (an existing one, or a path that ends in `/`), each type has a file `<type>.<suffix>`. A type
-    without events also has a file.
+    A JSON Lines file contains all event types. Within each call of `write`, it is sorted by (end, start, type). A CSV
+    or Parquet file contains one event type. If the program derives several event types, `out.csv` becomes
+    `out.<type>.csv` for each of them. If the path is an existing directory or ends in `/`, each event type has a file
+    `<type>.<suffix>` in the directory. An event type without events also has a file.
 
-    A missing value is null, or empty in CSV. Durations are in seconds. In CSV and Parquet, values of type `any` are
-    text. Durations in Parquet are exact below 2**33 seconds.
+    A missing value is null, or an empty field in CSV. Durations are in seconds. In CSV and Parquet, values of type
+    `any` are text. Durations in Parquet are exact below 2**33 seconds.
 
-    - `times`: the format of times (`cep.connectors.records.times`), which can be set until the first write. Parquet
-      files always contain timestamps. The `id`s of messages do not depend on this format.
-    - `inputs`: the input events if lineage is written, else None; with lineage, the tables must have it as a column.
+    - `times`: the format of times (`cep.connectors.records.times`). It can be changed until the first call of
+      `write`. Parquet files always contain timestamps. The `id`s of messages do not depend on this format.
+    - `inputs`: the schemas of the input events if lineage is written, otherwise None. If lineage is written, the
+      tables must contain it in a column.
     - `opening`: a function that is called with each path before the file is opened. It may raise an error.
     """
 
@@ -122,9 +123,9 @@ class Writer:
                 self._sinks[place].write(self._delimited(type, None))
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> int:
-        """Write derived events, and return their number. `tables`: a table per event type.
+        """Write derived events, and return the number of events. `tables`: one table per event type.
 
-        A table has the columns start and end, the attributes, and `because` if lineage is written.
+        A table has the columns `start` and `end`, the attributes, and `because` if lineage is written.
         """
         tables = {type: tables[type] for type in self._schemas if type in tables and tables[type].height}
         for type, table in tables.items():
@@ -154,12 +155,14 @@ class Writer:
 
     @property
     def of_rows(self) -> str | None:
-        """The format to which other processes may convert the rows (`written_rows`), or None if they may not."""
+        """The format to which other processes may convert rows (`written_rows`). None if this writer must convert them
+        itself."""
         plain = self.format != "parquet" and self._inputs is None
         return self.format if plain and not any(isinstance(sink, Sending) for sink in self._sinks.values()) else None
 
     def write_beside(self) -> None:
-        """Write all further row groups of Parquet in one thread per file, while the caller collects the next group."""
+        """Write the Parquet row groups that follow in one thread per file, while the caller collects the next row
+        group."""
         for group in self._groups.values() if self.format == "parquet" else ():
             group.write_beside()
 
@@ -211,9 +214,10 @@ class Writer:
         return json_lines(timed, self._schemas, times or self.times, self._inputs is not None)
 
     def _merged(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[memoryview]:
-        """Yield the lines of all tables in output order, some rows at a time. The tables have no lineage.
+        """Yield the lines of all tables in the order of the output. Each piece contains the lines of some rows. The
+        tables must not have lineage.
 
-        A table may be `WrittenRows`, whose rows are already text.
+        A table may be `WrittenRows`, whose rows have already been converted to text.
         """
         parts: list[tuple[Sequence[TextPieces], NDArray[np.int64]]] = []
         for type, table in tables.items():
@@ -225,13 +229,16 @@ class Writer:
         return texts_in_order(parts, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
 
     def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
-        """Return the table with its lineage column, if any, converted for the output."""
+        """Convert the lineage column of a table for the output. If no lineage is written, return the table unchanged.
+
+        `times`: the format of times, by default that of the writer.
+        """
         if self._inputs is None:
             return table
         return table.with_columns(because(table[BECAUSE], self._inputs, times or self.times))
 
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
-        """Return the rows as delimited text. If `table` is None, return the header."""
+        """Return the rows of a table as lines of a CSV or TSV file. If `table` is None, return the header line."""
         schema = self._schemas[type]
         if table is not None:
             return _delimited_rows(self._timed(table), schema, self.format, self.times, self._inputs is not None)
@@ -251,7 +258,7 @@ class Writer:
 
 
 def written_rows(type: str, table: pl.DataFrame, schema: Schema, format: str, times: str) -> TextPieces:
-    """Convert the rows of an event type to text, each with a line end, for `WrittenRows`. They have no lineage.
+    """Convert the rows of an event type to lines of text, for use in `WrittenRows`. The rows must not have lineage.
 
     `format`: `jsonl`, `csv` or `tsv`. `times`: the format of times.
     """
@@ -291,7 +298,8 @@ def _json_rows(type: str, table: pl.DataFrame, schema: Schema, times: str, linea
 
 
 def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], times: str, lineage: bool) -> bytes:
-    """Write derived events as lines of JSON, sorted by (end, start, type). Withdrawn rows come first.
+    """Convert derived events to lines of JSON, sorted by (end, start, type). Withdrawn rows are placed before all other
+    rows.
 
     `times`: the format of times. `lineage`: True if the tables have a lineage column.
     """
@@ -300,7 +308,7 @@ def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]
 
 
 def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> NDArray[np.int64]:
-    """Return the row numbers in output order. Rows are numbered through all tables."""
+    """Return the numbers of all rows in the order of the output. The rows of all tables are numbered together."""
     times = [[key for key in time_columns(schemas[type]) if key != EDGE] for type in tables]
     pairs = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in pairs])
@@ -312,7 +320,8 @@ def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema
 
 
 def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the same order as `np.lexsort((start, end))`. This is faster if each table is already sorted."""
+    """Return the order of rows by end and then start, as `np.lexsort((start, end))` does. This function is faster if
+    the rows of each table are already sorted."""
     order = np.argsort(end, kind="stable")
     starts, ends = start[order], end[order]
     if ((ends[1:] == ends[:-1]) & (starts[1:] < starts[:-1])).any():
@@ -321,19 +330,20 @@ def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int
 
 
 def arrow(schema: Schema) -> pa.Schema:
-    """Return the Parquet schema of an event."""
+    """Return the Parquet schema of an event type."""
     fields = [(key, _ARROW.get("string" if key == EDGE else "time", pa.large_string())) for key in time_columns(schema)]
     fields += [(attribute.name, _ARROW.get(attribute.type, pa.large_string())) for attribute in schema.attributes]
     return pa.schema(fields + [(key, pa.large_string()) for key in _more(schema)])
 
 
 def time_columns(schema: Schema) -> list[str]:
-    """Return the names of an event's time columns. They come before the attributes."""
+    """Return the names of an event type's time columns. In an output, they precede the attributes."""
     return [EDGE, "time"] if schema.fluent is not None and schema.fluent.part == CHANGES else ["start", "end"]
 
 
 def _more(schema: Schema) -> list[str]:
-    """Return the columns that are neither times nor attributes: the bounds of a fluent's intervals."""
+    """Return the columns that are neither times nor attributes. Only fluents have such a column: the bounds of their
+    intervals."""
     return [] if schema.fluent is None else ["bounds"]
 
 
@@ -354,7 +364,7 @@ def typed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 
 def _format(path: str) -> str:
-    """Return the format that the suffix of a path names. Without a suffix, return JSON Lines."""
+    """Return the format that the suffix of a path selects. For a path without a suffix, return JSON Lines."""
     suffix = os.path.splitext(os.path.basename(path).removesuffix(".gz"))[1]
     format = known_format(path) or ("jsonl" if not suffix else None)
     if format not in WRITTEN:
