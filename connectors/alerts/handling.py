@@ -1,11 +1,11 @@
 """Actions of people on alerts: acknowledge, assign, comment, close, silence.
 
-Each action becomes a change of its alert and is numbered like the changes that the program causes. The outbox also
-records each action, with the watermark at which it took effect.
+Each action becomes a change of its alert. Its number follows those of the changes that the program causes. The outbox
+also records each action, with the watermark at which the action took effect.
 
-A round is one batch of input that the engine processes. The program changes alerts during a round, people between two
-rounds; a lock enforces this order. Silences and maintenance windows begin and end by the wall clock. Both also cause
-changes of alerts.
+A round is one batch of input that the engine processes. The program changes alerts only during a round, and people
+change alerts only between two rounds. A lock enforces this order. Silences and maintenance windows begin and end by the
+wall clock. This also causes changes of alerts.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ Heir = tuple[AlertChange, str]
 
 
 class Adopter(Protocol):
-    """An object that is notified of changes that people make to alerts. `alerts`: the ALERT statements of the
-    program."""
+    """An object that is notified of changes that people make to alerts.
+
+    `alerts`: the ALERT statements of the program.
+    """
 
     @property
     def alerts(self) -> Sequence[Alert]: ...
@@ -63,7 +65,7 @@ class Adopter(Protocol):
 
 
 class Calendar(Protocol):
-    """A source of maintenance windows. `windows` returns the windows around a time (microseconds of Unix time), by id.
+    """A source of maintenance windows. `windows` returns the windows near a time (microseconds of Unix time), by id.
 
     `trouble`: the reason why the windows are out of date, or "". `remarks`: the reasons why some calendar events are
     not maintenance windows.
@@ -80,10 +82,11 @@ def _clock() -> int:
 
 
 class Handling:
-    """The actions of people on the alerts of one server. `program` and `status` are labels of all its alerts.
+    """The actions of people on the alerts of one server. Actions raise Unknown, Conflict or CepError.
 
-    `watermark`: the event time that the program has reached. `lock`: held by the caller during each round, and by each
-    action. Actions raise Unknown, Conflict or CepError.
+    - `program`, `status`: values of labels that all alerts of the server have.
+    - `watermark`: the event time that the program has reached.
+    - `lock`: a lock. The caller holds it during each round, and each action acquires it.
     """
 
     def __init__(
@@ -128,9 +131,9 @@ class Handling:
     ) -> None:
         """Begin and end silences when they are due, until `stop` is called.
 
-        - `trouble`: called with the reason when an attempt fails for the first time, and with "" when a later one
-          succeeds.
-        - `remark`: called for each calendar event that is not a maintenance window.
+        - `trouble`: a function that is called with the reason when an attempt fails for the first time. It is called
+          with "" when a later attempt succeeds.
+        - `remark`: a function that is called for each calendar event that is not a maintenance window.
         """
         told, remarked = "", frozenset[str]()
         for text in self._unread:
@@ -182,10 +185,11 @@ class Handling:
 
     def look(self, by: str = "", comment: str = "") -> None:
         """Publish a change for each alert that is newly silenced or no longer silenced. Call this before a round
-        publishes its changes.
+        publishes its changes. The caller must hold `lock`.
 
-        Silences begin and end by the clock. A person can also end one: `by` is then the person's name, and `comment`
-        the reason. The caller must hold `lock`. Only silences that have begun or ended since the last call are matched.
+        A silence ends by the clock, or when a person ends it. In the second case, `by` is the person's name, and
+        `comment` is the person's reason. Only silences that have begun or ended since the last call are matched with
+        the alerts.
         """
         now = self.clock()
         active = {id: silence.matchers for id, silence in self._all.items() if silence.starts <= now < silence.ends}
@@ -211,8 +215,8 @@ class Handling:
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
         """Return the change that marks an open alert as silenced or, if `silenced` is empty, as no longer silenced.
 
-        The change names a person as its author: the author of the first silence in `silenced`, or `by`, who ended the
-        last one.
+        A change to silenced has the author of the first silence in `silenced`. Otherwise the author is `by`, the person
+        who ended the last silence, or MACHINE if the silence ended by the clock.
         """
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
@@ -228,7 +232,7 @@ class Handling:
     # --- in a round ---
 
     def attach(self, adopter: Adopter, watermark: int = BEGINNING) -> None:
-        """Report actions to the program `adopter` from now on, instead of the previous program."""
+        """Report actions to the program `adopter` from now on, and no longer to the previous program."""
         with self.lock:
             self._adopter = adopter
             self._open = {change.alert: change for change in self.outbox.open_changes()}
@@ -237,12 +241,13 @@ class Handling:
             self.watermark = max(self.watermark, watermark)
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Add people's data to the changes of a round: each alert's acknowledgement, assignee, verdict and silences.
+        """Return the changes of a round with people's data added: each alert's acknowledgement, assignee, verdict and
+        silences.
 
-        A change can alter the silences that match an alert, for example by a new severity. Then the result has an
+        A change can alter which silences match an alert, for example by a new severity. Then the result has an
         additional `silenced` or `unsilenced` change. A `silenced` change precedes the round's change, so that receivers
-        are sent neither of them. An `unsilenced` change follows it, so that receivers are sent the alert in its new
-        state.
+        are sent neither of these two changes. An `unsilenced` change follows the round's change, so that receivers are
+        sent the alert in its new state.
         """
         followed: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}
@@ -300,8 +305,8 @@ class Handling:
         return sorted(id for id, matchers in (self._active or {}).items() if matchers.matches(labels))
 
     def hand_over(self, heirs: Sequence[Heir]) -> bool:
-        """Pass acknowledgements that are still in effect from withdrawn alerts to the alerts that replace them. Return
-        True if any was passed."""
+        """Copy acknowledgements that are still in effect from withdrawn alerts to the alerts that replace them. Return
+        True if an acknowledgement was copied."""
         turned = False
         for old, alert in heirs:
             spans, own = self._spans.get(old.alert, []), self._spans.get(alert, [])
@@ -315,8 +320,8 @@ class Handling:
     ) -> tuple[list[AlertChange], list[RecordedAction]]:
         """Copy the acknowledgement, assignee and verdict of withdrawn alerts to the alerts that replace them.
 
-        Values that people have already set on the new alert are kept. `changes`: the changes of the round. Returns
-        additional changes to publish after them, and the actions to record.
+        Values that people have already set on the replacing alert are kept. `changes`: the changes of the round.
+        Returns additional changes to publish after `changes`, and the actions to record.
         """
         told = {change.alert: change for change in changes}
         taken: list[AlertChange] = []
@@ -347,7 +352,8 @@ class Handling:
     def hold(self, changes: Sequence[AlertChange]) -> None:
         """Update `holding`, the fluent intervals that keep an alert open, for some open alerts.
 
-        `changes`: the last change of each of these alerts. It differs from the stored change in `holding` only.
+        `changes`: the last change of each of these alerts, with the new `holding`. Its other fields are the same as in
+        the stored change.
         """
         for change in changes:
             told = self._open.get(change.alert)
@@ -355,7 +361,7 @@ class Handling:
                 self._open[change.alert] = replace(told, holding=change.holding)
 
     def free(self, alert: str, time: int) -> int | None:
-        """Return the first time from `time` on at which an alert is not acknowledged, or None if it stays
+        """Return the earliest time, not before `time`, at which an alert is not acknowledged. Return None if it stays
         acknowledged."""
         for begin, end in self._spans.get(alert, ()):
             if begin < time and (end is None or time < end):
@@ -442,8 +448,10 @@ class Handling:
         return told
 
     def _next(self, told: AlertChange, action: Action, by: str, comment: str, **more: Any) -> AlertChange:
-        """Return the change that a person's action makes to an alert between two rounds. `told`: the last published
-        change of the alert."""
+        """Return the change that a person's action makes to an alert between two rounds.
+
+        `told`: the last published change of the alert. `more`: the fields that the action sets.
+        """
         state: AlertState = "updated" if told.state in ("firing", "escalated", "inhibited") else told.state
         change = replace(
             told, revision=told.revision + 1, state=state, time=max(told.time, self.watermark), note="",
@@ -486,9 +494,9 @@ class Handling:
     # --- silences ---
 
     def silences(self) -> list[Silence]:
-        """Return the silences and maintenance windows: active ones first, the rest sorted by their ends.
+        """Return the silences and maintenance windows. The active ones come first. The others are sorted by their ends.
 
-        Of each maintenance window, only the active, the last and the next occurrence are listed.
+        For a maintenance window that recurs, only the active, the last and the next occurrence are listed.
         """
         with self.lock:
             now = self.clock()
@@ -506,7 +514,7 @@ class Handling:
             return sorted([*silences, *once.values()], key=lambda span: (order[span.state(now)], span.ends, span.id))
 
     def silence(self, id: str) -> Silence:
-        """Return the silence that has this id. Raises Unknown if there is none."""
+        """Return the silence that has this id. Raises Unknown if no silence has this id."""
         with self.lock:
             silence = self._all.get(id)
         if silence is None:
@@ -519,7 +527,7 @@ class Handling:
             return [change for change in self._open.values() if matchers.matches(self._labels_of(change))]
 
     def hidden(self) -> Counter[str]:
-        """Count the open alerts that each silence hides at the moment, by the id of the silence."""
+        """Return the number of open alerts that each silence hides at the moment, by the id of the silence."""
         with self.lock:
             return Counter(id for change in self._open.values() for id in change.silenced)
 
@@ -544,7 +552,8 @@ class Handling:
             return new
 
     def _own(self, id: str) -> Silence:
-        """Return a silence with this id that is not a maintenance window."""
+        """Return the silence that has this id. Raises Unknown if there is no such silence, and Conflict if it is a
+        maintenance window."""
         if id in self._windows:
             raise Conflict("this is a maintenance window: only its calendar file can change or end it")
         silence = self._silences.get(id)
@@ -565,8 +574,8 @@ class Handling:
     def _set(self, by: str, *silences: tuple[Silence, Recorded], comment: str = "") -> None:
         """Store silences in one transaction.
 
-        `silences`: each silence with the action that changed it. `comment`: the reason for ending a silence. A new
-        silence has its own comment.
+        `silences`: each silence, with the action that has changed it. `comment`: the reason for ending a silence. For a
+        new silence, its own comment is recorded.
         """
         recorded, comment = [], clean(comment.strip(), LONGEST_COMMENT)
         for silence, action in silences:

@@ -1,4 +1,4 @@
-"""The tables of an outbox that store actions of people, in order, and silences. Each row has a hash."""
+"""Two tables of an outbox. One stores the actions of people, in order, and one stores silences. Each row has a hash."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Recorded = Literal[
 ]  # fmt: skip
 REMINDED: Recorded = "reminded"
 DONE: tuple[Recorded, ...] = tuple(action for action in get_args(Recorded) if action != REMINDED)
-"""The actions of people, or of the server on their behalf. They do not include REMINDED, which records that a receiver
-accepted a reminder."""
+"""The actions of people, and the actions of the server on their behalf. REMINDED is left out, because it only records
+that a receiver accepted a reminder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def keep_silence(base: sqlite3.Connection, id: str, body: str | None) -> None:
 
 
 def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) -> None:
-    """Record the first change of an alert, so that `episodes` can find the alerts of a key.
+    """Record the first change of an alert, so that `episodes` can find all alerts that have the same name and key.
 
     `slot`: the hash of the alert's name and key. `number`: the number of the change.
     """
@@ -110,11 +110,14 @@ def begin_episode(base: sqlite3.Connection, alert: str, slot: str, number: int) 
 
 
 def episodes(base: sqlite3.Connection, slot: str, most: int) -> list[str]:
-    """Return the ids of the latest `most` alerts that have one name and key, newest first."""
+    """Return the ids of the latest `most` alerts that have the same name and key, newest first.
+
+    `slot`: the hash of the alerts' name and key.
+    """
     rows = base.execute("select alert from episodes where slot = ? order by number desc limit ?", (slot, most))
     return [alert for (alert,) in rows.fetchall()]
 
 
 def prune(base: sqlite3.Connection) -> None:
-    """Delete the records of alerts whose changes have all been removed."""
+    """Delete the records of `begin_episode` for alerts whose changes have all been removed."""
     base.execute("delete from episodes where alert not in (select alert from changes)")

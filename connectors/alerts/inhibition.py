@@ -1,7 +1,7 @@
 """Inhibition: an alert that fires suppresses other alerts.
 
-The changes of an alert have a mark while the alert is inhibited. When inhibition begins or ends, the inhibited alert
-gets an additional change.
+While an alert is inhibited, its changes have `inhibited`. When inhibition begins or ends, the inhibited alert gets an
+additional change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cep.connectors.alerts.text import JsonValue
 from cep.rules.alert import Alert, Inhibitor
 
 _Place = tuple[str, tuple[JsonValue, ...]]
-"""The name of an inhibited alert, and values of its key. An inhibiting alert must have the same values."""
+"""The name of an inhibited alert, and values of its key. An alert inhibits it only if it has the same values."""
 
 
 class Inhibition:
@@ -33,7 +33,7 @@ class Inhibition:
         return bool(self._inhibitors)
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Forget all alerts, and start again from the open alerts in `live`."""
+        """Remove the state of all alerts, and start again from the open alerts in `live`."""
         self._firing: dict[str, AlertChange] = {}
         self._told: dict[str, AlertChange] = {}
         self._holding: Counter[_Place] = Counter()
@@ -44,10 +44,10 @@ class Inhibition:
         self._started = True
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return the changes of a round, and the changes that begin or end the inhibition of alerts.
+        """Return the changes of a round, and the additional changes that begin or end the inhibition of alerts.
 
-        At each instant, the additional changes come last. The first round checks all open alerts, because the program
-        may have changed before a restart.
+        If changes have the same time, the additional changes come last. The first round checks all open alerts, because
+        the program may have changed before a restart.
         """
         followed: list[AlertChange] = []
         more: Counter[str] = Counter()
@@ -65,8 +65,8 @@ class Inhibition:
         return followed
 
     def _count(self, change: AlertChange) -> list[_Place]:
-        """Count the alerts that inhibit each `_Place`, after a change of an inhibiting alert. Return the places whose
-        counts have changed."""
+        """Update the number of alerts that inhibit each `_Place`, after a change of an inhibiting alert. Return the
+        places whose numbers have changed."""
         inhibited = self._inhibited.get(change.name, ())
         if not inhibited:
             return []
@@ -120,8 +120,12 @@ class Inhibition:
         return told
 
     def _turn(self, slot: str, time: int, more: Counter[str]) -> list[AlertChange]:
-        """Return a list with the change that begins or ends the inhibition of an alert. It is empty if nothing
-        changes."""
+        """Return a list with the change that begins or ends the inhibition of an alert. Return an empty list if its
+        inhibition stays the same.
+
+        - `slot`: the hash of the alert's name and key.
+        - `more`: for each alert, the number of changes that inhibition has added in this round.
+        """
         told = self._told[slot]
         inhibited = self._holding[self._place(told)] > 0
         if told.fired is None or inhibited == told.inhibited:

@@ -9,7 +9,7 @@ from cep.connectors.alerts.text import value_text
 from cep.rules.alert import CERTAINTY, URGENCY
 
 LABELLED = ("severity", "urgency", "certainty", "labels", "key")
-"""The fields of a change that determine the labels of its alert, besides its name."""
+"""The fields of a change that determine the labels of its alert, in addition to the alert's name."""
 
 _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -18,8 +18,8 @@ def alert_labels(change: AlertChange, program: str, status: str = "Actual") -> d
     """Return the labels of an alert: `alertname`, `severity`, `program`, the alert's LABELS and the attributes of its
     key.
 
-    Urgency and certainty are labels if they are unusual, `status` if it is not `Actual`. If an attribute of the key has
-    the name of another label, its label is called `key_…`.
+    Urgency and certainty are labels only if they do not have their usual values. `status` is a label only if it is not
+    `Actual`. If an attribute of the key has the name of another label, its label is called `key_…`.
     """
     labels = {"alertname": change.name, "severity": change.severity.lower(), "program": program}
     if change.urgency != URGENCY:

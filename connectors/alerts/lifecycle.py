@@ -1,8 +1,8 @@
 """The lifecycle of an alert, in event time.
 
 An alert is pending until its condition has lasted long enough, then it fires. Each further occurrence with the same key
-updates it. It may escalate over time. It is resolved when its duration has passed since the end of the last occurrence.
-An alert on a fluent is resolved when the fluent ends, or later if the alert statement says so.
+updates the alert. Its severity may rise over time. The alert is resolved when its duration has passed since the end of
+the last occurrence. An alert on a fluent is resolved when the fluent ends, or later if the alert statement says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Action = Literal[
     "", "acknowledged", "unacknowledged", "assigned", "commented", "closed", "reopened", "silenced", "unsilenced"
 ]
 Verdict = Literal["", "true", "false", "duplicate", "test"]
-"""The verdict on a closed alert; empty if it has not been closed."""
+"""The verdict on a closed alert; an empty text if the alert has not been closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,27 +127,28 @@ class AlertChange:
 
     @property
     def word(self) -> str:
-        """The change in one word, for display."""
+        """The kind of the change in one word, for display."""
         return self.action or ("withdrawn" if self.withdrawn else self.state)
 
     @property
     def over(self) -> bool:
-        """Return True if receivers should treat the alert as over, because it is resolved or has not fired."""
+        """Return True if receivers should treat the alert as ended, because it is resolved or has never fired."""
         return self.state == "resolved" or self.fired is None
 
     @property
     def quiet(self) -> bool:
-        """Return True if receivers are not sent this change: the alert has not fired, or is inhibited or silenced."""
+        """Return True if receivers are not sent this change, because the alert has not fired, is inhibited or is
+        silenced."""
         return self.sent is None or ((self.inhibited or bool(self.silenced)) and not self.over)
 
     @property
     def remark(self) -> bool:
-        """Return True if a person's action caused the change and leaves the alert's content as it is."""
+        """Return True if a person's action caused the change, and the change leaves the alert's content as it is."""
         return self.action not in ("", "silenced", "unsilenced")
 
     @property
     def id(self) -> str:
-        """An id of this change that is valid in any protocol."""
+        """An id of this change. It contains only characters that are valid in every protocol."""
         return f"{self.alert}-{self.revision}"
 
     def dump(self) -> str:
@@ -173,8 +174,8 @@ _ALWAYS = [field.name for field in fields(AlertChange) if field.name not in dict
 class AlertOccurrence:
     """An occurrence of an alert's event or fluent: one row of the alert's table.
 
-    `place`: the index of the alert. `row`: the index of the row in the table. `over`: True if the row is the interval
-    of a fluent that ends here.
+    `place`: the index of the alert. `row`: the index of the row in the table. `over`: True if the row is a fluent's
+    interval that has ended.
     """
 
     end: int
@@ -187,15 +188,16 @@ class AlertOccurrence:
 
     @property
     def interval(self) -> str:
-        """The id of the fluent interval that begins or ends with this occurrence. It is unique within the alert."""
+        """An id of the fluent's interval that begins or ends with this occurrence. The id is unique within the
+        alert."""
         return f"{self.start} {self.text}"
 
 
 def alert_fingerprints(alerts: Iterable[Alert], meanings: Mapping[str, str]) -> dict[str, str]:
     """Return the fingerprint of each alert, by the alert's name.
 
-    Alerts with the same fingerprint have the same occurrences and key. Their texts and durations may differ.
-    `meanings`: the fingerprints of events and of alert tables.
+    If two alerts have the same fingerprint, they have the same occurrences and key, but perhaps other texts and
+    durations. `meanings`: the fingerprints of events and of alert tables.
     """
     texts = [json.dumps([meanings[alert.table], *alert.keys]) for alert in alerts]
     return dict(zip((alert.name for alert in alerts), identity_hashes(texts, "alert")))
@@ -210,10 +212,10 @@ class AlertLifecycle:
     - `live`: the last change of each unresolved alert, by the hash of its name and key (`slot`).
     - `prints`: the fingerprint of each alert, by its index.
     - `reached`: for each fingerprint, the time up to which occurrences have been processed.
-    - `since`: the time at which this program replaced another one whose alerts may still change.
+    - `since`: the time at which this program replaced a former program whose alerts may still change.
     - `unplaced`: for each alert name, the number of occurrences whose place is not valid.
-    - `free`: a function that returns the first time from a given time on at which an alert is not acknowledged, or
-      None. An acknowledged alert does not escalate.
+    - `free`: a function that returns the earliest time, not before a given time, at which an alert is not
+      acknowledged. It returns None if the alert stays acknowledged. An acknowledged alert does not escalate.
     """
 
     def __init__(
@@ -226,7 +228,7 @@ class AlertLifecycle:
         reached: Mapping[str, int] | None = None,
         free: Callable[[str, int], int | None] | None = None,
     ) -> None:
-        """Follow ALERT statements, starting from the open alerts in `live`.
+        """Compute the changes of some ALERT statements, starting from the open alerts in `live`.
 
         `meanings`: the fingerprints of events and of alert tables (`Engine.meanings`).
         """
@@ -252,11 +254,11 @@ class AlertLifecycle:
 
     @property
     def statements(self) -> Sequence[Alert]:
-        """All ALERT statements that are followed."""
+        """All ALERT statements whose changes are computed."""
         return self.alerts
 
     def begin(self, live: Iterable[AlertChange]) -> None:
-        """Forget all alerts, and start again from the open alerts in `live`."""
+        """Remove the state of all alerts, and start again from the open alerts in `live`."""
         self.live = {change.slot: change for change in live}
         self._due.clear()
         for change in self.live.values():
@@ -283,10 +285,10 @@ class AlertLifecycle:
         return changes
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
-        """Store the published form of open alerts. Return the published changes, each with its alert's current
-        `holding`.
+        """Store the published form of open alerts. Return the published changes. The last change of each alert gets the
+        alert's current `holding`.
 
-        `told`: the published changes: the changes of the last `take`, and changes that other steps have added.
+        `told`: the published changes, which are the changes of the last `take` and changes that other steps have added.
         """
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
@@ -300,9 +302,9 @@ class AlertLifecycle:
 
     @property
     def fewer(self) -> list[AlertChange]:
-        """The last change of each open alert for which the last `take` ended some intervals but not all.
+        """The last change of each open alert whose fluent intervals have ended in the last `take`, but not all of them.
 
-        No new change reports the end of these intervals.
+        The changes that `take` returned do not report the end of these intervals.
         """
         return [self.live[slot] for slot in sorted(self._fewer & self.live.keys())]
 
@@ -347,7 +349,8 @@ class AlertLifecycle:
         watermark: int,
         turned: bool,
     ) -> list[AlertChange]:
-        """Return the changes of one key of an alert. Store the alert that is open at the end in `live`.
+        """Return the changes of one key of an alert. If an alert is still open after these changes, store its last
+        change in `live`.
 
         - `number`: the index of the alert.
         - `base`: the alert of this key that is open at the beginning, or None.
@@ -358,12 +361,15 @@ class AlertLifecycle:
         return self.follow(occurrences, row, watermark)
 
     def due_for(self, number: int, change: AlertChange, turned: bool) -> int | None:
-        """Return the time at which an open alert changes without a new occurrence, or None. `turned`: as in
-        `go_through`."""
+        """Return the time at which an open alert changes without a new occurrence. Return None if there is no such
+        time.
+
+        `turned`: as in `go_through`.
+        """
         return self.due(change)
 
     def first_final(self, number: int) -> int:
-        """Return the earliest time at which occurrences of an alert may be forgotten."""
+        """Return the earliest time at which final occurrences of an alert may be dropped."""
         return BEGINNING
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
@@ -388,9 +394,9 @@ class AlertLifecycle:
         ]
 
     def _seen(self, alert: Alert, group: Sequence[AlertOccurrence], row: Mapping[str, Any]) -> AlertChange:
-        """Return the change that some occurrences of one key cause. They all end at the same time.
+        """Return the change that occurrences of one key cause. These occurrences all end at the same time.
 
-        The alert becomes pending, fires, or is updated.
+        The change makes the alert pending, lets it fire, or updates it.
         """
         first = group[0]
         identity = self._identity(alert, row)
@@ -445,7 +451,8 @@ class AlertLifecycle:
         return self._on(change)
 
     def _ended(self, slot: str, time: int, group: Sequence[AlertOccurrence]) -> list[AlertChange]:
-        """End some intervals of an alert's fluent. Resolve the alert if no interval of its key holds any more."""
+        """Process the ends of some intervals of an alert's fluent. Resolve the alert if no interval of its key holds
+        any more."""
         before = self.live.get(slot)
         if before is None or not before.holding:
             return []
@@ -469,14 +476,16 @@ class AlertLifecycle:
         return [*changes, self._on(kept)]
 
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
-        """Return the id of the occurrence behind an alert. It equals the `@id` of the derived event or input record."""
+        """Return the id of the occurrence that caused an alert. It equals the `@id` of the derived event or input
+        record."""
         times = [row["start"]] if alert.ends is not None else [row["start"], row["end"]]
         record = json.dumps([*times, *(row[name] for name in alert.arguments)])
         key = "" if alert.event in self.read else self._meanings[alert.event]
         return identity_hashes([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[AlertChange]:
-        """Return the changes up to `time` that happen without an occurrence."""
+        """Return the changes that become due up to `time` and that no occurrence causes, such as the end of an
+        alert."""
         changes = []
         while self._due and self._due[0][0] <= time:
             due, _, slot = heapq.heappop(self._due)
@@ -486,7 +495,8 @@ class AlertLifecycle:
         return changes
 
     def due(self, change: AlertChange) -> int | None:
-        """Return the time at which an open alert fires, escalates or is resolved if no occurrence follows, or None."""
+        """Return the time at which an open alert fires, escalates or is resolved if no occurrence follows. Return None
+        if there is no such time."""
         over, alert = None if change.holding else change.until, self._by_name.get(change.name)
         if alert is None:
             return over
@@ -499,7 +509,7 @@ class AlertLifecycle:
         return min(times, default=None)
 
     def _by_itself(self, change: AlertChange, time: int) -> AlertChange:
-        """Return the change of an alert that is due at `time`."""
+        """Return the change of an alert that becomes due at `time` without an occurrence."""
         if not change.holding and change.until == time:
             return resolved(self.live.pop(change.slot), time)
         change = replace(change, revision=change.revision + 1, time=time, note="")
@@ -514,7 +524,8 @@ class AlertLifecycle:
         return change
 
     def adopt(self, change: AlertChange) -> None:
-        """Continue an open alert from a change that was published between two rounds."""
+        """Store a change of an open alert that a person or silence has caused between two rounds. Later changes
+        continue from it."""
         mine = self.live.get(change.slot)
         if mine is not None and mine.alert == change.alert:
             self._on(replace(change, holding=mine.holding))
@@ -526,7 +537,7 @@ class AlertLifecycle:
 
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
-    """Return the fluent intervals of a key that hold now. They include the intervals that begin with `group`."""
+    """Return the fluent intervals of a key that hold now, including the intervals that begin with `group`."""
     return sorted({*(() if before is None else before.holding), *(occurrence.interval for occurrence in group)})
 
 

@@ -23,15 +23,15 @@ class Warn(Protocol):
 
 
 def _in_silence(text: str, /, **fields: object) -> None:
-    """Ignore a warning."""
+    """Accept a warning, and do nothing."""
 
 
 class AlertListener:
     """A listener of a service that adds the alert changes of each round to the outbox in one transaction.
 
     Alerts that are open at the end of the input stay open, because nobody knows whether their condition continues.
-    After a restart, the engine reads its input again or continues from a snapshot. In both cases, no change is added
-    twice.
+    After a restart, the engine reads its input again or continues from a snapshot. In both cases, no change is added to
+    the outbox twice.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class AlertListener:
         return self.lifecycle.alerts
 
     def adopt(self, change: AlertChange) -> None:
-        """Continue an open alert from a change that was published between two rounds."""
+        """Store a change of an open alert that a person or silence has caused between two rounds. Later changes
+        continue from it."""
         if self.revised is not None:
             self.revised.adopt(change)
         elif (open_now := self.lifecycle.live.get(change.slot)) is not None and open_now.alert == change.alert:

@@ -1,4 +1,4 @@
-"""Maintenance windows: events of an iCalendar file that act as silences. Recurring events have several windows."""
+"""Maintenance windows: events of an iCalendar file that act as silences. An event that recurs has several windows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from cep.connectors.alerts.text import clean
 from cep.core.errors import CepError, reason_of
 
 AHEAD, BACK = timedelta(days=14), timedelta(days=5)
-"""The time before its beginning and after its end during which a window is listed."""
+"""The time before the beginning of a window, and the time after its end, during which the window is listed."""
 
 MOST_TIMES = 2_000
-"""The greatest number of windows of one recurring event that may be listed at the same time."""
+"""The maximum number of windows of one recurring event that may be listed at the same time."""
 
 MOST_WINDOWS = 20_000
-"""The greatest number of listed windows."""
+"""The maximum number of listed windows."""
 
 _MOST_STEPS = 1_000_000  # recurrences since the first one, which the library visits one by one
 _MOST_REMARKS = 20
@@ -59,7 +59,7 @@ class MaintenanceCalendar:
         self._load()
 
     def windows(self, now: int) -> Mapping[str, Silence]:
-        """Return the windows around a time (microseconds of Unix time), by id."""
+        """Return the windows near a time (microseconds of Unix time), by id."""
         if self._changed():
             try:
                 self._load()
@@ -116,7 +116,8 @@ class MaintenanceCalendar:
 
 
 def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
-    """Return the time zone that the calendar names, or UTC. It applies to days and to times without a zone.
+    """Return the time zone that the calendar names, or UTC if it names none. The zone applies to days, and to times
+    that have no zone of their own.
 
     Raises CepError if the time zone is unknown.
     """
@@ -133,7 +134,7 @@ def _zone_of(calendar: icalendar.Calendar, where: str) -> tzinfo:
 def _series_of(
     calendar: icalendar.Calendar, zone: tzinfo, where: str, now: datetime
 ) -> tuple[list[tuple[str, Any]], tuple[str, ...]]:
-    """Return the calendar events that are maintenance windows, and the reasons why other events are not.
+    """Return the calendar events that are maintenance windows, and the reasons why the other events are not.
 
     Each event is a pair: its title, and an object that lists the event's occurrences.
     """
@@ -189,7 +190,8 @@ def _series_of(
 
 
 def _windows(series: Any, zone: tzinfo, now: datetime) -> Iterator[Silence]:
-    """Yield the maintenance windows of a calendar event and its recurrences that are near the time `now`."""
+    """Yield the maintenance windows of a calendar event near the time `now`. If the event recurs, it has several
+    windows."""
     for event in series.between(now - BACK, now + AHEAD):
         starts, ends = _ticks(event.start, zone), _ticks(event.end, zone)
         if ends <= starts or _cancelled(event):
@@ -206,15 +208,19 @@ def _cancelled(event: Any) -> bool:
 
 
 def _plain(event: Any, name: str) -> str:
-    """Return a property of a calendar event as plain text. Some programs export HTML: a text whose quotes are HTML
-    entities is converted."""
+    """Return a property of a calendar event as plain text. Some programs export HTML, so HTML entities for quotes are
+    replaced by the quotes."""
     text = str(event.get(name, ""))
     bare = _MARKUP.sub(" ", text)
     return text if '"' in bare else html.unescape(bare)
 
 
 def _texts(event: Any) -> list[str]:
-    """Return the texts in braces in a calendar event's description or, if it has none, in the event's title."""
+    """Return the texts in braces in a calendar event's description. If the description has none, return those in the
+    event's title.
+
+    Raises CepError if a brace or a quote is not closed.
+    """
     for name in ("DESCRIPTION", "SUMMARY"):
         if texts := [match[0] for match in _MATCHERS.finditer(_plain(event, name))]:
             return texts
@@ -227,7 +233,7 @@ def _texts(event: Any) -> list[str]:
 
 
 def _matchers(event: Any) -> Sequence[Matchers]:
-    """Return the matchers of a calendar event. Each pair of braces in its text is a separate maintenance window.
+    """Return the matchers of a calendar event. Each text in braces defines a separate maintenance window.
 
     Raises CepError if the matchers are not valid.
     """
@@ -247,9 +253,9 @@ def _straight(quoted: re.Match[str]) -> str:
 
 
 def _times(event: Any, now: datetime) -> int:
-    """Return an upper bound of the number of windows that a calendar event has near the time `now`.
+    """Return an upper bound for the number of windows that a calendar event has near the time `now`.
 
-    Raises CepError if the number is too large, or if the event has recurred too often since it began.
+    Raises CepError if the bound is too large, or if the event has recurred too often since it began.
     """
     rules = event.get("RRULE", [])
     most = 1

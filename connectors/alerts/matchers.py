@@ -21,7 +21,7 @@ IGNORE_CASE = frozenset(("severity", "urgency", "certainty", "status"))
 """Labels whose values are compared regardless of case: programs write `Severe`, receivers `severe`."""
 
 MOST, LONGEST = 100, 1_000
-"""The greatest number of matchers in a list, and of characters in a name or value."""
+"""The maximum number of matchers in a list, and the maximum number of characters in a name or value."""
 
 _NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _SIGN = re.compile(r"\s*(=~|!~|!=|=)\s*")
@@ -59,7 +59,7 @@ class Matcher:
             object.__setattr__(self, "_pattern", _compiled(self.name, self.value))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return True if the label of an alert meets the condition."""
+        """Return True if the label of an alert satisfies the condition."""
         value = labels.get(self.name, "")
         if self._pattern is not None:
             equal = self._pattern.fullmatch(value) is not None
@@ -76,7 +76,8 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Matchers:
-    """A list of conditions on labels, which must all hold. An empty list matches every alert."""
+    """A list of conditions on labels. An alert matches if it satisfies all conditions, so an empty list matches every
+    alert."""
 
     matchers: tuple[Matcher, ...] = ()
 
@@ -90,7 +91,7 @@ class Matchers:
 
     @classmethod
     def parse_all(cls, texts: Iterable[str]) -> Matchers:
-        """Parse several texts, each of which has one or more matchers. All these matchers must hold.
+        """Parse several texts, each of which has one or more matchers. An alert must satisfy all these matchers.
 
         Raises CepError if a text is not valid.
         """
@@ -107,7 +108,7 @@ class Matchers:
         return cls(distinct)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return True if an alert with these labels (`labels.alert_labels`) meets all conditions."""
+        """Return True if an alert that has these labels (`labels.alert_labels`) satisfies all conditions."""
         return all(matcher.matches(labels) for matcher in self.matchers)
 
     @property
@@ -117,7 +118,8 @@ class Matchers:
 
     @property
     def doubt(self) -> str:
-        """The reason why a matcher is unlikely to match, such as an unknown severity; otherwise empty."""
+        """The reason why a matcher is unlikely to match, such as an unknown severity. It is empty if there is no
+        reason."""
         words = [word.lower() for word in SEVERITIES]
         for matcher in self.matchers:
             asked = matcher.value if matcher.name == "severity" and matcher.operator in ("=", "!=") else ""
@@ -137,7 +139,7 @@ class Matchers:
 
 
 def _compiled(name: str, pattern: str) -> Any:
-    """Compile a pattern with RE2, using at most a megabyte. Raises CepError if RE2 rejects it."""
+    """Compile a pattern with RE2, which may use at most a megabyte. Raises CepError if RE2 rejects the pattern."""
     options = re2.Options()
     options.log_errors, options.max_mem = False, 1 << 20
     options.case_sensitive = name not in IGNORE_CASE

@@ -1,9 +1,9 @@
 """The outbox: all changes of alerts, numbered, on disk, and the cursor of each receiver. A receiver's cursor is the
-number up to which it has accepted all changes.
+number up to which the receiver has accepted all changes.
 
 The outbox is an SQLite database with a synchronous write-ahead log: changes survive a crash of the process or the
 machine. The changes of a round are added in one transaction, together with the event time that the round has reached.
-So nothing is added twice if the input is read again after a restart.
+So no change is added twice if the input is read again after a restart.
 
 Each row has a hash. Hashes are verified when the outbox is opened and when changes are read. The hashes of old changes
 are verified in the background (`verify`).
@@ -32,7 +32,7 @@ from cep.core.errors import CepError
 from cep.core.time import BEGINNING
 
 KEPT = 1_000_000
-"""The number of changes that are always kept. Older changes are removed once all receivers have them."""
+"""The number of changes that are always kept. Older changes are removed once all receivers have accepted them."""
 
 
 _CHANGES = outbox_tables.HASHED["changes"]
@@ -43,11 +43,14 @@ _VERIFIED = 500  # changes that are verified together, while nothing is added
 
 
 class Outbox:
-    """The changes of a program's alerts. Any thread may use an outbox. If `path` is None, it exists in memory only.
+    """The changes of a program's alerts. Any thread may use an outbox. If `path` is None, the outbox exists in memory
+    only.
 
-    `ended`: True if the input has ended, so that open alerts no longer change. `lost`: the names of lost sources.
-    `counts`: for each receiver, the counters of its sender. Raises CepError if the file is not an outbox, or if another
-    process uses it.
+    - `ended`: True if the input has ended, so that open alerts no longer change.
+    - `lost`: the names of lost sources.
+    - `counts`: for each receiver, the counters of its sender.
+
+    Raises CepError if the file is not an outbox, or if another process uses it.
     """
 
     def __init__(self, path: Path | None, keep: int = KEPT) -> None:
@@ -77,12 +80,12 @@ class Outbox:
 
     @property
     def first(self) -> int:
-        """The number of the first change from which on all changes are kept. Of earlier changes, only the last ones of
-        open alerts are kept."""
+        """The number from which on all changes are kept. Older changes are kept only if they are the last change of an
+        open alert."""
         return self._pruned + 1
 
     def remembered(self, name: str, value: str) -> str:
-        """Return the value that is stored under a name. If there is none yet, store `value` and return it."""
+        """Return the value that is stored under a name. If no value is stored yet, store `value` and return it."""
         with self._lock, outbox_tables.writing(self._where):
             self._base.execute(
                 "insert or ignore into meta (name, value, hash) values (?1, ?2, hashed(?1, ?2))",
@@ -93,10 +96,11 @@ class Outbox:
     # --- what the program writes ---
 
     def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[AlertChange], dict[str, int]]:
-        """Return the last changes of unresolved alerts, and the event time that each alert has reached.
+        """Return the last change of each unresolved alert. Also return, by fingerprint, the event time up to which the
+        outbox has all changes of an alert.
 
-        `fingerprints`: the fingerprint of each alert of the program, by the alert's name. Event times are returned by
-        fingerprint. Open alerts are withdrawn if the program no longer has them or if their meaning has changed.
+        `fingerprints`: the fingerprint of each alert of the program, by the alert's name. Open alerts are withdrawn if
+        the program no longer has them or if their meaning has changed.
         """
         with self._lock:
             live = self._begin(fingerprints)
@@ -112,11 +116,11 @@ class Outbox:
     def begin_revised(
         self, fingerprints: Mapping[str, str], followed: Collection[str]
     ) -> tuple[dict[str, RevisedKey], dict[str, tuple[int, int]]]:
-        """Do the same as `begin`, for a program that revises alerts.
+        """Prepare the outbox as `begin` does, for a program that revises alerts.
 
-        Returns the stored state of each key, by `AlertChange.slot`, and the position of the last stored round
-        (`revise`) for each fingerprint of an alert. `followed`: the fingerprints of all alerts that are followed,
-        including alerts of a former program.
+        Returns the stored state of each key, by `AlertChange.slot`. Also returns, for each fingerprint of an alert, the
+        position of the last round that `revise` has stored. `followed`: the fingerprints of all alerts whose changes
+        are computed, including alerts of a former program.
         """
         with self._lock:
             before = json.loads(self._meta("meant") or "{}")
@@ -130,7 +134,7 @@ class Outbox:
     def _begin(
         self, fingerprints: Mapping[str, str], kept: Collection[str] = (), gone: Collection[str] = ()
     ) -> list[AlertChange]:
-        """Return the open alerts that continue, and withdraw the others.
+        """Return the last changes of the open alerts that continue, and withdraw the other alerts.
 
         `kept`: the `AlertChange.slot` of alerts that always continue. `gone`: the slots of alerts that are always
         withdrawn.
@@ -161,7 +165,8 @@ class Outbox:
         """Append changes in order, in one transaction.
 
         `reached`: for each fingerprint of an alert, the event time up to which the outbox has all changes. `fewer`: the
-        last changes of open alerts that differ from the stored ones in `holding` only.
+        last changes of open alerts whose `holding` has changed. Their other fields are the same as in the stored
+        changes.
         """
         if not changes and not fewer:
             return
@@ -187,7 +192,7 @@ class Outbox:
 
         - `marks`: for each fingerprint of an alert, the position of the round.
         - `keys`, `come`, `gone`: the parameters of `revised_tables.write`.
-        - `actions`: actions to record. Each of them caused one of the last changes, in the same order.
+        - `actions`: actions to record. They caused the last changes in `changes`, one each, in the same order.
         """
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
@@ -210,8 +215,7 @@ class Outbox:
         *actions: RecordedAction,
         silences: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Append changes that people or silences cause, record the actions, and store silences. All this is one
-        transaction.
+        """Append changes that people or silences cause, record the actions, and store silences, all in one transaction.
 
         `silences`: the JSON of each silence, by the silence's id. None removes the silence.
         """
@@ -275,9 +279,9 @@ class Outbox:
             self._base.execute("insert or replace into hidden (slot, body, hash) values (?1, ?2, hashed(?1, ?2))", row)
 
     def _prune(self) -> None:
-        """Remove old changes once their number exceeds the limit by a tenth.
+        """Remove old changes once the number of stored changes exceeds the limit by a tenth.
 
-        Changes that a receiver still lacks are kept, and so is the last change of each open alert.
+        Changes that a receiver has not accepted yet are kept. The last change of each open alert is also kept.
         """
         if self.last - self.first < self._keep * 1.1:
             return
@@ -323,17 +327,19 @@ class Outbox:
     def life(self, alert: str, after: int = 0, most: int = -1) -> list[OutboxEntry]:
         """Return the changes of an alert, in order.
 
-        `after`: only changes that have greater numbers. `most`: the greatest length of the result; -1: all.
+        `after`: only changes that have greater numbers are returned. `most`: the maximum number of changes; -1: all.
         """
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def last_of(self, alert: str, before: int | None, most: int) -> list[OutboxEntry]:
-        """Return the latest `most` changes of an alert, in order. `before`: only changes that have lower numbers."""
+        """Return the latest `most` changes of an alert, in order. `before`: only changes that have lower numbers are
+        returned."""
         until = self.last + 1 if before is None else before
         return self._entries("where alert = ? and number < ? order by number desc limit ?", alert, until, most)[::-1]
 
     def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
-        """Yield the changes of an alert that receivers were sent, latest first. `before`: only earlier revisions."""
+        """Yield the changes of an alert that receivers were sent, latest first. `before`: only lower revisions are
+        yielded."""
         loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
         where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
         while entries := self._entries(where, alert, before):
@@ -341,10 +347,10 @@ class Outbox:
             before = entries[-1].change.revision
 
     def standing(self, change: AlertChange) -> AlertChange:
-        """Return the change that tells receivers the current state of an alert's key.
+        """Return the change from which receivers learn the current state of an alert's key.
 
-        This is the last change of the open alert that has the same key, if receivers are sent it. Otherwise it is the
-        last change of the alert to which `change` belongs.
+        This is the last change of the open alert that has the same key, if receivers are sent this change. Otherwise it
+        is the last change of the alert to which `change` belongs.
         """
         for entry in self.live():
             if entry.change.slot == change.slot and not entry.change.quiet:
@@ -355,7 +361,7 @@ class Outbox:
     def live(self, after: int = 0, most: int = -1) -> list[OutboxEntry]:
         """Return the last change of each unresolved alert, in order.
 
-        `after`: only changes that have greater numbers. `most`: the greatest length of the result; -1: all.
+        `after`: only changes that have greater numbers are returned. `most`: the maximum number of changes; -1: all.
         """
         return self._entries(
             "where number > ? and number in (select number from live) order by number limit ?", after, most
@@ -374,8 +380,9 @@ class Outbox:
     def actions(self, after: int = 0, most: int = -1, **only: Collection[str]) -> list[RecordedAction]:
         """Return recorded actions, in order.
 
-        `after`: only actions that have greater numbers. `most`: the greatest length of the result; -1: all. `only`: the
-        wanted values of `action`, `person` or `alert`. An empty collection means any value.
+        - `after`: only actions that have greater numbers are returned.
+        - `most`: the maximum number of actions; -1: all.
+        - `only`: the permitted values of `action`, `person` or `alert`. An empty collection permits any value.
         """
         wanted = {name: values for name, values in only.items() if values}
         some = "".join(f" and {name} in ({', '.join('?' * len(values))})" for name, values in wanted.items())
@@ -390,14 +397,17 @@ class Outbox:
             return handling_tables.silences(self._base)
 
     def episodes(self, slot: str, most: int) -> list[OutboxEntry]:
-        """Return the last changes of the latest `most` alerts of a key, newest alert first."""
+        """Return the last changes of the latest `most` alerts that have a name and key, newest alert first.
+
+        `slot`: the hash of the alerts' name and key.
+        """
         with self._lock:
             alerts = handling_tables.episodes(self._base, slot, most)
         return [entry for alert in alerts if (entry := self.revision(alert)) is not None]
 
     def latest(self, before: int | None = None, most: int = 500) -> list[OutboxEntry]:
         """Return the last change of each alert, newest first, up to `most`. `before`: only changes that have lower
-        numbers."""
+        numbers are returned."""
         newer = "select 1 from changes newer where newer.alert = changes.alert and newer.revision > changes.revision"
         where = f"where number < ? and not exists ({newer}) order by number desc limit ?"
         return self._entries(where, self.last + 1 if before is None else before, most)
@@ -410,18 +420,19 @@ class Outbox:
         return max(reached for reached in (told, acted, BEGINNING) if reached is not None)
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Wait up to `seconds` for an entry whose number is greater than `number`. Return True if there is one."""
+        """Wait up to `seconds` for an entry whose number is greater than `number`. Return True if the outbox contains
+        such an entry."""
         with self._came:
             return self._came.wait_for(lambda: self.last > number, seconds)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Register a function that is called after every addition, in the thread that adds."""
+        """Register a function that is called after changes or actions were added, in the thread that added them."""
         self._listeners.append(listener)
 
     # --- receivers ---
 
     def receiver(self, name: str, start: bool = False) -> int:
-        """Return the cursor of a receiver: the number up to which it has all entries.
+        """Return the cursor of a receiver: the number up to which it has accepted all entries.
 
         A new receiver gets only entries that are added later or, if `start` is True, all stored entries.
         """
@@ -434,13 +445,13 @@ class Outbox:
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def ahead(self, name: str) -> list[tuple[int, int]]:
-        """Return the entries after its cursor that a receiver has already accepted, as ranges of numbers (both ends
-        included)."""
+        """Return the entries after its cursor that a receiver has already accepted, as ranges of numbers. Both ends are
+        included."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 
     def unsent(self, name: str) -> dict[str, int]:
-        """Return the alerts whose latest changes were not sent to a receiver. The value is the first revision not
-        sent."""
+        """Return the alerts whose latest changes were not sent to a receiver. For each alert, the value is the first
+        revision that was not sent."""
         return dict(json.loads(self._meta(f"unsent {name}") or "{}"))
 
     def acknowledge(
@@ -452,8 +463,8 @@ class Outbox:
     ) -> None:
         """Record the entries that a receiver has accepted: all up to `number`, and the ranges `ahead`.
 
-        `unsent`: for each alert whose latest changes were not sent to the receiver, the first revision not sent. Raises
-        CepError if the disk cannot be written.
+        `unsent`: for each alert whose latest changes were not sent to the receiver, the first revision that was not
+        sent. Raises CepError if the disk cannot be written.
         """
         with self._lock, self._at_once():
             self._base.execute(
@@ -484,9 +495,10 @@ class Outbox:
         return self._dead_letters("where receiver = ? order by dead.number", name)
 
     def retry(self, name: str, by: str) -> int:
-        """Mark the dead letters of a receiver to be sent once more. Return their number.
+        """Mark the dead letters of a receiver to be sent once more. Return the number of these dead letters.
 
-        `by`: the person who asked for this, which is recorded. Raises CepError if the disk cannot be written.
+        `by`: the person who requested this. The outbox records the request. Raises CepError if the disk cannot be
+        written.
         """
         watermark = self.farthest()
         with self._lock, outbox_tables.writing(self._where):
@@ -498,7 +510,8 @@ class Outbox:
             return letters
 
     def next_retry(self, name: str) -> RefusedEntry | None:
-        """Return the first dead letter of a receiver that must be sent once more."""
+        """Return the first dead letter of a receiver that must be sent once more. Return None if there is no such dead
+        letter."""
         letters = self._dead_letters("where receiver = ? and again order by dead.number limit 1", name)
         return letters[0] if letters else None
 
@@ -508,10 +521,10 @@ class Outbox:
             self._base.execute("delete from dead where receiver = ? and number = ?", (name, number))
 
     def groups(self, name: str) -> dict[str, tuple[int, list[int], str | None]]:
-        """Return the groups of alerts for which a receiver was sent messages, by the group's key.
+        """Return the groups of alerts about which a receiver was sent messages, by the group's key.
 
-        The value describes the last message: its time, the numbers of the changes that it contained, and its id. The id
-        is None if the changes were sent one by one.
+        A value describes the last message about the group: its time, the numbers of the changes that it contained, and
+        its id. The id is None if the changes were sent one by one.
         """
         with self._lock:
             rows = self._base.execute("select name, value from meta where name like 'group %'").fetchall()
@@ -526,8 +539,11 @@ class Outbox:
     def note_group(self, name: str, key: str, sent: int, numbers: Sequence[int], message: str | None) -> None:
         """Record that the current message about a group of alerts is being sent to a receiver.
 
-        `sent`: its time. `numbers`: the changes that it contains. `message`: its id, or None if the changes are sent
-        one by one. Raises CepError if the disk cannot be written.
+        - `sent`: the time of the message.
+        - `numbers`: the numbers of the changes that the message contains.
+        - `message`: the id of the message, or None if the changes are sent one by one.
+
+        Raises CepError if the disk cannot be written.
         """
         with self._lock:
             self._set(f"group {json.dumps([name, key])}", json.dumps([sent, list(numbers), message]))
@@ -542,8 +558,8 @@ class Outbox:
     def threads(self, name: str, alerts: Sequence[str], message: str) -> list[str]:
         """Return the ids of the messages in which a receiver was first notified of some alerts, without duplicates.
 
-        If there was no message about an alert yet, `message` is recorded as the first one. The record stays until all
-        changes of the alert are removed. Raises CepError if the disk cannot be written.
+        If the receiver was sent no message about an alert yet, `message` is recorded as the first one. The record stays
+        until all changes of the alert are removed. Raises CepError if the disk cannot be written.
         """
         with self._lock, self._at_once():
             firsts: dict[str, None] = {}
@@ -559,7 +575,7 @@ class Outbox:
         return name in self._served
 
     def statuses(self) -> list[ReceiverStatus]:
-        """Return the progress of each receiver, by name."""
+        """Return the progress of each receiver, sorted by the receiver's name."""
         with self._lock:
             rows = self._base.execute(
                 "select name, cursor, (select count(*) from dead where receiver = name) from receivers order by name"
@@ -623,8 +639,8 @@ class Outbox:
     def _before(self) -> int:
         """Return the number up to which changes were removed.
 
-        An older outbox does not record this number. Then it is the number before the last change whose predecessor is
-        missing.
+        An outbox of an older version does not record this number. Then it is computed: the number before the last
+        change whose preceding number is missing.
         """
         noted = self._meta("pruned")
         if noted is not None:

@@ -1,4 +1,4 @@
-"""Entries of an outbox, as read by feeds and senders."""
+"""Entries of an outbox, in the form in which feeds and senders read them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from cep.connectors.alerts.lifecycle import AlertChange
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A change of an alert in the outbox, with its number. Numbers start at 1 and increase, possibly with gaps.
+    """A change of an alert in the outbox, with its number. Numbers start at 1 and increase. Some numbers may be
+    missing.
 
     - `recorded`: the wall-clock time when the change was added (microseconds of Unix time), or None if unknown.
     - `reminder`: the number of the reminder about this change; 0 for the change itself.
-    - `composed`: the time when the message that contains the change was composed. A repetition of the message has the
-      same time. None if the change is not part of a group's message.
-    - `group`: the id of that message; None if the message has the id of its first entry.
+    - `composed`: the time when the message that contains the change was composed. A repetition of the message has
+      the same time. None if the change is not part of a group's message.
+    - `group`: the id of the group's message; None if the message has the id of its first entry.
     """
 
     number: int
@@ -27,8 +28,8 @@ class OutboxEntry:
 
     @property
     def message(self) -> str:
-        """The id of the message to a receiver: the id of the change, and the number of the reminder, if any. A repeated
-        message has the same id."""
+        """The id of the message to a receiver. It consists of the id of the change and, for a reminder, the number of
+        the reminder. A repeated message has the same id."""
         return f"{self.change.id}.{self.reminder}" if self.reminder else self.change.id
 
 
@@ -36,8 +37,9 @@ class OutboxEntry:
 class RefusedEntry:
     """An entry that a receiver has refused.
 
-    `reason`: the receiver's reason. `time`: the wall-clock time when the sender gave up, like `OutboxEntry.recorded`.
-    `again`: True if the entry will be sent once more.
+    - `reason`: the receiver's reason.
+    - `time`: the wall-clock time when the sender gave up, in microseconds of Unix time.
+    - `again`: True if the entry will be sent once more.
     """
 
     entry: OutboxEntry
@@ -48,7 +50,8 @@ class RefusedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatus:
-    """The progress of a receiver: the number of its last accepted entry, and how many entries wait or were refused."""
+    """The progress of a receiver: the number of the last entry that it has accepted, the number of entries that wait,
+    and the number of entries that it has refused."""
 
     name: str
     cursor: int
@@ -58,8 +61,12 @@ class ReceiverStatus:
 
 @dataclass(slots=True)
 class ReceiverCounts:
-    """The counters of a sender since it was started: accepted changes and failed attempts. It also tells if the last
-    attempt failed."""
+    """The counters of a sender since its start.
+
+    - `delivered`: the number of accepted changes.
+    - `failures`: the number of failed attempts.
+    - `failing`: True if the last attempt has failed.
+    """
 
     delivered: int = 0
     failures: int = 0

@@ -22,7 +22,7 @@ HASHED = {
     "dead": "receiver, number, reason, time, again",
     "meta": "name, value",
 }
-"""The columns that the `hash` of a row covers, by table."""
+"""For each table, the columns from which the `hash` of a row is computed."""
 
 NEWEST = 50_000
 """The number of changes that are verified when an outbox is opened, in addition to the changes of open alerts. Older
@@ -49,9 +49,9 @@ _NOT_OPEN = (
 
 
 def open_outbox(where: str) -> sqlite3.Connection:
-    """Open the database at the path `where`, or `:memory:`.
+    """Open the database at the path `where`. The path `:memory:` stands for a database in memory.
 
-    Raises CepError if it cannot be opened, another process uses it, or it is damaged.
+    Raises CepError if the database cannot be opened, another process uses it, or it is damaged.
     """
     base: sqlite3.Connection | None = None
     try:
@@ -84,14 +84,14 @@ def code_of(error: Exception) -> int:
 
 
 def unwritten(where: str, error: Exception) -> CepError:
-    """Return the error that reports that the disk cannot be written. It advises a restart."""
+    """Return the error that reports that the disk cannot be written. Its hint advises a restart."""
     hint = "make room on the disk, or repair it, and start again: what was written is complete"
     return CepError(f"{where}: alerts cannot be written: {error}", hint=hint, code="failed")
 
 
 @contextmanager
 def writing(where: str) -> Iterator[None]:
-    """Convert errors of writing to the database within a `with` block to CepError."""
+    """Run a `with` block that writes to the database. Convert the block's database errors to CepError."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -127,10 +127,11 @@ def _prove(base: sqlite3.Connection, where: str) -> None:
 def verify(
     base: sqlite3.Connection, where: str, table: str, some: str = "true", *values: object, columns: str = ""
 ) -> None:
-    """Compare rows of a table with their hashes. Raises CepError if a row differs from its hash.
+    """Compare rows of a table with their hashes. Raises CepError if a row does not match its hash.
 
-    `some`: an SQL condition that selects the rows. `values`: its parameters. `columns`: the columns that the hash
-    covers, by default those in HASHED.
+    - `some`: an SQL condition that selects the rows.
+    - `values`: the parameters of the condition.
+    - `columns`: the columns from which the hash is computed; by default those in HASHED.
     """
     columns = columns or HASHED[table]
     query = f"select {columns} from {table} where ({some}) and hash is not hashed({columns}) limit 1"
@@ -140,12 +141,12 @@ def verify(
 
 
 def thread(receiver: str, alert: str) -> str:
-    """Return the name under which the table `meta` stores the first message to a receiver about an alert."""
+    """Return the key under which the table `meta` stores the id of the first message to a receiver about an alert."""
     return f"thread {json.dumps([receiver, alert])}"
 
 
 def prune_threads(base: sqlite3.Connection) -> None:
-    """Delete the records of first messages for alerts whose changes have all been removed."""
+    """Delete the ids of first messages about alerts whose changes have all been removed."""
     alert = f"json_extract(substr(name, {len('thread ') + 1}), '$[1]')"
     base.execute(f"delete from meta where name like 'thread %' and {alert} not in (select alert from changes)")
 

@@ -10,7 +10,7 @@ from typing import Any
 from cep.rules.alert import AREA, LATITUDE, LONGITUDE, RADIUS
 
 MOST = 500
-"""The greatest number of points of a polygon. Larger polygons are replaced by their convex hulls."""
+"""The maximum number of points of a polygon. A larger polygon is replaced by its convex hull."""
 
 AlertPlace = Mapping[str, Any]
 """The place of an alert, `{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...],
@@ -21,7 +21,8 @@ Polygons are closed. Holes are left out.
 
 
 def alert_place(values: Mapping[str, Any]) -> AlertPlace:
-    """Return the place that an occurrence's columns describe. It is empty if they describe no valid place."""
+    """Return the place that an occurrence's columns describe. Return an empty mapping if the columns describe no valid
+    place."""
     place: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
     if lat is not None and long is not None and abs(lat) <= 90 and abs(long) <= 720:
@@ -32,7 +33,10 @@ def alert_place(values: Mapping[str, Any]) -> AlertPlace:
 
 
 def nowhere(values: Mapping[str, Any], place: AlertPlace) -> bool:
-    """Return True if the columns of an occurrence describe a place that is not valid. `place`: their `alert_place`."""
+    """Return True if the columns of an occurrence describe a place that is not valid.
+
+    `place`: the result of `alert_place` for these columns.
+    """
     circle = values.get(LATITUDE) is not None and values.get(LONGITUDE) is not None
     return (circle and "circle" not in place) or (values.get(AREA) is not None and "polygons" not in place)
 

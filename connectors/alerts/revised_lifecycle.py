@@ -1,10 +1,10 @@
 """The lifecycle of alerts whose occurrences may arrive late or be withdrawn. Changes that were already published are
 then corrected.
 
-For each key, the lifecycle stores the occurrences that may still be withdrawn, and the state of the alert before them.
-An occurrence that arrives in order continues from the current state, as in `cep.connectors.alerts.lifecycle`. After a
-late or withdrawn occurrence, the changes of the key are recomputed from the earlier state. Only the differences from
-the published changes are published.
+For each key, the lifecycle stores the occurrences that may still be withdrawn. It also stores the state that the alert
+had before these occurrences. An occurrence that arrives in order continues from the current state, as in
+`cep.connectors.alerts.lifecycle`. After a late or withdrawn occurrence, the changes of the key are recomputed from the
+state before. Only the differences from the published changes are published.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNSAID = (
 _SAME = [field.name for field in fields(AlertChange) if field.name not in _UNSAID]
 
 Name = str
-"""The id of an occurrence within its key: its times and text as JSON. It is also stored on disk."""
+"""The id of an occurrence within its key: the occurrence's times and text as JSON. It is also stored on disk."""
 Tables = Mapping[str, pl.DataFrame]
 Place = tuple[int, int]
 
@@ -56,10 +56,10 @@ class AlertKey:
     """The state of an alert statement for one key.
 
     - `place`: the index of the alert statement.
-    - `since`: the time up to which occurrences are final, that is, will not be withdrawn.
+    - `since`: the time up to which occurrences are final, which means that they will not be withdrawn.
     - `base`: the alert that was open at `since`, or None.
     - `held`: the occurrences that ended after `since`.
-    - `now`: the alert that is open after all these occurrences, or None.
+    - `now`: the alert that is open after the occurrences in `held`, or None.
     - `reached`: the time up to which occurrences were processed.
     - `told`: the last published change of each alert that may still change.
     - `looked`: the time at which to check next for occurrences that have become final, or None.
@@ -80,7 +80,7 @@ class _Turn:
     """The work of a round.
 
     - `anew`: the keys to process, by `AlertChange.slot`. The value is True if the key must be recomputed.
-    - `come`, `gone`: the occurrences to add to the disk, and those to remove from it.
+    - `come`, `gone`: the ids of the occurrences to add to the outbox on disk, and to remove from it.
     - `heirs`: pairs of a withdrawn alert and the alert that replaces it.
     """
 
@@ -91,7 +91,8 @@ class _Turn:
 
 
 class RevisedLifecycle:
-    """The computation of alert changes from occurrences that may be late or withdrawn. It uses a plain lifecycle.
+    """The computation of alert changes from occurrences that may be late or withdrawn. It uses an `AlertLifecycle` to
+    compute the changes of each key.
 
     After a restart, it skips rounds that `Outbox.revise` has already stored.
     """
@@ -127,7 +128,7 @@ class RevisedLifecycle:
 
         - `come`, `gone`: the added and the withdrawn rows, by the name `Alert.table`.
         - `stable`: the time up to which rows are final. A row that ends later may still be withdrawn.
-        - `place`: the position of the round. Positions increase, also across restarts. None: the input has ended.
+        - `place`: the position of the round. Positions increase, also after a restart. None: the input has ended.
         - `why`: a function that returns the cause of revisions.
         """
         turn, self._why = _Turn(), why
@@ -163,7 +164,8 @@ class RevisedLifecycle:
             self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place, actions)
 
     def adopt(self, change: AlertChange) -> None:
-        """Continue an open alert from a change that was published between two rounds."""
+        """Store a change of an open alert that a person or silence has caused between two rounds. Later changes
+        continue from it."""
         key = self._keys.get(change.slot)
         if key is None:
             return
@@ -193,7 +195,7 @@ class RevisedLifecycle:
                 turn.anew[slot] = turn.anew.get(slot, False) or end <= key.reached
 
     def _rows(self, tables: Tables, place: Place | None) -> Iterator[tuple[Name, HeldOccurrence]]:
-        """Yield the occurrences in tables, except those that the outbox had already stored before a restart."""
+        """Yield the occurrences in the tables. Leave out those that the outbox had already stored before a restart."""
         lifecycle = self.lifecycle
         for number, table, over in lifecycle.told_of(tables):
             mark = self._marks.get(lifecycle.prints[number])
@@ -205,8 +207,8 @@ class RevisedLifecycle:
     # --- one key ---
 
     def _follow_on(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
-        """Return the changes of a key after new occurrences that arrived in order. They continue from the current
-        state."""
+        """Return the changes that new occurrences of a key cause. These occurrences arrived in order, so the changes
+        continue from the current state."""
         come = [key.held[name] for name in turn.come.get(slot, ())]
         changes_told = self._followed(key, key.now, come, watermark, key.reached > self.lifecycle.since)
         key.now = self.lifecycle.live.get(slot)
@@ -244,7 +246,8 @@ class RevisedLifecycle:
         return told
 
     def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return the changes to publish for one alert. `changes`: its recomputed changes."""
+        """Return the changes to publish for one alert, so that receivers know its recomputed state. `changes`: all its
+        recomputed changes."""
         before = self._told(key, changes[0].alert)
         if before is not None:
             same = [number for number, change in enumerate(changes) if _says_the_same(change, before)]
@@ -258,14 +261,15 @@ class RevisedLifecycle:
     def _followed(
         self, key: AlertKey, base: AlertChange | None, held: Sequence[HeldOccurrence], watermark: int, turned: bool
     ) -> list[AlertChange]:
-        """Return the changes of a key after some occurrences. The alert that is still open is stored in
-        `lifecycle.live`."""
+        """Return the changes that occurrences of a key cause. If an alert is still open after these changes, it is
+        stored in `lifecycle.live`."""
         values = {id(entry.occurrence): entry.values for entry in held}
         occurrences = [entry.occurrence for entry in held]
         return self.lifecycle.go_through(key.place, base, occurrences, lambda row: values[id(row)], watermark, turned)
 
     def _again(self, key: AlertKey, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """Return the changes of a key from its state `base` on, without counting invalid places a second time."""
+        """Return the changes that occurrences of a key cause after its state `base`. Invalid places are not counted,
+        because they were counted before."""
         counted = self.lifecycle.unplaced.copy()
         changes = self._followed(key, key.base, held, watermark, key.since >= self.lifecycle.since)
         for name, number in counted.items():
@@ -284,7 +288,7 @@ class RevisedLifecycle:
         return key.told[alert]
 
     def _tell(self, key: AlertKey, change: AlertChange) -> AlertChange:
-        """Return a change with the number that follows the alert's last published change."""
+        """Return a change whose revision number follows the one of the alert's last published change."""
         before = self._told(key, change.alert)
         revision = 0 if before is None else before.revision + 1
         sent = None if before is None else before.sent
@@ -296,7 +300,11 @@ class RevisedLifecycle:
     # --- all keys ---
 
     def _settle(self, turn: _Turn, stable: int) -> list[str]:
-        """Apply final occurrences to `AlertKey.base` and drop them. Return the slots of the keys that this concerns."""
+        """Include the occurrences that have become final in `AlertKey.base`, and drop them. Return the slots of their
+        keys.
+
+        `stable`: the time up to which occurrences are final.
+        """
         settled = []
         while self._final and self._final[0][0] <= stable:
             due, slot = heapq.heappop(self._final)
@@ -321,8 +329,8 @@ class RevisedLifecycle:
         return settled
 
     def _await(self, slot: str, key: AlertKey, anew: bool) -> None:
-        """Schedule the two times at which a key must be processed again: when its alert is due, and when its first
-        occurrence becomes final."""
+        """Schedule the two times at which a key must be processed again: when its alert is due for a change, and when
+        its first occurrence becomes final."""
         if (due := self._due_of(key)) is not None:
             heapq.heappush(self._due, (due, slot))
         if key.looked is None or anew:
@@ -339,7 +347,8 @@ class RevisedLifecycle:
         )
 
     def _latest(self, before: int, held: Iterable[HeldOccurrence], changes: Iterable[AlertChange]) -> int:
-        """Return the time up to which a key has been processed. Occurrences that end later arrive in order."""
+        """Return the time up to which a key has been processed. Occurrences that end after this time count as in
+        order."""
         times = (*(entry.occurrence.end for entry in held), *(change.time for change in changes))
         return max(self.lifecycle.since + 1, before, *times)
 
@@ -368,10 +377,10 @@ class RevisedLifecycle:
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
-        """Return the last published change of a key's open alert with its current `holding`, or None if that is
-        unchanged.
+        """Return the last published change of a key's open alert with its current `holding`. Return None if `holding`
+        has not changed since this change.
 
-        A server that is restarted without revision reads `holding` from this change.
+        If the server is restarted without revision, it reads `holding` from this change.
         """
         told = None if key is None or key.now is None else key.told.get(key.now.alert)
         if key is None or key.now is None or told is None or told.holding == key.now.holding:
@@ -389,7 +398,7 @@ class RevisedLifecycle:
 def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
     """Yield each change of a key with a sort key.
 
-    Sort keys put the changes of all keys in order: by time, and endings after beginnings.
+    The sort keys order the changes of all keys by time. At the same time, changes that resolve alerts come last.
     """
     place = (BEGINNING, False)
     for change in changes:
@@ -404,7 +413,7 @@ def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
 
 
 def _lives(key: AlertKey, changes: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
-    """Return the changes of a key by alert, starting with the alert `key.base`."""
+    """Return the changes of a key, grouped by alert. The alert `key.base` comes first."""
     lives = {} if key.base is None else {key.base.alert: [key.base]}
     for change in changes:
         lives.setdefault(change.alert, []).append(change)
@@ -412,7 +421,8 @@ def _lives(key: AlertKey, changes: Iterable[AlertChange]) -> dict[str, list[Aler
 
 
 def _heirs(key: AlertKey, lives: Mapping[str, Sequence[AlertChange]]) -> list[Heir]:
-    """Return pairs of a withdrawn alert and the alert that replaces it: the last one that overlaps it in time."""
+    """Return pairs of a withdrawn alert and the alert that replaces it. This is the last alert that overlaps the
+    withdrawn one in time."""
     heirs = []
     for alert, before in key.told.items():
         if alert not in lives and not before.withdrawn:
@@ -432,7 +442,7 @@ def _standing(change: AlertChange) -> AlertState:
 
 
 def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
-    """Return True if two changes describe the same state of an alert. If it is resolved, both must have the same
+    """Return True if two changes describe the same state of an alert. If the alert is resolved, both must have the same
     end."""
     over = change.state == "resolved"
     same = over == (before.state == "resolved") and bool(change.holding) == bool(before.holding)

@@ -1,4 +1,4 @@
-"""Silences: while a silence is active, receivers are not sent the alerts whose labels it matches."""
+"""Silences: while a silence is active, receivers are not sent the alerts whose labels the silence matches."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from cep.core.errors import CepError
 SilenceState = Literal["pending", "active", "expired"]
 
 KEPT = 120 * 3600 * 1_000_000
-"""The time for which a silence is listed after its end, in microseconds, as in Alertmanager."""
+"""The time in microseconds for which a silence is listed after its end. Alertmanager uses the same time."""
 
 LONGEST_COMMENT, LONGEST_AUTHOR = 2_000, 300
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A silence from `starts` until `ends` (wall clock, microseconds of Unix time).
+    """A silence from `starts` until `ends`, in microseconds of Unix time by the wall clock.
 
-    `updated`: the time of its last change. `maintenance`: True if the silence is a maintenance window, which only the
-    calendar can end.
+    `updated`: the time at which the silence was last changed. `maintenance`: True if the silence is a maintenance
+    window, which only the calendar can end.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Silence:
     maintenance: bool = False
 
     def state(self, now: int) -> SilenceState:
-        """Return the state of the silence at a time."""
+        """Return the state of the silence at the time `now`."""
         return "pending" if now < self.starts else "active" if now < self.ends else "expired"
 
     def expired(self, now: int) -> Silence:
@@ -73,7 +73,7 @@ def silence(
 ) -> Silence:
     """Create a silence that begins `now` or later.
 
-    Raises CepError if it would hide every alert, if it ends before it begins, or if its end is in the past.
+    Raises CepError if the silence would hide every alert, if it ends before it begins, or if its end is in the past.
     """
     if matchers.match_all:
         message = "silence: these matchers hide every alert" if matchers else "silence: the matchers are missing"

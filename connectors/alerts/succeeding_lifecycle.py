@@ -17,11 +17,12 @@ from cep.succession import FORMER
 
 
 class SucceedingLifecycle(AlertLifecycle):
-    """The alerts of two programs: the former program applies up to the time `since`, the current one after that.
+    """The alerts of two programs. The former program applies up to the time `since`, and the current program after this
+    time.
 
     At `since`, alerts that have the same meaning in both programs continue. Other alerts of the former program are
-    withdrawn. If a new alert is on a fluent that holds at `since`, the alert begins then. Alerts that exist only in the
-    former program have indices after those of the current one.
+    withdrawn. If a new alert is on a fluent that holds at `since`, the alert begins at this time. Alerts that exist
+    only in the former program have indices after those of the current program.
     """
 
     def __init__(self, engine: Engine, former: Engine, since: int, free: Callable[[str, int], int | None]) -> None:
@@ -42,7 +43,7 @@ class SucceedingLifecycle(AlertLifecycle):
 
     @property
     def statements(self) -> Sequence[Alert]:
-        """The ALERT statements of both programs, the current ones last."""
+        """The ALERT statements of both programs. Those of the current program come last."""
         return [*self._gone, *self.alerts]
 
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
@@ -58,8 +59,8 @@ class SucceedingLifecycle(AlertLifecycle):
         return self._former.occurrences(number, table, over)
 
     def due_for(self, number: int, change: AlertChange, turned: bool) -> int | None:
-        """Return the time at which an open alert changes without a new occurrence, possibly because the program
-        changes."""
+        """Return the time at which an open alert changes without a new occurrence. The alert may also change because
+        the program is replaced."""
         if turned:
             return self.due(change)
         due = self._former.due(change)
@@ -68,7 +69,7 @@ class SucceedingLifecycle(AlertLifecycle):
         return self.since if number >= self._count else self.due(change)
 
     def first_final(self, number: int) -> int:
-        """Return the earliest time at which occurrences of an alert may be forgotten."""
+        """Return the earliest time at which final occurrences of an alert may be dropped."""
         return self.since if number in self._new else BEGINNING
 
     def go_through(
@@ -80,7 +81,8 @@ class SucceedingLifecycle(AlertLifecycle):
         watermark: int,
         turned: bool,
     ) -> list[AlertChange]:
-        """Return the changes of one key of an alert: up to `since` by the former program, then by the current one.
+        """Return the changes of one key of an alert. Up to `since`, the former program determines the changes. After
+        this time, the current program does.
 
         The parameters are those of `AlertLifecycle.go_through`.
         """
@@ -109,7 +111,7 @@ class SucceedingLifecycle(AlertLifecycle):
 
 
 def described(engine: Engine) -> tuple[dict[str, Schema], set[str], Mapping[str, str]]:
-    """Return the schemas of an engine's alert tables, the events that the engine only reads, and the fingerprints of
-    its events' meanings."""
+    """Return three properties of an engine: the schemas of its alert tables, the events that it reads but does not
+    derive, and the fingerprints of its events' meanings."""
     schemas = {table: engine.plan.schemas[table] for alert in engine.alerts for table in alert.tables}
     return schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings()

@@ -1,4 +1,5 @@
-"""Text for people: without invisible or reordering characters, without characters that XML forbids, and shortened."""
+"""Text for people. It contains no characters that are invisible, change the writing direction or are forbidden in XML,
+and its length is limited."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from cep.core.literals import say_duration
 from cep.rules.alert import Template
 
 LONGEST = 500
-"""The greatest number of characters of a value. Longer values are cut and end in `…`."""
+"""The maximum number of characters of a value. A longer value is cut and ends in `…`."""
 
 JsonValue = str | int | float | bool | None
 
@@ -41,7 +42,8 @@ def _visible(character: str) -> str:
 
 
 def json_value(value: JsonValue, type: str) -> JsonValue:
-    """Return an attribute's value for JSON. Times are in ISO 8601, durations in readable form, strings are cleaned."""
+    """Return an attribute's value for JSON. Times are in ISO 8601, durations in readable form. Strings are processed by
+    `clean`."""
     if value is None or isinstance(value, bool):
         return value
     if type == "time" and isinstance(value, int):
@@ -63,7 +65,7 @@ def value_text(value: JsonValue) -> str:
 
 
 def fill_template(template: Template, values: dict[str, JsonValue], in_address: bool = False) -> str:
-    """Fill a template with values from `json_value`. `in_address`: True to encode the values for a URL."""
+    """Fill a template with values that `json_value` returned. `in_address`: True to encode the values for a URL."""
     if not template:
         return ""
     texts = (clean(part, 4096) if isinstance(part, str) else value_text(values[part[0]]) for part in template)

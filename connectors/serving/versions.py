@@ -29,7 +29,7 @@ class Version:
     - `watermark`: a time. The version derives all events that end after this time; None: all events.
     - `since`: the time from which on the new and changed rules have read the input. None: they have read only the
       input that arrived after the start.
-    - `cuts`: for each fluent and each table of alerts, the time at which this version's part of it begins.
+    - `cuts`: for some fluents, and for some alerts on fluents, the time before which their intervals are cut off.
     - `restores`: the number of the earlier version that has the same texts, or None.
     """
 
