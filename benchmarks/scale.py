@@ -54,7 +54,8 @@ def tries() -> Iterator[Tried]:
 
 def compared(costs: Costs, found: Sequence[Tried]) -> Iterator[str]:
     """Yield a table of predicted and measured costs."""
-    yield "| workers | events | keys | rules | files | buckets | predicted, s of a core | measured | the driver's |"
+    cpu = "predicted CPU s | measured CPU s | driver: predicted, measured"
+    yield f"| workers | events | keys | rules | files | buckets | {cpu} |"
     yield "|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     for one in found:
         shape, driver, every = one.shape, one.costs.driver, one.costs.driver + one.costs.workers
@@ -66,18 +67,19 @@ def compared(costs: Costs, found: Sequence[Tried]) -> Iterator[str]:
 
 def written(costs: Costs) -> Iterator[str]:
     """Yield a table of the coefficients."""
-    yield "| of | driver | workers |"
+    yield "| cost per | driver | workers |"
     yield "|---|--:|--:|"
-    for name, text in (("batch", "a micro-batch"), ("task", "a file"), ("bucket", "a bucket")):
+    for name, text in (("batch", "micro-batch"), ("task", "file"), ("bucket", "bucket")):
         yield f"| {text}, ms | {getattr(costs.driver, name) * 1e3:.2f} | {getattr(costs.workers, name) * 1e3:.2f} |"
-    yield f"| a block, us | {costs.driver.block * 1e6:.1f} | {costs.workers.block * 1e6:.1f} |"
+    yield f"| block, µs | {costs.driver.block * 1e6:.1f} | {costs.workers.block * 1e6:.1f} |"
+    steps = {"spread": "step, for each tenfold number of keys from 1,000 on", "rule": "step, for each further rule"}
     for name in ("read", "deal", "step", "spread", "rule", "write"):
-        text = {"spread": "step, ten times as many keys from 1,000 on", "rule": "step, a rule more"}.get(name, name)
-        yield f"| {text}, us a row | | {getattr(costs, name) * 1e6:.3f} |"
+        text = steps.get(name, name)
+        yield f"| row: {text}, µs | | {getattr(costs, name) * 1e6:.3f} |"
     for name in ("hand", "log", "whole"):
-        yield f"| {name}, ns a byte | | {getattr(costs, name) * 1e9:.2f} |"
+        yield f"| byte: {name}, ns | | {getattr(costs, name) * 1e9:.2f} |"
     sizes = f"{costs.row_bytes:.0f}, {costs.waits:.0f}, {costs.held:.0f}"
-    yield f"| bytes of a row: handed on, waiting for the watermark, waiting in a goal | | {sizes} |"
+    yield f"| row, in bytes: passed on, waiting for the watermark, waiting in a goal | | {sizes} |"
 
 
 def tables(costs: Costs, found: Sequence[Tried]) -> dict[str, str]:

@@ -92,7 +92,7 @@ class Paper:
 def on_paper(costs: Costs) -> Iterator[str]:
     """Yield a table of the limits, by the number of machines and the time between micro-batches."""
     heads = "by cores | by a folder of 1 GB/s | by an object store | by memory"
-    yield f"| machines | every | the driver's part | events/s {heads} |"
+    yield f"| machines | every | driver is busy | events/s {heads} |"
     yield "|--:|--:|--:|--:|--:|--:|--:|"
     for every in EVERY:
         for machines in (1, 10, 100, 1000):
@@ -104,7 +104,7 @@ def on_paper(costs: Costs) -> Iterator[str]:
 def by_the_day(costs: Costs) -> Iterator[str]:
     """Yield a table of the resources that a number of events per day needs at its peak."""
     heads = "state | every | cores | machines by memory | read and written, MB/s"
-    yield f"| events a day | at the peak, a second | keys | {heads} |"
+    yield f"| events per day | per second at the peak | keys | {heads} |"
     yield "|--:|--:|--:|--:|--:|--:|--:|--:|"
     for daily in DAILY:
         rate = PEAK * daily / DAY

@@ -33,7 +33,7 @@ def measured(rule: str, waiting: int, text: bool) -> tuple[int, int, int]:
 
 
 def lines() -> Iterator[str]:
-    yield "| state of | key | events waiting a key | bytes a key | bytes a waiting event | snapshot, bytes a key |"
+    yield "| state of | key | events per key | bytes per key | bytes per event | snapshot bytes per key |"
     yield "|---|---|--:|--:|--:|--:|"
     for name, rule in PROGRAMS.items():
         for waiting, text in ((1, False), (10, False), (1, True)):
