@@ -1,8 +1,8 @@
-"""Send alerts to Prometheus Alertmanager, API v2: each change in order, and each open alert again and again while it is
-open.
+"""Send alerts to Prometheus Alertmanager, API v2. Each change is sent in order, and each open alert is sent again at
+intervals.
 
 Alertmanager uses the wall clock. Alerts use the time of events, which may be long ago. So an open alert is sent with an
-end in the future, and a resolved one with the current time as its end.
+end in the future, and a resolved alert is sent with the current time as its end.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cep.connectors.receivers.http_post import HttpConnections
 from cep.connectors.receivers.targets import Target
 
 LASTS = 10
-"""The number of sending periods (`Target.every`) after which Alertmanager ends an alert that is not sent again. They
-must be longer than a restart."""
+"""The number of sending periods (`Target.every`) after which Alertmanager ends an alert that is not sent again. These
+periods must be longer than a restart of the server."""
 
 PATH = "/api/v2/alerts"
 
@@ -35,10 +35,10 @@ class Alertmanager:
     are resolved. After a failure or a restart, some changes may have arrived already. Then only the current state of
     each alert is sent.
 
-    An Alertmanager forgets all alerts when it restarts, and any alert that is not sent again for a while. So open
-    alerts are sent again every `target.every` seconds, the first time at the start. An alert that was silenced or
-    inhibited after it was sent is also sent again, in the state that was sent last. Otherwise Alertmanager would end
-    it.
+    An Alertmanager forgets all alerts when it restarts. It also forgets an alert that is not sent again for a while. So
+    open alerts are sent again every `target.every` seconds, the first time at the start. If an alert was silenced or
+    inhibited after it was sent, it is sent again in the state that was sent last. Otherwise Alertmanager would end the
+    alert.
     """
 
     most, lanes, states = 64, 1, True
@@ -49,7 +49,7 @@ class Alertmanager:
         self._last_sent: float | None = None
 
     def key(self, entry: OutboxEntry) -> str:
-        """Return "" for every entry, so that all entries are sent in one order."""
+        """Return "" for every entry. All entries then have the same key, so they are sent in order."""
         return ""
 
     def give(self, entries: Sequence[OutboxEntry]) -> None:
@@ -62,7 +62,8 @@ class Alertmanager:
         self._send(list(pending.values()))
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send the current state instead of the refused change, which could reopen an alert that has ended."""
+        """Send the alert's current state instead of the change that was refused. The refused change could reopen an
+        alert that has ended."""
         self._send([now])
 
     def _send(self, changes: Sequence[AlertChange]) -> None:
@@ -86,33 +87,35 @@ class Alertmanager:
 
 
 def former(change: AlertChange) -> list[AlertChange]:
-    """Return changes that end an alert under its other severities.
+    """Return one change for each other severity that the alert can have. Each change resolves the alert under this
+    severity.
 
-    Alertmanager treats the same alert with another severity as another alert.
+    Alertmanager identifies an alert by its labels, so it treats the alert under another severity as a separate alert.
     """
     others = sorted({*change.severities} - {change.severity})
     return [replace(change, severity=severity, state="resolved") for severity in others]
 
 
 def lasts(entry: OutboxEntry) -> int:
-    """Return the wall-clock time at which an alert ends unless it is updated."""
+    """Return the wall-clock time at which an alert ends unless a further occurrence follows."""
     change = entry.change
     return change.until if entry.recorded is None else entry.recorded + change.until - change.end
 
 
 def starts_at(change: AlertChange, now: int) -> str:
-    """Return the time when the alert fired, which Prometheus calls its start. A time after `now` becomes `now`."""
+    """Return the time when the alert fired. Prometheus calls this time the alert's start. A time after `now` becomes
+    `now`."""
     return rfc3339(min(change.start if change.fired is None else change.fired, now))
 
 
 def alertmanager_alert(
     change: AlertChange, origin: Publisher, now: int, every: float, lost: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Return an alert as the JSON object that Alertmanager expects. The labels in it (`alert_labels`) identify the
-    alert.
+    """Return an alert as the JSON object that Alertmanager expects. The object contains the labels (`alert_labels`),
+    which identify the alert.
 
-    `now`: microseconds of Unix time. `every`: the seconds until the alert is sent again. `lost`: the names of lost
-    sources.
+    `now`: the current time in microseconds of Unix time. `every`: the seconds until the alert is sent again. `lost`:
+    the names of lost sources.
     """
     labels = alert_labels(change, origin.title, origin.status)
     open_until = max(change.until, now + int(LASTS * every * 1_000_000))

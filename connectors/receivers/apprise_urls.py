@@ -50,8 +50,8 @@ HOSTED = frozenset(
         "workflows", "xmpp", "xmpps", "zulip",
     )
 )  # fmt: skip
-"""URL schemes of services whose URL names a host. The host cannot be checked, because Apprise resolves its name
-again."""
+"""URL schemes of services whose URL names a host. The address of the host cannot be checked, because Apprise resolves
+the host name itself."""
 
 PAGING: Mapping[str, str] = {
     "firehydrant": "dedup",
@@ -64,11 +64,11 @@ PAGING: Mapping[str, str] = {
     "squadcast": "dedup",
     "victorops": "entity_id",
 }
-"""Services that open one incident per key and close it on request. The value is the Apprise parameter that contains the
-key."""
+"""Services that open one incident per key, and close the incident on request. The value is the name of the Apprise
+parameter that contains the key."""
 
 CRITICAL = ("splunk", "victorops")
-"""Paging services that may be configured not to open incidents for warnings."""
+"""Paging services that do not open incidents for warnings if they are configured in this way."""
 
 CHATS = frozenset(
     (
@@ -137,7 +137,8 @@ def _urls(place: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _name(url: str) -> str:
-    """Return a receiver's name: the scheme and a digest of its URL, which may contain secrets."""
+    """Return a receiver's name. It consists of the scheme of the receiver's URL and a digest, because the URL may
+    contain secrets."""
     return f"{url.partition('://')[0].lower()}://…{sha256(url.encode()).hexdigest()[:8]}"
 
 
@@ -176,7 +177,8 @@ def _quiet() -> None:
 
 
 def _public_ntfy(scheme: str, url: str) -> bool:
-    """Return True if a URL such as `ntfy://topic` names a topic of ntfy.sh. It names no host because it has no path."""
+    """Return True if a URL such as `ntfy://topic` names a topic of ntfy.sh. If a URL has no path, its first part is the
+    topic and not a host."""
     parts = urlsplit(url)
     return scheme in ("ntfy", "ntfys") and not parts.path.strip("/") and not parts.query and "@" not in parts.netloc
 
@@ -184,9 +186,9 @@ def _public_ntfy(scheme: str, url: str) -> bool:
 class AppriseMessages:
     """A delivery that sends messages to one URL.
 
-    Apprise reports that a message failed, but not why. So a failed message is repeated. It is given up only if the
-    service accepts other messages. A paging service is sent the current state of each alert. The alert's id is the key
-    of the incident.
+    Apprise reports that a message failed, but not why. So a message that failed is sent again. The sender gives up the
+    message only if the service accepts other messages. A paging service is sent the current state of each alert. The
+    alert's id is the key of the incident.
     """
 
     most, lanes = 100, 1

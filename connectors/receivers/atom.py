@@ -13,13 +13,13 @@ from cep.connectors.alerts.text import rfc3339
 from cep.connectors.receivers.document import Publisher, shown_values
 
 PAGE = 100
-"""The number of entries in each archive document. The newest document has at most as many."""
+"""The number of entries in each archive document. The newest document has at most this number of entries."""
 
 TYPE = "application/atom+xml; charset=utf-8"
 
 
 def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
-    """Return the newest document of a feed, to which clients subscribe. `feed`: the feed's name in links to
+    """Return the newest document of a feed. Clients subscribe to this document. `feed`: the feed's name in links to
     archives."""
     last = outbox.last
     pages = last // PAGE
@@ -29,12 +29,11 @@ def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
 
 
 def archive(outbox: Outbox, origin: Publisher, page: int, feed: str = "") -> bytes | None:
-    """Return an archive document, or None if it is not full yet or no longer kept. `page`: its number, 1 for the
-    oldest.
+    """Return an archive document. Return None if the document is not full yet or no longer kept.
 
-    The contents do not depend on the time of the request. The document links to the previous one even if that is no
-    longer kept, so that a client that reads everything notices the gap. It does not link to the next document, which
-    may not exist yet.
+    `page`: the number of the document, 1 for the oldest. The contents do not depend on the time of the request. The
+    document links to the previous document even if the previous document is no longer kept, so that a client that reads
+    everything notices the gap. It does not link to the next document, which may not exist yet.
     """
     if page * PAGE > outbox.last:
         return None
@@ -56,7 +55,12 @@ def _at(page: int, feed: str) -> str:
 def _feed(
     entries: Sequence[OutboxEntry], origin: Publisher, id: str, links: dict[str, str | None], archived: bool
 ) -> bytes:
-    """Return a feed document. `id`: the id of the outbox, which makes the id of the feed unique."""
+    """Return a feed document.
+
+    - `id`: the id of the outbox, which makes the id of the feed unique.
+    - `links`: the addresses of links, by relation.
+    - `archived`: True if the document is an archive document.
+    """
     root = ET.Element(
         "feed", {"xmlns": "http://www.w3.org/2005/Atom", "xmlns:fh": "http://purl.org/syndication/history/1.0"}
     )
@@ -76,8 +80,11 @@ def _feed(
 
 
 def _entry(root: ET.Element, entry: OutboxEntry, origin: Publisher) -> None:
-    """Add an entry for a change of an alert to a feed. If the change withdraws the alert, the entry has the id of the
-    alert's first change and replaces its entry."""
+    """Add an entry for a change of an alert to a feed.
+
+    If the change is a revision that withdraws the alert, the entry has the same id as the entry for the alert's first
+    change. So clients replace that entry.
+    """
     change = entry.change
     element = ET.SubElement(root, "entry")
     taken_back = change.withdrawn and bool(change.note)

@@ -1,5 +1,5 @@
-"""Messages of the Common Alerting Protocol 1.2 (OASIS, July 2010): an Alert when an alert fires, then Updates, and a
-Cancel at its end.
+"""Messages of the Common Alerting Protocol 1.2 (OASIS, July 2010). An Alert message is sent when an alert fires, Update
+messages follow, and a Cancel message is sent at its end.
 
 The time of a message is the wall-clock time when its change was added to the outbox, so it does not depend on the
 request. Receivers also expire messages by the wall clock. In event time, an alert stays open for a certain duration
@@ -40,7 +40,7 @@ def message(outbox: Outbox, origin: Publisher, alert: str, revision: int | None 
 
 
 def _sent_last(outbox: Outbox, entry: OutboxEntry | None) -> OutboxEntry | None:
-    """Return the last change of an alert that has a message. Only `entry` and earlier changes are considered."""
+    """Return the last change of an alert that has a message. Only `entry` and the changes before it are considered."""
     while entry is not None and _unsaid(entry):
         number = entry.change.revision - 1
         entry = outbox.revision(entry.change.alert, number) if number >= (entry.change.sent or 0) else None
@@ -56,7 +56,7 @@ def _unsaid(entry: OutboxEntry) -> bool:
 def to_xml(entry: OutboxEntry, origin: Publisher, before: Sequence[OutboxEntry]) -> bytes:
     """Return the message for a change as XML.
 
-    `before`: the alert's first and previous messages, which the new message references.
+    `before`: the alert's first message and the previous message. The new message references both.
     """
     change, sent = entry.change, _sent(entry)
     root = ET.Element("alert", {"xmlns": "urn:oasis:names:tc:emergency:cap:1.2"})

@@ -27,11 +27,11 @@ class Publisher:
     """The publisher of alerts.
 
     - `program`: the name of the program.
-    - `base`: the base of IRIs.
+    - `base`: the IRI with which the IRIs of the program and its alerts begin.
     - `sender`: the sender in CAP, without spaces or commas.
     - `status`: one of STATUSES.
-    - `name`: the sender for people; empty: the name of the program.
-    - `address`: the address of the web page; empty: unknown.
+    - `name`: the sender for people; if it is empty, the name of the program is used.
+    - `address`: the address of the web page; empty if it is unknown.
     """
 
     program: str
@@ -57,7 +57,7 @@ class Publisher:
 def parse_sender(text: str) -> tuple[str, str]:
     """Return the sender for people and the sender for CAP.
 
-    `text`: `Weather Service <alerts@example.org>`, or only the address. Raises CepError if it contains no sender.
+    `text`: `Weather Service <alerts@example.org>`, or only the address. Raises CepError if the text contains no sender.
     """
     match = _NAMED.fullmatch(text)
     return ("", sender(text)) if match is None else (match[1], sender(match[2]))
@@ -74,7 +74,8 @@ def sender(name: str) -> str:
 
 
 def own_name(base: str) -> str:
-    """Return the default sender: the host in `base` or, if there is none, the name of this machine."""
+    """Return the default sender. This is the host in the IRI `base` or, if the IRI has no host, the name of this
+    machine."""
     try:
         host = urlsplit(base).hostname or socket.gethostname()
     except ValueError:
@@ -162,7 +163,8 @@ def document(change: AlertChange, status: str = STATUSES[0], link: str = "", rem
 
 
 def shown_values(change: AlertChange) -> list[tuple[str, str]]:
-    """Return the names and values of an alert's attributes and LABELS. A label that equals an attribute is left out."""
+    """Return the names and values of an alert's attributes and LABELS. A label is left out if an attribute has the same
+    name and value."""
     values = [(name, value_text(value)) for name, value in change.values.items()]
     return [*values, *(label for label in change.labels.items() if label not in values)]
 

@@ -1,4 +1,4 @@
-"""Grouping of alerts into messages to a receiver, by the wall clock, as in Alertmanager.
+"""Grouping of alerts into messages to a receiver. Times are by the wall clock, as in Alertmanager.
 
 Before a message is sent, the outbox records its contents and time. So after a crash, the message is repeated with the
 same contents, and a group does not wait longer than planned.
@@ -19,8 +19,9 @@ from cep.connectors.receivers.notices import as_people_know_it
 class Group:
     """A group of alerts that share messages.
 
-    `key`: its key. `wait`: the delay in microseconds between the group's first change and its first message.
-    `interval`: the least time in microseconds between later messages.
+    - `key`: the key that identifies the group.
+    - `wait`: the delay in microseconds between the group's first change and its first message.
+    - `interval`: the minimum time in microseconds between later messages.
     """
 
     key: str
@@ -40,8 +41,8 @@ class Groups:
     """The groups of alerts for one receiver.
 
     - `name`: the name of the receiver.
-    - `has`: a function that returns True for the number of an entry that the receiver has accepted.
-    - `wants`: a function that returns True for a change that the receiver should be sent.
+    - `has`: a function that takes the number of an entry. It returns True if the receiver has accepted the entry.
+    - `wants`: a function that takes a change. It returns True if the receiver should be sent the change.
     """
 
     def __init__(
@@ -76,19 +77,24 @@ class Groups:
     def key(self, entry: OutboxEntry) -> str:
         """Return the key of a change's group.
 
-        If a message with the change was begun before the server's last start, this is the group of that message.
+        If the server had begun to send the change before its last stop, this is the group of the message that contained
+        the change.
         """
         return self._begun.get(entry.number) or self._group_of(entry.change).key
 
     def begun(self, key: str) -> Sequence[int]:
         """Return the numbers of the changes in a group's current message that the receiver has neither accepted nor
-        finally refused."""
+        finally refused.
+
+        The current message is the one that was begun but is not completed.
+        """
         return self._batches.get(key, ())
 
     def due(self, key: str, waiting: Iterable[OutboxEntry]) -> int:
         """Return the time at which the next message of a group may be sent, in microseconds of Unix time.
 
-        `waiting`: the group's waiting changes. Some may have moved here from another group of the same alert.
+        `waiting`: the changes that wait for this message. Some of them may have been moved here from another group of
+        the same alert.
         """
         entry, group = None, None
         for waiting_entry in waiting:
@@ -106,9 +112,9 @@ class Groups:
         return last - (last - entry.recorded) // group.interval * group.interval
 
     def batch(self, key: str, waiting: Sequence[OutboxEntry], now: int) -> list[OutboxEntry]:
-        """Return the changes that the next message of a group contains, in order, and record them.
+        """Return the changes that the next message of a group contains, in order, and record them in the outbox.
 
-        `waiting`: the group's waiting changes. Raises CepError if the disk cannot be written.
+        `waiting`: the changes that wait for this message. Raises CepError if the disk cannot be written.
         """
         begun = self._batches.get(key, [])
         # no message was begun, or the routes have changed since
@@ -146,8 +152,8 @@ class Groups:
             self._over.add(key)
 
     def _tell(self, key: str, change: AlertChange) -> None:
-        """Record that a message of a group notified the receiver of an alert. The alert now belongs to no other
-        group."""
+        """Record that a message about a group notified the receiver of an alert. From now on, the alert belongs to this
+        group only. If the alert has ended, it belongs to no group."""
         before = self._group.pop(change.alert, None)
         if before is not None and (change.over or before != key):
             alerts = self._open[before]
@@ -172,7 +178,10 @@ class Groups:
 
     def settle(self) -> None:
         """Delete the records of groups that no longer have open alerts. Call this after the outbox has stored the
-        receiver's position. Raises CepError if the disk cannot be written."""
+        receiver's position.
+
+        Raises CepError if the disk cannot be written.
+        """
         over = self._over - self._batches.keys()
         if over:
             self._outbox.forget_groups(self._name, over)

@@ -1,5 +1,5 @@
-"""HTTP requests to permitted addresses. The host name is resolved and checked for each connection, and the connection
-uses the checked address. Connections are kept and reused."""
+"""HTTP requests to permitted addresses. For each connection, the host name is resolved and the address is checked. The
+connection then uses the checked address. Connections are kept and reused."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ TIMEOUT = 10.0
 """The time limit for connecting and for each part of a response, in seconds."""
 
 _LATER = frozenset((408, 425, 429, 502, 503, 504))
-"""Status codes that ask the client to wait, or that come from a gateway. The content of a request is not their
-cause."""
+"""Status codes that ask the client to wait, and status codes of gateways. The content of a request does not cause
+them."""
 
 _ADDRESS = frozenset((401, 403, 404, 405, 407, 410))
-"""Status codes about the address or the authorization. The content of a request is rarely their cause. The same holds
-for redirections and for codes from 500 on."""
+"""Status codes about the address or the authorization. The content of a request rarely causes them. The same is true
+for redirections, and for status codes from 500 on."""
 
 _LONGEST_WAIT = 3600.0
 _READ = 4096  # bytes of a response that are read
@@ -36,7 +36,8 @@ _IDLE, _OLD = 30.0, 300.0  # the seconds for which an unused connection is kept,
 
 
 class HttpConnections:
-    """Connections to a target. Several threads may use them; a connection is used by one thread at a time."""
+    """Connections to a target. Several threads may use this object, but each connection is used by only one thread at a
+    time."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -45,7 +46,7 @@ class HttpConnections:
         self._tls = ssl.create_default_context() if target.tls else None
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a POST request. Return when the target has accepted it.
+        """Send a POST request. Return when the target has accepted the request.
 
         Raises Unreachable or ServerError if the request may be sent again later, and DeliveryRefused if the target
         refuses it.
@@ -56,7 +57,7 @@ class HttpConnections:
         """Send a request, and return the headers of a successful response. Raises the same errors as `post`.
 
         Redirections are not followed, because they could lead to any host. If the target has closed a kept connection,
-        the request is repeated on a new connection. So a request may arrive twice.
+        the request is repeated on a new connection. So the target may receive a request twice.
         """
         headers = {**headers, **_authorization(self.target), "User-Agent": "semcep"}
         kept = self._kept()
@@ -101,8 +102,8 @@ class HttpConnections:
         raise DeliveryRefused(reason)
 
     def _kept(self) -> _Kept | None:
-        """Return the kept connection that was used last. Return None if it is too old or if the target has closed
-        it."""
+        """Return an idle connection that is still open and not too old. If there are several, return the one that was
+        used last. Return None if there is no such connection."""
         now = time.monotonic()
         while True:
             with self._lock:
@@ -134,7 +135,8 @@ class HttpConnections:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A connection, with the times when it was opened and last used (monotonic clock)."""
+    """A connection, the time when it was opened, and the time when it was last used. Both times are by the monotonic
+    clock."""
 
     connection: http.client.HTTPConnection
     opened: float

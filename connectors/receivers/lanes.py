@@ -1,4 +1,4 @@
-"""Threads that run steps in parallel. A controlling thread begins the steps and collects their results."""
+"""Threads that run steps in parallel. A controlling thread begins the steps and receives their results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from queue import SimpleQueue
 
 Step = Callable[[], None]
 Then = Callable[[Exception | None], None]
-"""A function to call after a step has ended. Its argument is the step's exception, or None."""
+"""A function that is called after a step has ended. Its argument is the exception that the step raised, or None."""
 
 
 class Lanes:
     """Threads that run up to `most` steps at the same time.
 
-    `busy`: the number of steps that have begun and that `finished` has not yet returned. `bell`: an event that is set
-    whenever a step ends. The threads are daemons, so a receiver that hangs does not delay the end of the process.
+    - `busy`: the number of steps that have begun and that `finished` has not yet returned.
+    - `bell`: an event that is set whenever a step ends.
+
+    The threads are daemons, so a receiver that does not answer does not delay the end of the process.
     """
 
     def __init__(self, most: int, name: str, bell: threading.Event) -> None:
@@ -27,7 +29,7 @@ class Lanes:
         self._threads = 0
 
     def begin(self, step: Step, then: Then) -> None:
-        """Run a step in a thread. When it has ended, `finished` yields `then`."""
+        """Run a step in a thread. When the step has ended, `finished` yields `then`."""
         self.busy += 1
         self._steps.put((step, then))
         if self._threads < min(self.most, self.busy):

@@ -1,4 +1,4 @@
-"""Send alerts by e-mail (RFC 5322): one message per group of changes. All messages about an alert form a mail
+"""Send alerts by e-mail (RFC 5322), one message per group of changes. All messages about an alert form a mail
 thread."""
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ _DOMAIN = re.compile(r"[A-Za-z0-9.-]+")
 class Mail:
     """A delivery that sends messages to one mailbox.
 
-    The Message-ID is `<id@domain>`; `id` is the id of the first change in the message. A repetition has the same
-    Message-ID, even if it leaves out the first change. `References` names the first message about each alert.
+    The Message-ID is `<id@domain>`, where `id` is the id of the first change in the message. If the message is sent
+    again, it has the same Message-ID, even if it leaves out the first change. `References` names the first message
+    about each alert.
 
-    Status codes from 400 to 499 are temporary errors, like an unreachable server. A code from 500 on is final if it
-    rejects the content. If it rejects the login or the mailbox, somebody can correct these, so the message is sent
-    again.
+    Status codes from 400 to 499 are temporary errors, like an unreachable server. A code from 500 on is final if the
+    server rejects the content. If the server rejects the login or the mailbox, somebody can correct these, so the
+    message is sent again.
     """
 
     most, lanes, states = 100, 1, False
@@ -62,7 +63,8 @@ class Mail:
         self._send(self.message(entries))
 
     def message(self, entries: Sequence[OutboxEntry]) -> EmailMessage:
-        """Return the message for a group of changes. Record it as the first message about alerts that had none.
+        """Return the message for a group of changes. For each alert that had no message before, record this message as
+        its first.
 
         Raises CepError if the disk cannot be written.
         """
@@ -120,7 +122,7 @@ class Mail:
             raise _refused(code, text, stage)
 
     def _kept(self) -> smtplib.SMTP | None:
-        """Return the existing connection if the server still answers."""
+        """Return the existing connection if the server still answers. Otherwise return None."""
         if self._smtp is None:
             return None
         with suppress(OSError, smtplib.SMTPException):
@@ -149,8 +151,8 @@ class Mail:
 
 
 class _Checked(smtplib.SMTP):
-    """An SMTP connection to an address that was checked. It does not resolve the host name again, which could return
-    another address."""
+    """An SMTP connection to an address that was checked. It does not resolve the host name again, because the result
+    could be another address than the checked one."""
 
     def __init__(self, target: Target, tls: ssl.SSLContext) -> None:
         self._target, self._context = target, tls
@@ -172,7 +174,7 @@ class _Checked(smtplib.SMTP):
 def message(entries: Sequence[OutboxEntry], to: str, origin: Publisher, threads: Sequence[str] = ()) -> EmailMessage:
     """Return the message for a group of changes.
 
-    `threads`: the ids of earlier messages, each of which was the first about some alert in the group.
+    `threads`: the ids of earlier messages. Each of them was the first message about an alert in the group.
     """
     mail = EmailMessage(policy=_WIRE)
     mail["From"] = Address(clean(origin.speaker, 100), addr_spec=origin.sender)

@@ -42,7 +42,7 @@ class MaintenanceMetrics(Collector):
 
 
 class SourceMetrics(Collector):
-    """Metrics of live inputs: their availability, and the input that they have lost."""
+    """Metrics of live inputs. They show whether each input is available, and how often it was lost."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources

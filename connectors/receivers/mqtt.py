@@ -1,5 +1,5 @@
 """Send alerts to MQTT. The topic of an open alert, `alerts/<name>/<key>`, has a retained message. When the alert ends,
-a final message is sent to the topic, and the retained message is cleared."""
+a final message is sent to the topic, and the retained message is deleted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Topics:
         self._give(entries, retain=True)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send a refused change again. The message is retained only if the change is still the current one."""
+        """Send a change that was refused again. The message is retained only if the change is still the last change of
+        the alert's key."""
         self._give([entry], retain=entry.change.id == now.id)
 
     def _give(self, entries: Sequence[OutboxEntry], retain: bool) -> None:
@@ -110,8 +111,8 @@ class Topics:
         return client
 
     def _reach(self, client: Client) -> None:
-        """Connect to an address of the target that was checked. Resolving the host name again could return another
-        address."""
+        """Connect to a checked address of the target. The host name is not resolved again, because the result could be
+        another address than the checked one."""
         reason: Exception = OSError("no address")
         try:
             for address in reachable(self.target):
@@ -148,7 +149,7 @@ class _Named(ssl.SSLContext):
 def topic_end(change: AlertChange) -> str:
     """Return the last levels of an alert's topic: the alert's name, then one level per value of its key.
 
-    A long key is replaced by a digest.
+    If the key is too long for a topic, a digest replaces it.
     """
     levels = [quote(value_text(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)

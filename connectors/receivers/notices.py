@@ -1,4 +1,4 @@
-"""Texts about changes of alerts for mail and chats: a subject, plain text, HTML."""
+"""Texts about changes of alerts for mail and chats. They consist of a subject, and of a body as plain text or HTML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASIDES = ("updated", "commented", "assigned")
 
 
 def news(change: AlertChange, outbox: Outbox) -> bool:
-    """Return True if people are notified of a change. They are not notified of a further occurrence of an open
+    """Return True if people are notified of a change. People are not notified of a further occurrence of an open
     alert."""
     if change.word != "updated" or change.note or change.sent == change.revision:
         return True
@@ -29,8 +29,8 @@ def news(change: AlertChange, outbox: Outbox) -> bool:
 def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
     """Return a change in the form that people are sent.
 
-    If the alert escalated while it was inhibited or silenced, nobody was notified. Then the change is presented as an
-    escalation.
+    If the alert escalated while it was inhibited or silenced, nobody was notified of this. Then the next change that
+    people are sent appears as the escalation.
     """
     change = entry.change
     if change.word not in ("updated", "unsilenced") or not change.escalated or change.sent == change.revision:
@@ -42,7 +42,7 @@ def as_people_know_it(entry: OutboxEntry, outbox: Outbox) -> OutboxEntry:
 
 
 def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
-    """Return a subject line that names the state, severity and title of the most severe open alert."""
+    """Return a subject line that names the most severe open alert by its state, severity and title."""
     status = "" if origin.status == "Actual" else f"{origin.status}: "
     first, *others = (_heading(_turn(own)) for own in _by_alert(entries))
     more = f"; {len(others)} more: {'; '.join(dict.fromkeys(others))}" if others else ""
@@ -50,7 +50,7 @@ def subject(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
 
 
 def plain(entries: Sequence[OutboxEntry], origin: Publisher, safe: Callable[[str], str] = str) -> str:
-    """Return a plain text that has one section per alert, with the alert's changes.
+    """Return a plain text that has one section per alert. The section lists the alert's changes.
 
     `safe`: a function that escapes texts for a service. Addresses are not escaped.
     """
@@ -73,7 +73,7 @@ def html(entries: Sequence[OutboxEntry], origin: Publisher) -> str:
 
 
 def _by_alert(entries: Sequence[OutboxEntry]) -> list[list[OutboxEntry]]:
-    """Group changes by alert: the most severe open alert first, resolved ones last."""
+    """Group changes by alert. The most severe open alert comes first, and resolved alerts come last."""
     alerts: dict[str, list[OutboxEntry]] = {}
     for entry in entries:
         alerts.setdefault(entry.change.alert, []).append(entry)
@@ -90,15 +90,18 @@ def _by_alert(entries: Sequence[OutboxEntry]) -> list[list[OutboxEntry]]:
 
 
 def _turn(own: Sequence[OutboxEntry]) -> OutboxEntry:
-    """Return the change that best describes an alert: the last change that does not only add details. `own`: the
-    changes of the alert."""
+    """Return the change that best describes an alert. `own`: the changes of the alert.
+
+    If the alert has ended, this is its last change. Otherwise, it is the last change that does more than add details.
+    """
     if own[-1].change.over:
         return own[-1]
     return next((entry for entry in reversed(own) if _word(entry.change) not in _ASIDES), own[-1])
 
 
 def _word(change: AlertChange) -> str:
-    """Return the word for a change. The first change that receivers are sent is called firing."""
+    """Return the word for a change. The first change that receivers are sent is called firing, unless the alert has
+    ended."""
     return "firing" if change.sent == change.revision and not change.over else change.word
 
 
@@ -121,7 +124,7 @@ def _paragraphs(change: AlertChange) -> list[str]:
 
 
 def _fields(entry: OutboxEntry, origin: Publisher) -> list[tuple[str, str]]:
-    """Return names and values that describe a change. Addresses come last."""
+    """Return names and values that describe a change. Values that are addresses come last."""
     change = entry.change
     more = [text for text in (change.certainty, change.urgency) if text != "Unknown"]
     over = change.time if change.ended is None else change.ended

@@ -21,10 +21,10 @@ from cep.core.suggest import did_you_mean
 from cep.rules.alert import Alert
 
 WAIT, INTERVAL = 30_000_000, 300_000_000
-"""The default `group_wait` and `group_interval` in microseconds, as in Alertmanager."""
+"""The default values of `group_wait` and `group_interval` in microseconds. Alertmanager has the same defaults."""
 
 EACH = "..."
-"""The value of `group_by` that means all labels, so that each alert is a separate group."""
+"""The value of `group_by` that stands for all labels, so that each alert is a separate group."""
 
 _KEYS = ("receiver", "matchers", "continue", "group_by", "group_wait", "group_interval")
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -38,7 +38,7 @@ _USUAL = ("alertname", "severity", "program", "urgency", "certainty", "status")
 class Route:
     """A rule that sends matching alerts to a receiver.
 
-    - `goes_on`: True if later routes are tried even if this one matches.
+    - `goes_on`: True if an alert that matches this route is also compared with later routes.
     - `group_by`: the labels by which alerts are grouped; None: all labels.
     - `wait`, `interval`: the delays of `Group`, in microseconds.
     - `grouped`: True if the file sets group options for this route.
@@ -61,10 +61,11 @@ class Route:
 
 @dataclass(frozen=True)
 class Routes:
-    """The routes in a file. `receivers`: the addresses of each receiver, as in `--feed`.
+    """The routes in a file. `receivers`: the addresses of each receiver, written as in `--feed`.
 
-    An alert takes the first matching route. After a route with `continue`, later routes are tried, too. An alert whose
-    severity rises is still sent to its earlier receivers, so that all of them are notified of its end.
+    An alert takes the first matching route. If this route has `continue`, the alert is also compared with later routes.
+    If the severity of an alert rises, later changes are also sent to its earlier receivers. So all receivers are
+    notified of its end.
     """
 
     receivers: Mapping[str, tuple[str, ...]]
@@ -73,7 +74,7 @@ class Routes:
 
     @classmethod
     def read(cls, file: Path) -> Routes:
-        """Read the routes in a file. Raises CepError if the file cannot be read or is inconsistent."""
+        """Read the routes in a file. Raises CepError if the file cannot be read, or if its routes are not valid."""
         where = f"--routes {file}"
         try:
             document = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -97,7 +98,7 @@ class Routes:
         return cls(receivers, routes, file)
 
     def reached(self, labels: Mapping[str, str]) -> Iterator[Route]:
-        """Yield the routes that an alert takes if it has these labels."""
+        """Yield the routes that an alert takes. `labels`: the labels of the alert."""
         for route in self.routes:
             if route.matchers.matches(labels):
                 yield route
@@ -125,7 +126,8 @@ class Routes:
 
 
 class ReceiverRoutes:
-    """The routes to one receiver. They determine the changes that it is sent, and their groups."""
+    """The routes to one receiver. They determine the changes that the receiver is sent, and the groups of these
+    changes."""
 
     def __init__(self, routes: Routes, receiver: str, origin: Publisher) -> None:
         self._routes, self._receiver, self._origin = routes, receiver, origin
@@ -140,7 +142,7 @@ class ReceiverRoutes:
         return route_group
 
     def _found(self, change: _Labelled, severities: tuple[str, ...]) -> Group | None:
-        """Return the group of an alert at its current severity, or None if the receiver is not sent the alert.
+        """Return the group of an alert at its current severity. Return None if the receiver is not sent the alert.
 
         `severities`: the severities that the alert has had. If no route leads from the current severity to the
         receiver, earlier severities are tried, latest first.
@@ -155,7 +157,7 @@ class ReceiverRoutes:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """A cache key for the labels of an alert. Two keys are equal if they have the same alert id."""
+    """A cache key for the labels of an alert. Two objects are equal if they have the same alert id."""
 
     change: AlertChange = field(compare=False, hash=False)
     alert: str
@@ -175,7 +177,8 @@ def known_labels(alerts: Iterable[Alert], origin: Publisher) -> set[str]:
 
 
 def possible_labels(alert: Alert, severity: str, origin: Publisher) -> dict[str, str | None]:
-    """Return the labels that an alert has at a severity. None as a value means that it depends on the occurrence."""
+    """Return the labels that an alert has at a severity. The value of a label is None if it depends on the
+    occurrence."""
     names = dict.fromkeys(alert.keys)
     labels = {name: _value(template) for name, template in alert.labels}
     some = AlertChange(
@@ -308,7 +311,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
 
 
 def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> list[str]:
-    """Return the names of alerts that reach no receiver, whatever the values of their attributes."""
+    """Return the names of the alerts that no receiver is sent, whatever the values of their attributes are."""
     return [
         alert.name
         for alert in alerts
@@ -321,10 +324,10 @@ def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> lis
 
 
 def _reach(routes: Routes, labels: Mapping[str, str | None]) -> tuple[list[tuple[Route, str]], bool]:
-    """Return the routes that alerts with these labels may take, each with its condition as text.
+    """Return the routes that an alert may take, each with its condition as text. Also return True if the alert takes at
+    least one route in any case.
 
-    `labels`: None as a value means that it depends on the occurrence. Also returns True if at least one route applies
-    unconditionally.
+    `labels`: the labels of the alert. The value of a label is None if it depends on the occurrence.
     """
     reached: list[tuple[Route, str]] = []
     certain = False

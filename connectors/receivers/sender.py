@@ -25,8 +25,8 @@ from cep.connectors.receivers.position import Position
 from cep.core.errors import CepError
 
 ATTEMPTS = 20
-"""The number of refusals after which the sender gives up an entry. The waits between the attempts add up to more than
-ten minutes."""
+"""The number of refusals after which the sender gives up an entry. The waits between these attempts are more than ten
+minutes in total."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 60.0
 _LOOK = 0.5  # seconds until a sender notices that it must stop
@@ -34,18 +34,20 @@ _HELD = 10_000  # the greatest number of queued entries, large enough that a ref
 
 
 class ReportTrouble(Protocol):
-    """A function that reports trouble with a receiver.
+    """A function that reports a problem with a receiver.
 
-    `receiver`: the receiver's name. `text`: the message. `fields`: `alert`, `change` or `reason`.
+    `receiver`: the receiver's name. `text`: the message. `fields`: further values for the log: `alert`, `change` or
+    `reason`.
     """
 
     def __call__(self, receiver: str, text: str, /, **fields: str) -> None: ...
 
 
 class Unreachable(Exception):
-    """Raised if the receiver does not answer, or asks the sender to wait. The entries are sent again without a limit.
+    """Raised if the receiver does not answer, or asks the sender to wait. The sender then repeats the entries until the
+    receiver accepts or refuses them.
 
-    `wait`: the seconds that the receiver asks for.
+    `wait`: the seconds that the receiver asks the sender to wait.
     """
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
@@ -56,24 +58,28 @@ class Unreachable(Exception):
 class ServerError(Unreachable):
     """Raised if the receiver answers with an error that the content may not have caused.
 
-    The entries are sent again. The sender gives them up if the receiver accepts other entries, but not these.
+    The sender then sends the entries again. It gives them up if the receiver accepts other entries, but refuses these.
     """
 
 
 class DeliveryRefused(Exception):
-    """Raised if the receiver refuses the content. The entry is then sent again a limited number of times."""
+    """Raised if the receiver refuses the content of an entry. The sender then sends the entry again, a limited number
+    of times."""
 
 
 class _AloneNot(Exception):
-    """Raised if the receiver accepts the entry that follows, but not this one."""
+    """Raised if the receiver fails to accept an entry, although it accepts the entry that follows."""
 
 
 class Delivery(Protocol):
     """An object that sends entries to one receiver, in the receiver's protocol.
 
-    `most`: the greatest number of entries that are sent together. `lanes`: the number of threads that may send.
-    `states`: True if the receiver needs only the current state of an alert, so that outdated changes are not sent after
-    a failure. Sending raises Unreachable, ServerError or DeliveryRefused.
+    - `most`: the maximum number of entries that are sent together.
+    - `lanes`: the number of threads that may send at the same time.
+    - `states`: True if the receiver needs only the current state of an alert, so that outdated changes are not
+      sent after a failure.
+
+    The methods that send raise Unreachable, ServerError or DeliveryRefused.
     """
 
     most: int
@@ -86,7 +92,7 @@ class Delivery(Protocol):
     def give(self, entries: Sequence[OutboxEntry]) -> None: ...
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send a dead letter again, as a person has requested. `now`: the current change of the alert's key."""
+        """Send a dead letter again, because a person has requested it. `now`: the current change of the alert's key."""
 
     def rest(self, outbox: Outbox, told: Callable[[], list[OutboxEntry]]) -> None:
         """Do periodic work. The sender calls this every half second.
@@ -103,8 +109,8 @@ class _Trouble:
 
     - `answers`: the number of times that the receiver refused the entry.
     - `wait`: the seconds until the entry is sent again.
-    - `since`: the number of steps that had begun before the first failure.
-    - `alone`: the number of entries of the queue that are sent one by one.
+    - `since`: the number of steps that the sender had begun before the first failure.
+    - `alone`: the number of entries at the front of the queue that are sent one by one.
     """
 
     since: int
@@ -117,8 +123,9 @@ class _Trouble:
 class _Waiting:
     """The queued entries of an alert.
 
-    `key`: the key of their queue. `count`: the number of the entries. `hushed`: entries that have smaller numbers will
-    not be sent.
+    - `key`: the key of the queue that contains them.
+    - `count`: the number of these entries.
+    - `hushed`: a number. Entries that have a smaller number will not be sent.
     """
 
     key: str
@@ -130,7 +137,7 @@ class _Waiting:
 class _Reminder:
     """A reminder that will be sent at the wall-clock time `due`.
 
-    `number`: 1 for the first reminder about a change, 2 for the second, and so on.
+    `number`: the number of the reminder; 1 for the first reminder about a change.
     """
 
     due: int
@@ -140,14 +147,14 @@ class _Reminder:
 class Sender:
     """A thread that sends entries to a receiver. After `halt` or `stop`, it finishes the steps in progress.
 
-    There is one queue per key. The sender sends the first entries of a queue as one step, and the next ones when this
-    step has ended. If the receiver does not answer, the sender tries one queue repeatedly, and doubles the wait each
-    time. If the receiver refuses an entry, the queues of other keys continue.
+    There is one queue per key. The sender sends the first entries of a queue as one step. When this step has ended, it
+    sends the next entries. If the receiver does not answer, the sender tries one queue repeatedly, and doubles the wait
+    after each attempt. If the receiver refuses an entry, the sender continues to send the queues of other keys.
 
     - `wants`: a function that returns True for changes that belong to this receiver.
     - `news`: a function that returns True for changes of which the receiver is notified.
-    - `group_of`: a function that returns the group of a change, for messages to people. The keys of groups replace the
-      keys of the delivery.
+    - `group_of`: a function that returns the group of a change, for messages to people. If it is set, there is one
+      queue per group, and `Delivery.key` is not used.
     """
 
     def __init__(
@@ -200,7 +207,7 @@ class Sender:
         self._thread.start()
 
     def halt(self) -> None:
-        """Ask the sender to stop, without waiting."""
+        """Ask the sender to stop, and return without waiting for its end."""
         self._stopping.set()
         self._bell.set()
 
@@ -284,9 +291,10 @@ class Sender:
             self._behind = False
 
     def _leave_out(self) -> None:
-        """Remove all queued entries but the last one of each alert, so that no outdated state is sent.
+        """Remove queued entries so that only the last entry of each alert remains. The receiver is then sent no
+        outdated state.
 
-        The end of an alert is always kept, because the receiver may have an earlier state.
+        The end of an alert always remains, because the receiver may know the alert as open.
         """
         for key, queue in self._queues.items():
             last = {entry.change.alert: entry.number for entry in queue}
@@ -320,9 +328,9 @@ class Sender:
 
         These entries are:
 
-        - changes of alerts that were silenced or inhibited while the changes waited,
+        - changes of alerts that were silenced or inhibited after the changes were queued,
         - the end of an alert of which the receiver was never notified,
-        - reminders about alerts that have changed since.
+        - reminders about alerts that have changed after the reminder was queued.
         """
         queue = self._queues[key]
         if self.outbox.last > self._read:  # not all entries were read, because so many are waiting
@@ -369,7 +377,8 @@ class Sender:
         return True
 
     def _hush(self, entry: OutboxEntry) -> None:
-        """Mark the queued changes of an alert as not to be sent, because `entry` silences or inhibits it."""
+        """Record that the queued changes of an alert will not be sent, because `entry` silences or inhibits the
+        alert."""
         waiting = self._waiting.get(entry.change.alert)
         if waiting is not None:
             waiting.hushed = entry.number
@@ -378,10 +387,10 @@ class Sender:
     def _last_told(
         self, change: AlertChange, before: int, has: Callable[[int], bool] = lambda number: True
     ) -> OutboxEntry | None:
-        """Return the last change of an alert that the receiver was sent, or None.
+        """Return the last change of an alert that the receiver was sent. Return None if it was sent no change.
 
-        `before`: only changes that have a smaller revision. `has`: a function that returns True for numbers of entries
-        that the receiver has.
+        `before`: only changes that have a smaller revision are considered. `has`: a function that takes the number of
+        an entry. It returns True if the receiver has accepted the entry.
         """
         for entry in self.outbox.loud(change.alert, before):
             if has(entry.number) and self._wanted(entry.change):
@@ -391,8 +400,8 @@ class Sender:
     def _told_of(self, sent: int, unsent: Mapping[str, int]) -> list[OutboxEntry]:
         """Return, for each open alert, the last change that the receiver was sent.
 
-        `sent`: the number up to which the receiver has all entries, except those in `unsent`. `unsent`: for each alert,
-        the first revision that the receiver lacks.
+        `sent`: the number up to which the receiver has accepted all entries, except those in `unsent`. `unsent`: for
+        each alert, the first revision that the receiver was not sent.
         """
         entries: list[OutboxEntry] = []
         for latest in self.outbox.live():
@@ -403,8 +412,8 @@ class Sender:
         return entries
 
     def _give(self) -> None:
-        """Begin steps while threads are free. If the receiver does not answer, begin a single step when it is time to
-        retry."""
+        """Begin steps while threads are free. If the receiver does not answer, begin a single step when the next
+        attempt is due."""
         now = time.monotonic()
         while self._later and self._later[0][0] <= now:
             self._ready.append(heapq.heappop(self._later)[1])
@@ -454,7 +463,7 @@ class Sender:
     def _await_reminders(self, has: Callable[[int], bool]) -> None:
         """Schedule reminders of open alerts when the sender starts.
 
-        `has`: a function that returns True for numbers of entries that the receiver has.
+        `has`: a function that takes the number of an entry. It returns True if the receiver has accepted the entry.
         """
         for latest in [] if self.delivery.states else self.outbox.live():
             change = latest.change
@@ -508,7 +517,7 @@ class Sender:
     def _regroup(self, groups: Groups, entry: OutboxEntry, key: str, waiting: _Waiting) -> None:
         """Move the queued changes of an alert to the group of its newest change, `entry`.
 
-        If some of them are being sent, the others move when this is done.
+        If some of these changes are being sent, the move takes place when their step has ended.
         """
         alert, begun = entry.change.alert, groups.begun(waiting.key)
         queue = self._queues[waiting.key]
@@ -520,7 +529,10 @@ class Sender:
         self._follow()
 
     def _follow(self) -> None:
-        """Queue the changes of alerts in their new group, once the old group is not sending any change of the alert."""
+        """Complete the moves that `_regroup` has begun: append the moved changes to the queue of their new group.
+
+        The changes of an alert are appended only when the old group is not sending any change of the alert.
+        """
         for alert, entries in list(self._following.items()):
             waiting = self._waiting[alert]
             if waiting.count > len(entries):
@@ -532,8 +544,8 @@ class Sender:
             self._set_queue(self._groups, key, [*self._queues.get(key, ()), *entries])
 
     def _set_queue(self, groups: Groups, key: str, entries: Sequence[OutboxEntry]) -> None:
-        """Replace the queue of a group: first the entries that are being sent, then the others in the order of the
-        outbox."""
+        """Replace the queue of a group. The entries that are being sent come first. The other entries follow in the
+        order of the outbox."""
         begun = groups.begun(key)
         first = [entry for entry in entries if entry.number in begun]
         rest = sorted((entry for entry in entries if entry.number not in begun), key=lambda entry: entry.number)
@@ -550,7 +562,8 @@ class Sender:
             del self._queues[key]
 
     def _line_up(self, key: str) -> None:
-        """Mark a queue as ready to be sent, or schedule it for the time at which its group is due."""
+        """Mark a queue as ready to be sent, or schedule it for the time at which the next message of its group is
+        due."""
         seconds = 0.0 if self._groups is None else (self._groups.due(key, self._queues[key]) - _now()) / 1_000_000
         if seconds > 0:
             heapq.heappush(self._later, (time.monotonic() + seconds, key))
@@ -569,8 +582,10 @@ class Sender:
         self._lanes.begin(step, then)
 
     def _given(self, key: str, entries: Sequence[OutboxEntry], number: int, error: Exception | None) -> None:
-        """Process the result of step `number`, which sent the first entries of a queue. `error`: the step's exception,
-        if any."""
+        """Process the result of step `number`, which sent the first entries of a queue.
+
+        `error`: the exception that the step raised, or None.
+        """
         if error is None:
             self._answers(number)
             self._counts.delivered += len(entries)
@@ -590,7 +605,7 @@ class Sender:
             self._refused(key, entries[0], trouble, error)
 
     def _refused(self, key: str, entry: OutboxEntry, trouble: _Trouble, error: Exception) -> None:
-        """Give up a refused entry, the first one of its queue, or schedule it to be sent again."""
+        """Give up a refused entry, or schedule it to be sent again. The entry is the first one of its queue."""
         following = list(islice(self._queues[key], 1, 2))
         if trouble.answers < self._attempts:
             self._wait(key, trouble)
@@ -608,7 +623,7 @@ class Sender:
             self._wait(key, trouble)
 
     def _give_beyond(self, entry: OutboxEntry, following: OutboxEntry) -> None:
-        """Send the entry that follows a failed one in its queue, then the failed entry again.
+        """Send the entry that follows a failed entry in its queue, then send the failed entry again.
 
         Raises _AloneNot if the receiver accepts the following entry but not the failed one.
         """
@@ -625,9 +640,10 @@ class Sender:
         trouble.wait = min(2 * trouble.wait, _LONGEST_WAIT)
 
     def _fail(self, error: Exception, known: bool = False) -> None:
-        """Count a failure and, if the receiver does not answer, schedule the next attempt.
+        """Count a failure. If the receiver does not answer, schedule the next attempt.
 
-        Only the first of consecutive failures is reported. `known`: True if the same entry has failed before.
+        If several attempts fail in succession, only the first failure is reported. `known`: True if the same entry has
+        failed before.
         """
         self._counts.failures += 1
         self._counts.failing = True
@@ -643,7 +659,7 @@ class Sender:
             self._failing, self._resume = True, max(self._resume, now + max(self._pause, error.wait))
 
     def _answers(self, number: int) -> None:
-        """Note that the receiver has accepted the entries of step `number`, so that other entries are sent without
+        """Record that the receiver has accepted the entries of step `number`. Other entries are then sent without
         waiting."""
         self._counts.failing = False
         self._taken = max(self._taken, number)
@@ -654,7 +670,10 @@ class Sender:
         self._reported = False
 
     def _finish(self, key: str, count: int, taken: bool = True) -> None:
-        """Remove the first entries of a queue for good. `taken`: True if the receiver has accepted them."""
+        """Remove the first entries of a queue, because the receiver has accepted them or they were given up.
+
+        `taken`: True if the receiver has accepted them.
+        """
         queue = self._queues[key]
         entries = [queue.popleft() for _ in range(count)]
         for entry in entries:
@@ -684,7 +703,8 @@ class Sender:
             self._finish(key, 1, taken=False)
 
     def _bury(self, entry: OutboxEntry, reason: str) -> bool:
-        """Turn an entry into a dead letter, and report this. A reminder is only reported, because another one follows.
+        """Turn an entry into a dead letter, and report this. A reminder does not become a dead letter, because another
+        reminder follows. It is only reported.
 
         Returns False if the sender had to stop before the dead letter was recorded.
         """
@@ -721,7 +741,8 @@ class Sender:
     def _note(self, write: Step) -> bool:
         """Write the receiver's progress to the outbox. Return False if the sender has to stop.
 
-        While the disk cannot be written, nothing else is sent, because it would be sent twice after the next start.
+        While the disk cannot be written, the sender sends no further entries. After a restart, it would send them a
+        second time.
         """
         return self._until(
             write, "the position of the receiver cannot be stored: {}; nothing more is sent until it can"

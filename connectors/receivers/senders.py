@@ -1,4 +1,4 @@
-"""The senders of a server: one for each `--feed`."""
+"""The senders of a server. There is one sender for each `--feed`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from cep.core.errors import CepError
 from cep.core.extras import install_command
 
 CLOSING_TIMEOUT = 5.0
-"""The time in seconds that all senders together have to finish the steps in progress."""
+"""The time in seconds after which the server no longer waits for its senders to finish the steps in progress. It
+applies to all senders together."""
 
 PEOPLE = ("smtp", "apprise")
-"""Kinds of targets for people. A message to people may contain several changes. Further occurrences of an open alert
-are not sent."""
+"""The kinds of targets that are for people. A message to people may contain several changes. People are not sent
+further occurrences of an open alert."""
 
 
 def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
@@ -79,8 +80,8 @@ def sending(
     report: ReportTrouble,
     routes: Routes | None = None,
 ) -> Iterator[list[Sender]]:
-    """Run senders during a `with` block. Enter the block before the program runs: a new receiver is only sent changes
-    that are added afterwards."""
+    """Run senders during a `with` block. Enter the block before the program runs, because a new receiver is sent only
+    changes that are added after this."""
     senders = [_sender(target, outbox, origin, report, routes) for target in targets]
     try:
         for sender in senders:

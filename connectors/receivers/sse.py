@@ -1,5 +1,5 @@
-"""Server-Sent Events: a stream of all changes as they are added. After an interruption, a client continues after the
-last event that it received."""
+"""Server-Sent Events: a stream of all changes, each of which is sent when it is added. After an interruption, a client
+continues after the last event that it received."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _MOST = 500  # the number of entries sent at a time
 
 
 class Stream:
-    """The newest entries of the outbox as messages, which are formatted once for all clients. Clients wait for new
-    ones."""
+    """The newest entries of the outbox as messages. Each message is formatted once for all clients. Clients wait for
+    new messages."""
 
     def __init__(self, outbox: Outbox, origin: Publisher) -> None:
         self.outbox, self.origin = outbox, origin
@@ -39,7 +39,8 @@ class Stream:
     def begin(self, after: int | None) -> int:
         """Return the number of the entry after which a client starts.
 
-        `after`: the number that the client sent. If it is None or unknown, the client gets all entries.
+        `after`: the number that the client sent. If it is None, the client gets only new entries. If it is greater than
+        the number of the last entry, the client gets all entries.
         """
         if after is None:
             return self.outbox.last
@@ -73,12 +74,13 @@ class Stream:
         self._ring()
 
     def _bell(self) -> asyncio.Event:
-        """Return an asyncio event of the running loop that is set when a new entry has arrived."""
+        """Return an asyncio event of the running loop. The stream sets this event when the outbox has a new entry."""
         with self._lock:
             return self._waiting.setdefault(asyncio.get_running_loop(), asyncio.Event())
 
     def _ready(self, number: int) -> list[tuple[int, bytes]] | None:
-        """Return the messages whose numbers are greater than `number`, or None if some are no longer in memory."""
+        """Return some messages whose numbers are greater than `number`, in order. Return None if the first of them is
+        no longer in memory."""
         with self._lock:
             if number >= self._number:
                 return []
@@ -88,7 +90,7 @@ class Stream:
             return list(islice(self._newest, first, first + _MOST))
 
     def _came(self) -> None:
-        """Format new entries and wake the clients. The outbox calls this in the thread that adds the entries."""
+        """Format new entries and notify the clients. The outbox calls this in the thread that adds the entries."""
         last = self.outbox.last
         few = self.clients and last - self._number <= _NEWEST
         entries = self.outbox.between(self._number + 1, last) if few else []

@@ -41,11 +41,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "smtp": ("from", "attempts", "private", "tls", "password-file"),
     "apprise": ("from", "attempts", "private"),
 }
-"""For each kind of target, the options that may follow `#`, as in `#from=start&attempts=20`. They are not sent to the
-target."""
+"""For each kind of target, the options that may follow `#` in its address, as in `#from=start&attempts=20`. They are
+not sent to the target."""
 
 GUARDED = ("cloudevents", "smtp")
-"""Kinds of targets that need the option `#private=yes` if they are in private networks."""
+"""The kinds of targets that need the option `#private=yes` if their addresses are in private networks."""
 
 MAILBOX = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
 """A mailbox name that every server accepts: ASCII, without quotes."""
@@ -57,16 +57,17 @@ _OPTION = re.compile(r"([a-z-]+)=([^&]*)")
 class Target:
     """A target of a feed.
 
-    - `name`: the target's name in the outbox and in public places. It contains no user or password. A digest replaces
-      the path, which may be secret.
+    - `name`: the target's name in the outbox, in logs and in metrics. It contains no user or password. A digest
+      replaces the path, which may be secret.
     - `path`: the path of the URL, including the query.
     - `receiver`: the target's name in the file of routes. None: the target gets every alert.
-    - `start`: True to send also changes that were added before the target was known.
+    - `start`: True to send also changes that were added to the outbox before the target's first use.
     - `attempts`: the number of refusals after which an entry becomes a dead letter.
     - `every`: the seconds until open alerts are sent again.
     - `parallel`: the number of alerts that are sent in parallel.
     - `private`: True if addresses in private networks are permitted.
-    - `origin`: the name under which a webhook is asked for permission before events are sent. None: it is not asked.
+    - `origin`: the name under which the sender asks a webhook for permission before it sends events. None: the
+      sender does not ask.
     - `secrets`: the keys that sign each message.
     - `plain`: True to send mail without encryption.
     """
@@ -92,7 +93,8 @@ class Target:
 
 
 def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
-    """Parse a `--feed` option. Raises CepError if it is not valid, has an unknown option, or is not permitted.
+    """Parse a `--feed` option. Raises CepError if the target is not valid or not permitted, or if an option after its
+    `#` is unknown.
 
     The user and password, or a bearer token, may be set in the environment: SEMCEP_CLOUDEVENTS_USER, ..._PASSWORD,
     ..._TOKEN.
@@ -163,8 +165,10 @@ def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
 def apprise_target(place: str, name: str, url: str, options: str) -> Target:
     """Return the target for a URL of Apprise.
 
-    `place`: the file or variable that contains the URL. `options`: the text after its `#`. Raises CepError if an option
-    is unknown.
+    - `place`: the file or variable that contains the URL.
+    - `options`: the text after the `#` of the URL.
+
+    Raises CepError if an option is unknown.
     """
     parsed = _options(place, "apprise", options)
     return Target(
@@ -181,7 +185,7 @@ def apprise_target(place: str, name: str, url: str, options: str) -> Target:
 
 
 def _mailbox(shown: str, path: str) -> str:
-    """Return the mailbox in the path of a URL. Raises CepError if the path contains none."""
+    """Return the mailbox in the path of a URL. Raises CepError if the path contains no mailbox."""
     mailbox = unquote(path.strip("/"))
     if not MAILBOX.fullmatch(mailbox):
         what = f"`{mailbox[:80]}` is not a mailbox" if mailbox.isprintable() else "this is not a mailbox"
@@ -211,7 +215,8 @@ def _mail_login(
 
 
 def _secrets(text: str) -> tuple[bytes, ...]:
-    """Parse the secrets of Standard Webhooks: each is `whsec_` followed by base64. Blanks separate them."""
+    """Parse the secrets of Standard Webhooks, which are separated by blanks. Each secret is `whsec_` followed by
+    base64."""
     secrets = []
     for word in text.split():
         try:
@@ -233,7 +238,8 @@ def _named(scheme: str, place: str, path: str, kind: str) -> str:
 
 
 def known_private(host: str) -> bool:
-    """Return True if a host's name shows that the host is local. Other hosts must be checked by their addresses."""
+    """Return True if a host's name shows that the host is local. If the result is False, the host's addresses must be
+    checked."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
         return True
@@ -250,7 +256,8 @@ def public(address: str) -> bool:
 
 
 def reachable(target: Target) -> list[str]:
-    """Return the IP addresses of a target's host. Raises OSError if there is none, or if one is not permitted."""
+    """Return the IP addresses of a target's host. Raises OSError if the host has no address, or if one of its addresses
+    is not permitted."""
     places = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(place[4][0]) for place in places))
     for address in addresses:
@@ -270,8 +277,8 @@ _NOBODYS: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (
     ipaddress.IPv6Network("5f00::/16"),
     ipaddress.IPv6Network("fec0::/10"),
 )
-"""Networks for protocols, translation and documentation (RFC 6890, registries of IANA). Some versions of Python do not
-know all of them."""
+"""Networks that are reserved for protocols, translation and documentation (RFC 6890, registries of IANA). Some versions
+of Python do not know all of these networks."""
 
 
 def _unknown(scheme: str, text: str) -> CepError:
@@ -322,7 +329,8 @@ def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
 
 
 def _number(shown: str, options: Mapping[str, str], option: str, usual: int, least: int, most: int = 1_000_000) -> int:
-    """Return the number in an option, or the default `usual`. The number must be from `least` to `most`."""
+    """Return the number in an option. Return `usual` if the option is not set. Raises CepError if the number is not
+    between `least` and `most`."""
     text = options.get(option, str(usual))
     if not text.isdecimal() or not least <= int(text) <= most:
         reason = f"`{option}={text}` is not a whole number from {least} to {most:,}"
@@ -331,7 +339,7 @@ def _number(shown: str, options: Mapping[str, str], option: str, usual: int, lea
 
 
 def _topic(shown: str, path: str) -> str:
-    """Return the first levels of the MQTT topic, `alerts` by default."""
+    """Return the first levels of the MQTT topic. Return `alerts` if the URL has no path."""
     topic = unquote(path.strip("/")) or "alerts"
     if any(character in topic for character in "+#\0") or len(topic.encode()) > 1000:
         raise _refused(shown, "use a topic without `+` and `#`", f"e.g. `{EXAMPLES['mqtt']}`")

@@ -24,14 +24,15 @@ TYPE = "application/cloudevents+json; charset=utf-8"
 
 
 class Webhook:
-    """A delivery that sends alerts to a webhook in parallel, but the changes of each alert in order.
+    """A delivery that sends alerts to a webhook. The changes of one alert are sent in order. Different alerts are sent
+    in parallel.
 
-    Each message has an `Idempotency-Key`, which is the same in a repetition; a reminder has a different key. A target
-    that has an `origin` is first asked for permission (HTTP 1.1 Web Hooks for Event Delivery, version 1.0.2, section
-    4).
+    Each message has an `Idempotency-Key`. If a message is sent again, it has the same key. A reminder has another key
+    than the change. If a target has an `origin`, it is first asked for permission (HTTP 1.1 Web Hooks for Event
+    Delivery, version 1.0.2, section 4).
 
-    Messages to a target that has secrets have the headers of Standard Webhooks 1.0.0. Signatures cover the id, the time
-    of the attempt and the body.
+    If a target has secrets, messages have the headers of Standard Webhooks 1.0.0. Signatures cover the id, the time of
+    the attempt and the body.
     """
 
     most, states = 1, False
@@ -59,7 +60,8 @@ class Webhook:
         self.give([entry])
 
     def _ask(self) -> None:
-        """Ask the target for permission to send. Raises Unreachable if the target does not grant it, or not yet."""
+        """Ask the target for permission to send. Raises Unreachable if the target does not grant it, or has not granted
+        it yet."""
         name = self.target.origin or ""
         try:
             allowed_by = self.http.request("OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name})
@@ -78,8 +80,8 @@ class Webhook:
 
 
 def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[str, str]:
-    """Return the headers that sign a message, with one signature per secret. `second`: the time of the attempt in Unix
-    time."""
+    """Return the headers that sign a message, with one signature per secret. `second`: the time of the attempt in
+    seconds of Unix time."""
     content = f"{id}.{second}.".encode() + body
     signatures = [b64encode(hmac.digest(secret, content, "sha256")).decode() for secret in secrets]
     return {
@@ -90,7 +92,8 @@ def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[
 
 
 def cloudevent(entry: OutboxEntry, origin: Publisher) -> dict[str, object]:
-    """Return an entry as a CloudEvent. The event of a reminder has a mark."""
+    """Return an entry as a CloudEvent. The event of a reminder has the attribute `reminder`, which is the reminder's
+    number."""
     change = entry.change
     return {
         "specversion": "1.0",
