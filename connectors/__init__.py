@@ -1,1 +1,1 @@
-"""Inputs and outputs of the engine: sources of events, and destinations of results."""
+"""Inputs and outputs of the engine: the sources of events, and the destinations of results."""

@@ -25,7 +25,7 @@ PORTS: Mapping[str, int | None] = {
     "sensorthings+http": 80,
     "sensorthings+https": 443,
 }
-"""The schemes of live inputs, with their default ports. A scheme that ends in `s` uses TLS."""
+"""For each scheme of a live input, the default port, or None if it has none. A scheme that ends in `s` uses TLS."""
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("client", "qos", "version", "retained", "quiet", "limit", "format", "ca", "cert", "key"),
@@ -38,7 +38,7 @@ OUTPUTS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("retain", "qos", "version", "ca", "cert", "key"),
     "kafka": ("by", "ca", "cert", "key", "sasl"),
 }
-"""The kinds of addresses that can be outputs, with the options of each."""
+"""The kinds of addresses that can be outputs. For each kind, the names of its options."""
 EXAMPLES: Mapping[str, str] = {
     "mqtt": "mqtt://localhost:1883/sensors/#",
     "kafka": "kafka://localhost:9092/readings",
@@ -58,9 +58,9 @@ class Address:
     """A parsed address.
 
     - `text`: the address without user, password and options.
-    - `hosts`: pairs of host and port; the port is 0 if the address has none.
+    - `hosts`: pairs of host and port. The port is 0 if the address has no port and its kind has no default port.
     - `path`: the part after the hosts, such as a topic.
-    - `user`, `password`: the values in the address, or else in the environment.
+    - `user`, `password`: the values in the address. If the address has none, the values in environment variables.
     """
 
     text: str
@@ -78,9 +78,9 @@ class Address:
         return ",".join(f"{host}:{port}" for host, port in self.hosts)
 
     def number(self, option: str, usual: float, least: float = 0) -> float:
-        """Return an option as a number. If the option is missing, return `usual`.
+        """Return the value of an option as a number. If the option is missing, return `usual`.
 
-        Raises CepError if the option is not a number or is less than `least`.
+        Raises CepError if the value is not a number or is less than `least`.
         """
         text = self.options.get(option)
         try:
@@ -92,7 +92,8 @@ class Address:
         return parsed
 
     def choice(self, option: str, choices: tuple[str, ...]) -> str:
-        """Return the value of an option. If the option is missing, return the first of `choices`.
+        """Return the value of an option that has only a few valid values. If the option is missing, return the first of
+        `choices`.
 
         Raises CepError if the value is not one of the choices.
         """
@@ -102,7 +103,7 @@ class Address:
         return chosen
 
     def refused(self, reason: str, hint: str | None = None) -> CepError:
-        """Return an error about this address. `reason`: the end of its message."""
+        """Return an error about this address. `reason`: the text that follows the address in the error message."""
         return CepError(f"{self.text}: {reason}", hint=hint, code="input")
 
 
@@ -112,9 +113,9 @@ def live(path: str) -> bool:
 
 
 def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Address:
-    """Parse the address of an input. If `known` is `OUTPUTS`, parse the address of an output.
+    """Parse the address of an input. If `known` is `OUTPUTS`, parse the address of an output instead.
 
-    Raises CepError if the address is not valid or has an unknown option.
+    Raises CepError if the address is invalid or has an unknown option.
     """
     match = _SCHEME.fullmatch(text)
     assert match is not None, "an address has a scheme"
@@ -162,24 +163,26 @@ def address(text: str, known: Mapping[str, tuple[str, ...]] = OPTIONS) -> Addres
 
 
 def bare(text: str) -> str:
-    """Return the name of an input for messages. If it is an address, remove the user, the password and the options."""
+    """Return the name of an input in a form that messages may show. If the name is an address, the user, the password
+    and the options are removed."""
     return re.sub(r"://[^/?]*@", "://", text.partition("?")[0]) if "://" in text else text
 
 
 def _kind(scheme: str) -> str:
-    """Return the kind of source that a scheme names, such as "kafka" for `kafkas`.
+    """Return the kind of source that a scheme selects, such as "kafka" for `kafkas`.
 
-    For an unknown scheme, return the scheme without a final `s`.
+    For an unknown scheme, return the scheme without an `s` at its end.
     """
     kind = scheme.removesuffix("s")
     return {"sensorthings+mqtt": "mqtt", "sensorthings+http": "sensorthings"}.get(kind, kind)
 
 
 def _observations(shown: str, path: str, usual: str | None) -> str:
-    """Return the path of a SensorThings service's observations. Raises CepError if `path` does not lead to any.
+    """Return the path of the observations of a SensorThings service. Raises CepError if `path` does not lead to
+    observations.
 
-    `path`: the path of the service, of a datastream, or of the observations. `usual`: the path of the
-    service if the address has none.
+    `path`: the path of the service, of a datastream, or of the observations. `usual`: the path of the service, which is
+    used if `path` is empty.
     """
     path = path.strip("/") or usual or ""
     last = path.rpartition("/")[2]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AHEAD = 5 * 60_000_000
-"""The default limit for records of live inputs, in microseconds."""
+"""The default limit in microseconds for records of live inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class AheadLimits:
-    """The limits for live inputs and for files, in microseconds. None: no limit."""
+    """The limit for records of live inputs, and the limit for records of files, in microseconds. None means that there
+    is no limit."""
 
     live: int | None = AHEAD
     files: int | None = None
 
 
 LIVE = AheadLimits()
-"""The default limits. Records of live inputs are limited, records of files are not."""
+"""The default limits. They only limit the records of live inputs."""

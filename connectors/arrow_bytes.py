@@ -1,4 +1,5 @@
-"""Conversion of tables to the bytes of an Arrow stream, and back. Columns of mixed values are stored as text."""
+"""Conversion of tables to the bytes of an Arrow stream, and back. Columns that contain values of several types are
+stored as text."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from cep.events import Iri
 
 _MIXED = "mixed:"  # the prefix of the name of a column with values of several kinds, each as JSON
 _SMALL = 1 << 16
-"""The size of a stream in bytes up to which polars reads it faster than pyarrow, which takes 20 microseconds per
-column."""
+"""The maximum size in bytes of a stream that is read with polars. For larger streams, pyarrow is faster, although it
+takes 20 microseconds per column."""
 
 
 def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
-    """Write a table as an Arrow stream. `narrow`: True to store whole numbers in fewer bytes
-    (`cep.connectors.narrow_columns`).
+    """Write a table as an Arrow stream.
 
-    Polars writes tables that have few rows, because it is five times as fast for them.
+    `narrow`: True to store whole numbers in fewer bytes (`cep.connectors.narrow_columns`). Tables that have few rows
+    are written with polars, which is five times as fast for them as pyarrow.
     """
     if table.height >= ROWS:
         return bytes(stream(table, narrow))
@@ -31,10 +32,10 @@ def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
 
 
 def stream(table: pl.DataFrame, narrow: bool = False) -> pa.Buffer:
-    """Write a table as an Arrow stream with pyarrow, and return the buffer.
+    """Write a table as an Arrow stream with pyarrow, and return the stream's buffer.
 
-    For tables with many texts, pyarrow is ten times as fast as polars, which stores texts as views and has to convert
-    them.
+    Polars stores texts as string views, which it has to convert first. So pyarrow is ten times as fast for tables that
+    contain many texts.
     """
     sink, arrow_table = pa.BufferOutputStream(), _arrow(table)
     _write(narrowed(arrow_table) if narrow else arrow_table, sink)
@@ -51,7 +52,7 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> None:
 
 
 def plain(table: pl.DataFrame) -> pl.DataFrame:
-    """Convert columns of mixed values to text, and move them to the end of the table."""
+    """Convert columns that contain values of several types to text, and move them to the end of the table."""
     mixed = [name for name, dtype in zip(table.columns, table.dtypes, strict=True) if isinstance(dtype, pl.Object)]
     if not mixed:
         return table
@@ -60,7 +61,8 @@ def plain(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
-    """Read a table from an Arrow stream. Columns of mixed values come last."""
+    """Read a table from an Arrow stream. Columns that contain values of several types are the last columns of the
+    table."""
     if isinstance(rows, bytes) and len(rows) <= _SMALL and not is_narrow(rows):
         return unplain(pl.read_ipc_stream(rows))
     with pa.ipc.open_stream(rows) as reader:
@@ -70,7 +72,7 @@ def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
 
 
 def unplain(table: pl.DataFrame) -> pl.DataFrame:
-    """Restore the columns of mixed values in a table that `plain` has converted."""
+    """Convert the texts that `plain` has written back to values of several types."""
     for name in [name for name in table.columns if name.startswith(_MIXED)]:
         values = pl.Series(name.removeprefix(_MIXED), map(_value, table[name].to_list()), dtype=pl.Object)
         table = table.drop(name).with_columns(values)

@@ -1,4 +1,5 @@
-"""Detection of wrong clocks: records whose time is ahead of this machine's clock, and jumps of time."""
+"""Detection of wrong clocks. It finds records whose time is ahead of this machine's clock, and sudden jumps of the
+latest event time."""
 
 from __future__ import annotations
 
@@ -15,17 +16,18 @@ from cep.core.time import END_OF_TIME
 
 MINUTE = 60_000_000
 DAY = 24 * 60 * MINUTE
-"""The minimum jump of time that causes a warning, in microseconds."""
+"""The minimum jump of the latest event time that can cause a warning, in microseconds."""
 
 CODE = "ahead"
 """The code of the dead letters for records whose time is ahead of the clock."""
 
 
 def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Batch:
-    """Turn records that are more than `limit` microseconds ahead of `now` into dead letters. None: no limit.
+    """Turn records that are more than `limit` microseconds ahead of `now` into dead letters. If `limit` is None, return
+    the batch unchanged.
 
-    The time of a record is its end, or its start if it has no end. `now` defaults to the clock's time. A record is
-    checked when it arrives. It is not checked again when it is read from the journal.
+    `now`: a time in microseconds, by default the time of this machine's clock. The time of a record is its end, or its
+    start if it has no end. Records are checked when they arrive, but not when they are read from the journal.
     """
     if limit is None:
         return batch
@@ -49,17 +51,17 @@ def without_ahead(batch: Batch, limit: int | None, now: int | None = None) -> Ba
 
 
 def reason(time: int, now: int, limit: int) -> str:
-    """Explain, for a dead letter, that the time of a record is ahead of the clock."""
+    """Return the reason for a dead letter whose record has a time that is ahead of the clock."""
     far, clock = say_duration(-((now - time) // SECOND) * SECOND), iso(now // SECOND * SECOND)
     return f"{iso(time)} is {far} ahead of the clock ({clock}), more than {say_duration(limit)}: a clock is wrong"
 
 
 REMEDY = "if so, stop, mend or remove the record, and run again from the start (on Spark with a new --checkpoint)"
-"""The advice about a record that was accepted although its time may be wrong."""
+"""The advice in a warning about a record that was accepted although its time may be wrong."""
 
 
 def place_of(batch: Batch, end: int | None) -> str | None:
-    """Return `file:line` of a record in the batch that has this end, or None if there is none."""
+    """Return `file:line` of a record in the batch whose end is `end`. Return None if there is no such record."""
     for name, table in batch.tables.items():
         rows = (table["end"] == end).arg_true()
         if len(rows) and batch.blocks:
@@ -73,15 +75,15 @@ def _said(time: int, place: str | None) -> str:
 
 
 def _say(ticks: int) -> str:
-    """Write a duration of more than a day, rounded to minutes."""
+    """Write a duration for a message, rounded to minutes."""
     return say_duration((ticks + MINUTE // 2) // MINUTE * MINUTE)
 
 
 class TimeJumps:
-    """Warnings about wrong clocks. Each of the two warnings is issued at most once.
+    """A detector of wrong clocks. It issues two kinds of warnings, each at most once.
 
-    The first warning says that the latest time is more than a day ahead of the clock. The second says that records are
-    late after the latest time has jumped by more than a day between two batches.
+    The first warning says that the latest event time is more than a day ahead of the clock. The second warning says
+    that the latest event time has jumped by more than a day between two batches, and that later records are late.
     """
 
     def __init__(self) -> None:
@@ -92,8 +94,9 @@ class TimeJumps:
     def take(self, latest: int | None, late: int, place: Callable[[], str | None]) -> Iterator[str]:
         """Yield the warnings that a batch causes.
 
-        `latest`: the latest event time so far. `late`: the number of late records in the batch. `place`: returns the
-        file and line of the record that has the latest time, or None if the batch does not contain this record.
+        `latest`: the latest event time so far. `late`: the number of late records in the batch. `place`: a function
+        that returns the file and line of the record that has the latest time, or None if this record is not in the
+        batch.
         """
         if latest is None or abs(latest) >= END_OF_TIME:
             return

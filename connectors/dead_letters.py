@@ -1,5 +1,5 @@
-"""Dead letters: records that could not be used. They are counted by code, and written with their reason and
-position."""
+"""Dead letters: records that could not be used. The records are counted by the code of the reason, and written with
+their reason and position."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from cep.core.schema import Attribute
 from cep.runtime.encode import RefusedRow
 
 _BREAKS = str.maketrans("\r\n", "  ")
-"""A translation of line breaks to spaces. In a JSON object, line breaks occur only between tokens."""
+"""A translation of line breaks to spaces. It does not change the values of a JSON object, in which line breaks occur
+only between tokens."""
 
 
 class DeadLetters:
-    """A collector of dead letters. It counts them by code, and keeps the `first`.
+    """A collector of dead letters. It counts them by code, and stores the first one in `first`.
 
-    If there is a `path`, each dead letter is written to this file as a line of JSON: `{"reason": ..., "code": ...,
-    "file": ..., "line": ..., "record": ...}`. `record` is the JSON object itself, or the record's text as a string. It
-    is null if the text is not available (Parquet, compressed files that were sorted).
+    If `path` is not None, each dead letter is written to this file as a line of JSON: `{"reason": ..., "code": ...,
+    "file": ..., "line": ..., "record": ...}`. The value of `record` is the record itself if it is a JSON object, and
+    otherwise its text as a string. It is null if the text is not available, as for Parquet files and for compressed
+    files that were sorted.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -54,7 +56,8 @@ class DeadLetters:
 
     @property
     def first_told(self) -> str | None:
-        """The position and reason of the first dead letter, such as `history.csv:7: ...`."""
+        """The position and the reason of the first dead letter, such as `history.csv:7: ...`. None if there are no dead
+        letters."""
         if self.first is None:
             return None
         file = "standard input" if self.first.file == "-" else self.first.file
@@ -77,7 +80,7 @@ class DeadLetters:
 
 
 def _letter(batch: Batch, refused: RefusedRow) -> DeadLetter:
-    """Return the dead letter of a record that the engine refused, with the text of the record."""
+    """Return the dead letter for a record that the engine refused. It includes the text of the record."""
     file, line, text = batch.origin(refused.type, refused.row)
     reason = refused.reason
     if refused.code == "missing" and text is not None:
@@ -93,9 +96,11 @@ def letter_line(record: DeadLetter) -> bytes:
 
 
 def _elsewhere(text: str, name: str, source: str | None = None) -> str:
-    """Return a hint that names the path where a record seems to have the value of a missing attribute, or "".
+    """Return a hint that names another path at which the record may have the value of a missing attribute. Return "" if
+    there is no such path.
 
-    `text`: the text of the record. `name`: the attribute.
+    `text`: the text of the record. `name`: the name of the attribute. `source`: the path that the declaration names, or
+    None.
     """
     try:
         record = json.loads(text)
@@ -106,7 +111,8 @@ def _elsewhere(text: str, name: str, source: str | None = None) -> str:
 
 
 def _record(text: str | None) -> str:
-    """Return a record as JSON. If its text is a JSON object, return the text itself, otherwise a string."""
+    """Convert the text of a record to JSON. If it is a JSON object, it stays an object. Any other text becomes a
+    string."""
     if text is None:
         return "null"
     try:

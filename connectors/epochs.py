@@ -1,4 +1,5 @@
-"""Detection of numeric times that are declared in a unit that is too small. Then all times are in 1970."""
+"""Detection of numeric times that are declared in a unit that is too small. With such a unit, all times seem to be in
+1970."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ _YEAR = 365 * 86_400_000_000
 
 @dataclass(slots=True)
 class SmallUnits:
-    """A detector of units that are too small. It stores the latest time of each event type that has numeric times.
+    """A detector of units that are too small. It stores the latest time of each event type whose times are numbers.
 
-    `units`: the unit of each event type. `form`: the clause that declares a unit, for the remarks.
+    `units`: the declared unit of each event type. `form`: a template for the clause that declares a unit. It is used in
+    remarks.
     """
 
     units: Mapping[str, str]
@@ -33,7 +35,8 @@ class SmallUnits:
 
     @classmethod
     def of_points(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
-        """Create a detector for event types that are read from line protocol. The default unit is the nanosecond."""
+        """Create a detector for event types that are read from line protocol. Their unit is the nanosecond if the
+        declaration names no other unit."""
         units = {}
         for name, schema in schemas.items():
             if schema.declared and schema.format is None and (format := timed(schema).format) is not None:
@@ -41,14 +44,15 @@ class SmallUnits:
         return cls(units, 'FORMAT influx(precision: "{}")', {})
 
     def take(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Update the latest times. `tables`: the tables of a batch."""
+        """Update the latest time of each event type in `tables`."""
         for name in self.units.keys() & tables.keys():
             latest = tables[name]["start"].max()
             assert isinstance(latest, int), "a table has rows"
             self._latest[name] = max(self._latest.get(name, latest), latest)
 
     def remarks(self) -> list[str]:
-        """Return a remark for each event type whose times are all in 1970, but would be recent in a larger unit."""
+        """Return a remark for each event type whose times are all in 1970, but would be recent if the unit were
+        larger."""
         remarks_made = []
         for name, latest in sorted(self._latest.items()):
             unit = self.units[name]

@@ -1,4 +1,5 @@
-"""Readers that turn files into batches: one file after the other (`read`), or all sorted by time (`replay`)."""
+"""Readers that convert files to batches. `read` reads one file after the other. `replay` sorts the records of all files
+by time."""
 
 from __future__ import annotations
 
@@ -39,18 +40,18 @@ CHUNK = 1 << 24
 ROWS = 1 << 17
 """The number of rows in a batch of a Parquet file or of a replay."""
 LARGE = 1 << 28
-"""The size of all inputs in bytes from which on a replay first checks whether they are sorted. Sorted inputs need not
-be kept in memory."""
+"""The total size of the inputs in bytes above which a replay first checks whether they are sorted. If they are, they
+need not be held in memory."""
 
 DEVICE = "device"
-"""The code of an error that is caused by a device or by the machine. A later attempt may succeed."""
+"""The code of an error whose cause is a device or the machine. A later attempt may succeed."""
 
 ABSENT = "absent"
-"""The code of an error for a file that does not exist or that this user may not read. The cause may be the file, or
-only this machine."""
+"""The code of an error about a file that does not exist or that this user may not read. On another machine, the file
+may be readable."""
 
 _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
-"""The numbers of system errors whose cause is the file itself. None stands for an error in the file's contents."""
+"""The numbers of system errors whose cause is the file itself. None represents an error in the contents of the file."""
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 
 _Part = tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None, int]
@@ -71,25 +72,25 @@ def read(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield the batches of all inputs, one input after the other, each in its own order.
+    """Yield the batches of all inputs, one input after the other. Records stay in the order of their input.
 
     Memory is bounded by `chunk` bytes of text or `rows` rows of Parquet. A batch from a pipe contains the data that has
-    arrived. After `idle` seconds without data, an empty batch reports the silence, and further ones follow until data
-    arrives. Live inputs are read last, all at the same time.
+    arrived so far. After `idle` seconds without data, an empty batch reports the silence. Such batches are repeated
+    until data arrives. Live inputs are read after all other inputs, and all at the same time.
 
-    - `rest`: the state of the run, which is read between the messages of live inputs.
-    - `first`: the number of the first record.
-    - `sources`: records the connections that are lost.
+    - `rest`: the state of the run. It is read between the messages of live inputs.
+    - `first`: the record number of the first record.
+    - `sources`: the object in which lost connections are recorded.
     - `readers`: processes that read chunks of text files.
 
-    Raises the errors of `inputs`, and CepError if a header is wrong.
+    Raises CepError in the same cases as `inputs`, and if a header is wrong.
     """
     opened = inputs(specs, schemas, format)
     yield from _read(opened, schemas, chunk, rows, stdin, idle, rest, first, sources, readers)
 
 
 def read_one(file: Input, schemas: Mapping[str, Schema], *, chunk: int = CHUNK, rows: int = ROWS) -> Generator[Batch]:
-    """Yield the batches of a file that exists. Raises CepError if it cannot be read to its end."""
+    """Yield the batches of a file that exists. Raises CepError if the file cannot be read completely."""
     try:
         yield from _read([sure(file, schemas)], schemas, chunk, rows, None)
     except OSError as error:
@@ -111,12 +112,12 @@ def replay(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield batches of all inputs together, sorted by end and then by position in the input. Each batch has a
-    watermark.
+    """Yield the records of all inputs as batches, sorted by end and then by their position in the input. Each batch has
+    a watermark.
 
-    All records are held in memory. There is one exception: if the inputs have more than `large` bytes, they are first
-    checked, and sorted inputs are not held. If an input is not a regular file, all inputs are read as by `read`,
-    without watermarks. For the other arguments see `read`.
+    All records are held in memory, with one exception: if the inputs have more than `large` bytes and are already
+    sorted, they are not held. If an input is not a regular file, all inputs are read as `read` does. Then the batches
+    are not sorted and have no watermarks. For the other parameters, see `read`.
     """
     file_inputs = inputs(specs, schemas, format)
     known = sizes(file_inputs)
@@ -181,17 +182,18 @@ def _read(
 
 
 def _unfinished(file: Input) -> Iterator[str]:
-    """Yield a warning if another process is still writing the file. Some systems cannot detect this."""
+    """Yield a warning if another process is still writing the file. There is no warning on systems that cannot detect
+    this."""
     if file.size is not None and not is_url(file.path) and is_being_written(file.path):
         text = f"{file.path} was still being written when it was read: its last records may be missing or incomplete"
         yield f"{text}; write such files under another name, `.{os.path.basename(file.path)}`, and rename them"
 
 
 def _whole(file: Input, sources: Sources) -> bool:
-    """Return True if the input is a connection that must be read to its end before any of its records is used.
+    """Return True if the input is a connection from which all data must be read before any record is used.
 
-    N-Quads must be read in this way, because the statements about a node may be anywhere. Raises CepError if the
-    connection has no end.
+    This is the case for N-Quads, because the triples of a node may be anywhere in the data. Raises CepError if such a
+    connection never ends.
     """
     address = file.address
     if address is None or address.kind != "tcp" or file.format != "nquads":
@@ -216,8 +218,8 @@ def _parts(
 ) -> Iterator[_Piece]:
     """Yield `(tables, dead letters, block, bytes read, silence)` for each block of an input.
 
-    If no data arrives, the block is None, and `silence` is the time without data in microseconds. Otherwise `silence`
-    is 0. `first`: the number of the first record.
+    If no data arrives, `block` is None, and `silence` is the time without data in microseconds. Otherwise, `silence` is
+    0. `first`: the record number of the first record.
     """
     try:
         if file.format == "parquet":
@@ -248,7 +250,7 @@ def _parts(
 
 
 def check_levels(file: Input, schema: Schema) -> None:
-    """Raise CepError if an attribute is declared as a level of a topic, because this input has no topics."""
+    """Raise CepError if an attribute is declared as a level of a topic. The input `file` has no topics."""
     for attribute in schema.attributes:
         if (number := level(source_of(attribute))) is not None:
             raise CepError(
@@ -260,13 +262,13 @@ def check_levels(file: Input, schema: Schema) -> None:
 
 
 def _encoding(file: Input, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the text encoding that is declared for a table. None: UTF-8."""
+    """Return the text encoding that the declarations define for a table. Return None for UTF-8."""
     records = file.events(schemas)[0].records if file.known.shape == "table" else None
     return None if records is None else records.option("encoding")
 
 
 def sizes(file_inputs: Sequence[Input]) -> list[int | None]:
-    """Return the size of each input in bytes, or None if it is not a regular file.
+    """Return the size of each input in bytes. The size of an input that is not a regular file is None.
 
     Raises CepError if an input cannot be accessed.
     """
@@ -322,7 +324,8 @@ def _text(
 def _read_text(
     file: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Read an input in a format that messages can also have.
+    """Read an input whose format messages can also have. Yield the tables, the dead letters and the positions of the
+    records of each block.
 
     The modules of these formats are imported here, because most runs need at most one of them.
     """
@@ -345,14 +348,15 @@ def _read_text(
 
 
 def _ends(batch: Batch, which: str) -> list[int]:
-    """Return the minimum or maximum end in each table. `which`: "min" or "max"."""
+    """Return, for each table of a batch, the earliest or latest end of its rows. `which`: "min" or "max"."""
     return [getattr(table["end"], which)() for table in batch.tables.values()]
 
 
 def _ordered(
     file_inputs: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, readers: ChunkReaders | None
 ) -> bool:
-    """Return True if no event ends before an event of an earlier batch. The attributes of events are not read."""
+    """Return True if no event ends before an event of an earlier batch. To decide this, only the times of events are
+    read."""
     bare = {name: replace(schema, attributes=()) for name, schema in schemas.items()}
     latest: int | None = None
     for batch in _read(file_inputs, bare, chunk, rows, None, readers=readers):

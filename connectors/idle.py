@@ -1,4 +1,4 @@
-"""Detection of idle inputs: measures the time without data, and decides when to report it."""
+"""Detection of idle inputs. A timer measures the time without data, and decides when this silence is reported."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 from cep.connectors.records.times import SECOND
 
 BEAT = 1.0
-"""The minimum interval between two reports, in seconds."""
+"""The minimum interval in seconds between two reports of the same silence."""
 
 
 class IdleTimer:
     """A timer that decides when the silence of an input must be reported.
 
     The first report is due `idle` seconds after the last data. Later reports are due every `idle` seconds or every BEAT
-    seconds, whichever is longer. If `idle` is None, no report is ever due. `clock`: returns a number of seconds; only
-    differences matter.
+    seconds, whichever is longer. If `idle` is None, no report is ever due. `clock`: a function that returns a time in
+    seconds. It may count from any instant.
     """
 
     def __init__(self, idle: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,7 +36,7 @@ class IdleTimer:
 
     @property
     def remaining(self) -> float | None:
-        """Return the number of seconds until the next report is due, or None if no report will be due."""
+        """Return the number of seconds until the next report is due. Return None if no report will ever be due."""
         return None if self.idle is None else max(0.0, self._since + self._due - self._clock())
 
     def due(self) -> bool:

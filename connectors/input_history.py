@@ -1,7 +1,9 @@
-"""The input that a program read before its last snapshot, in files. Each file is a journal that a later one replaced.
+"""The input that a program read before its last snapshot, stored in files. Each snapshot replaces the journal of the
+batches before it. The replaced journal is kept as one of these files.
 
-The name of a file contains three numbers: the number of its first batch, the number of batches until the snapshot that
-replaced the journal, and the latest end of their records. The batches after that snapshot are also in the next file.
+The name of a file contains three numbers: the number of its first batch, the number of its batches up to the snapshot
+that replaced it, and the latest end of a record in these batches. A file may also contain batches after that snapshot.
+The next file contains these batches again.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ JournalRecord = tuple[dict[str, Any], bytes]
 EVENTS = "events"
 """The name of the file that lists the event types for which the input was read.
 
-For each event type, it contains the number of the first batch that was read for it.
+For each event type, the file contains the number of the first batch that was read for this event type.
 """
 
 _NAME = re.compile(r"(\d{15})-(\d+)-(-?\d+)")
@@ -34,10 +36,11 @@ _NAME = re.compile(r"(\d{15})-(\d+)-(-?\d+)")
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of batches.
+    """A file that contains batches.
 
-    `first`: the number of its first batch. `count`: the number of its batches that are valid. `latest`: the latest end
-    of a record.
+    - `first`: the number of the file's first batch.
+    - `count`: the number of batches to read from the file. Batches after them are also in the next file.
+    - `latest`: the latest end of a record in these batches.
     """
 
     path: Path
@@ -51,9 +54,9 @@ class _File:
 
 
 def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
-    """Read a file. Return its log, the readable records, and True if a record is damaged.
+    """Read a journal file. Return its log, the records that can be read, and True if a record is damaged.
 
-    An incomplete last record does not count as damaged.
+    If the last record is incomplete, it is left out but does not count as damaged.
     """
     records: list[JournalRecord] = []
     log = RecordLog(path)
@@ -66,7 +69,7 @@ def read_records(path: Path) -> tuple[RecordLog, list[JournalRecord], bool]:
 
 
 class InputHistory:
-    """The input history in a folder, which contains the files of earlier journals."""
+    """The input history of a program. `folder`: the folder that contains the files of replaced journals."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,10 +81,10 @@ class InputHistory:
         return max((file.beyond for file in self._files()), default=0)
 
     def note_events(self, fields: Mapping[str, list[list[str]]], number: int) -> None:
-        """Store that the input is read for exactly these event types from batch `number` on.
+        """Store that, from the batch with the number `number` on, the input is read for exactly these event types.
 
-        `fields`: the fields of each event type. If an event type was already read with the same fields, it keeps its
-        earlier batch number. Raises OSError if the file cannot be written.
+        `fields`: the fields of each event type. If an event type was already read with the same fields, the earlier
+        batch number stays stored for it. Raises OSError if the file cannot be written.
         """
         known = self._events()
         document = {
@@ -91,7 +94,7 @@ class InputHistory:
         write_whole(self._folder / EVENTS, json.dumps(document, ensure_ascii=False).encode())
 
     def read_since(self, events: Iterable[str]) -> int:
-        """Return the number of the first batch from which on the input was read for all of these event types."""
+        """Return the number of the batch from which on the input was read for all event types in `events`."""
         known = self._events()
         return max((known[name][1] if name in known else self.beyond for name in events), default=0)
 
@@ -103,10 +106,10 @@ class InputHistory:
         return document if isinstance(document, dict) else {}
 
     def keep(self, journal: Path, first: int, count: int, latest: int) -> None:
-        """Keep the file of a journal that will be replaced. Raises OSError if this is not possible.
+        """Keep the file of a journal that is about to be replaced. Raises OSError if this is not possible.
 
-        `first`: the number of its first batch. `count`: the number of valid batches. `latest`: the latest end of a
-        record.
+        `first`: the number of the journal's first batch. `count`: the number of its batches up to the new snapshot.
+        `latest`: the latest end of a record in these batches.
         """
         if count:
             path = self._folder / f"{first:015d}-{count}-{latest}"
@@ -114,15 +117,15 @@ class InputHistory:
             os.link(journal, path)
 
     def forget(self, before: int) -> None:
-        """Delete the files in which all records end before the time `before`."""
+        """Delete each file in which all records end before the time `before`."""
         for file in self._files():
             if file.latest < before:
                 file.path.unlink(missing_ok=True)
 
     def records(self, since: int, from_time: int, journal: Path) -> Iterator[tuple[int, JournalRecord]]:
-        """Yield (number, batch) for all batches from number `since` on. The batches in `journal` come last.
+        """Yield each batch from the number `since` on, together with its number. The batches in `journal` come last.
 
-        If all records of a file end before `from_time`, this file and all earlier ones are left out. If a batch is
+        If all records of a file end before `from_time`, this file and all earlier files are left out. If a batch is
         missing, all earlier batches are left out. Raises CepError if a file is damaged.
         """
         number = since
@@ -141,9 +144,10 @@ class InputHistory:
                 yield place, record
 
     def _before(self, base: int, number: int, from_time: int) -> list[_File]:
-        """Return the files that contain the batches from `number` to `base`.
+        """Return the files that contain the batches from `number` up to, but not including, `base`.
 
-        A missing file, or a file whose records all end before `from_time`, ends the search backwards.
+        The search goes backwards from `base`. It ends at a missing batch, or at a file whose records all end before
+        `from_time`.
         """
         earlier: list[_File] = []
         for file in reversed(self._files()):

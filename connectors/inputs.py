@@ -1,5 +1,5 @@
-"""Search for the inputs of a run: `weather.csv`, `reading=weather.csv`, a folder, a pattern, a table, `-`, an
-address."""
+"""The inputs of a run. On the command line, an input is a file such as `weather.csv` or `reading=weather.csv`, a
+folder, a file name pattern, a table, `-` for standard input, or an address."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _BOUND = re.compile(r"([a-z]\w*)=(.+)", re.ASCII | re.DOTALL)
 class Input:
     """An input: a file, standard input (`path` is `-`), or a live input (`address` is not None).
 
-    `type`: the event type of all records, or None if each record names its event type. `bound`: True if the user named
-    the event type.
+    `type`: the event type of all records, or None if each record names its event type. `bound`: True if the user chose
+    the event type `type`.
     """
 
     path: str
@@ -45,8 +45,8 @@ class Input:
         return FORMATS[self.format]
 
     def events(self, schemas: Mapping[str, Schema]) -> list[Schema]:
-        """Return the event types that a table may contain: only `type` if it is not None, else all event types that
-        have WHEN."""
+        """Return the event types that a table may contain. This is only `type` if it is not None, and otherwise every
+        event type that has a WHEN condition."""
         if self.type is not None:
             return [schemas[self.type]]
         return [schema for schema in schemas.values() if schema.when is not None]
@@ -69,15 +69,17 @@ def inputs(
     known: Set[str] = frozenset(),
     unsure: bool = False,
 ) -> list[Input]:
-    """Return the files and live inputs that `specs` name, in order. The files of a folder or pattern are sorted by
-    name.
+    """Return the files and live inputs that `specs` name, in the order of `specs`. The files of a folder or pattern are
+    sorted by name.
 
-    - `format`: one of `NAMES`; it takes precedence over the suffix and the declaration.
-    - `known`: absolute paths of files to skip, for callers that watch a folder.
-    - `unsure`: True to accept an unknown format, and a file whose event type is required but unknown (see `sure`).
+    - `format`: one of `NAMES`, or None. It takes precedence over the file name's suffix and the declaration.
+    - `known`: the absolute paths of files to skip. A caller that watches a folder passes the files that it has read
+      already.
+    - `unsure`: True to return a file even if its format, or an event type that its format requires, is unknown (see
+      `sure`).
 
-    Raises CepError if a file or event type does not exist, a format is unknown, or a file requires an event type and it
-    is unknown.
+    Raises CepError if a file or an event type does not exist. Unless `unsure` is True, also raises CepError if the
+    format of a file, or an event type that its format requires, is unknown.
     """
     if format is not None and format not in NAMES:
         raise CepError(f"`{format}` is not a format of the input", hint=f"formats are {KNOWN}", code="input")
@@ -102,13 +104,14 @@ def inputs(
 
 
 def sure(source: Input, schemas: Mapping[str, Schema]) -> Input:
-    """Return the input with its format and event type filled in. Raises CepError if one of them is unknown."""
+    """Return a copy of an input in which the format and the event type are filled in. Raises CepError if one of them is
+    unknown."""
     return _input(source.path, source.type if source.bound else None, schemas, source.format or None)
 
 
 def known_format(path: str) -> str | None:
-    """Return the format that the suffix of a file names. In text formats, a further suffix `.gz` or `.zst` is
-    ignored."""
+    """Return the format that the suffix of a file name selects, or None. Except for Parquet, a second suffix `.gz` or
+    `.zst` is ignored."""
     name = os.path.basename(path).lower()
     stem = name
     for suffix in COMPRESSED:
@@ -118,14 +121,15 @@ def known_format(path: str) -> str | None:
 
 
 def is_endless(spec: str) -> bool:
-    """Return True if `spec` is an address, standard input or a pipe instead of files. Its event type is not checked."""
+    """Return True if `spec` names an address, standard input or a pipe, and False if it names files. The event type in
+    `spec` is not checked."""
     match = _BOUND.fullmatch(spec)
     path = spec if match is None or os.path.exists(spec) else match[2]
     return live(path) or path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
 
 
 def is_live(spec: str, schemas: Mapping[str, Schema]) -> bool:
-    """Return True if `spec` is an address instead of files. Raises CepError if it names an unknown event type."""
+    """Return True if `spec` names an address. Raises CepError if it names an unknown event type."""
     return live(_split(spec, schemas)[1])
 
 
@@ -169,9 +173,9 @@ def _files(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def _stored(path: str, known: Set[str]) -> list[str]:
-    """Return the addresses of all stored objects that match an address, folder or pattern, sorted by name.
+    """Return the addresses of stored objects, sorted by name. `path`: the address of an object or folder, or a pattern.
 
-    `known`: addresses to leave out.
+    `known`: addresses to leave out. Raises CepError if no stored object matches.
     """
     try:
         if is_pattern(path):
@@ -193,7 +197,8 @@ def _stored(path: str, known: Set[str]) -> list[str]:
 
 
 def _beside(path: str) -> str | None:
-    """Return a hint for the address of an object that does not exist: a similar name in the same folder.
+    """Return a hint for an error about an object that does not exist. It names an object in the same folder that has a
+    similar name. Return None if there is none.
 
     Raises StorageError if the bucket does not exist.
     """
@@ -203,7 +208,8 @@ def _beside(path: str) -> str | None:
 
 
 def _instead(pattern: str) -> str:
-    """Return a hint for a pattern that matches nothing: the names of files in the folder before the first wildcard."""
+    """Return a hint for an error about a pattern that matches no file. The hint names files in the folder at which the
+    pattern's first wildcard begins."""
     parts = Path(pattern).parts
     folder = Path(*parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))])
     if not folder.is_dir():
@@ -219,9 +225,9 @@ def _instead(pattern: str) -> str:
 
 
 def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
-    """Return the files of a directory that can be read, without those in `known`.
+    """Return the files of a directory that can be read, except those in `known`.
 
-    A known file costs only the listing of its name.
+    Files in `known` are skipped without accessing them.
     """
     above = os.path.join(os.path.abspath(path), "")
     with os.scandir(path) as listed:
@@ -235,9 +241,9 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator[str]:
-    """Yield a remark for each entry that has the name of a readable file, but is not read.
+    """Yield a remark for each entry of a folder that is named like a readable file but is not one, and so is not read.
 
-    Such entries are folders inside a folder or pattern, and broken links in a folder.
+    Such entries are subfolders, and links to files that do not exist.
     """
     for spec in specs:
         path = _split(spec, schemas)[1]
@@ -259,13 +265,14 @@ def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator
 
 
 def _is_read(name: str) -> bool:
-    """Return True if a file in a folder is read: the suffix names a format, and the name does not begin with a
-    point."""
+    """Return True if a file in a folder should be read. This is the case if the suffix of its name selects a format,
+    and the name does not begin with a point."""
     return not name.startswith(".") and known_format(name) is not None
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Return True if the entry is a file. A link to itself also counts, because reading it reports the mistake."""
+    """Return True if the entry is a file. A link to itself also counts as a file. The error that describes the link is
+    raised when it is read."""
     try:
         return entry.is_file()
     except OSError:
@@ -292,7 +299,8 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
 def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
     """Return the format of a file, or None if it is unknown.
 
-    The suffix decides, unless it names no format, or the declared format is a special form of JSON.
+    The suffix of the file name usually selects the format. The declared format is used instead if the suffix selects no
+    format, or if it selects JSON and the declared format is a special form of JSON.
     """
     format = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)
@@ -304,7 +312,11 @@ def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) ->
 
 
 def _declared_format(name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the format in the declaration of the event type `name`. If `name` is None, all declarations must agree."""
+    """Return the format in the declaration of the event type `name`. If `name` is None, return the format that all
+    declarations name.
+
+    Return None if the declarations name no format, or different formats.
+    """
     named = {
         None if schema.records is None else schema.records.name
         for schema in schemas.values()
@@ -330,9 +342,9 @@ def _live(path: str, name: str | None, schemas: Mapping[str, Schema], format: st
 
 
 def _type(path: str, name: str | None, schemas: Mapping[str, Schema], format: str) -> str | None:
-    """Return the event type of an input's records, or None if each record names its own.
+    """Return the event type of all records in an input. Return None if each record names its event type.
 
-    Raises CepError if the format requires an event type and it is unknown.
+    Raises CepError if the format requires a single event type, but it is unknown.
     """
     type = name or (next(iter(schemas)) if len(schemas) == 1 else None)
     known = FORMATS[format]

@@ -1,9 +1,12 @@
-"""The journal: every batch is written to disk before it is processed, so that a killed run can continue without loss.
+"""The journal of a run. Every batch is written to disk before it is processed, so that a killed run can continue
+without losing input.
 
 A journal belongs to a snapshot, and contains the batches after it. Each snapshot starts a new journal. The first record
-contains the name of the snapshot and the positions of the sources at that time; every other record is a batch. The file
-is an `AppendLog`. An incomplete last record is cut off, because its batch was neither processed nor acknowledged to a
-source. Any other damage is an error.
+of a journal contains the fingerprint of the snapshot and the positions of the sources at that time. Every other record
+contains a batch.
+
+The file is an `AppendLog`. If its last record is incomplete, this record is cut off. Its batch was neither processed
+nor acknowledged to a source. Any other damage causes an error.
 """
 
 from __future__ import annotations
@@ -38,14 +41,15 @@ _NOTHING: dict[str, Any] = {
 
 @dataclass(slots=True)
 class JournalMark:
-    """The position of a snapshot in the journal. The snapshot includes all earlier batches, and is saved later.
+    """A position in the journal at which a snapshot is taken. The snapshot includes all earlier batches. It is saved
+    later.
 
-    - `first`: the number of the next record of the input.
-    - `places`: the position of each source.
-    - `silence`: the length of the silence before the mark, in microseconds; 0 if there is none.
-    - `latest`: the latest end of a record.
-    - `since`: the batches after the mark. Each has a head, the bytes of its tables, and the length of the silence that
-      it reports, or 0.
+    - `first`: the record number of the next record of the input.
+    - `places`: for each source, its position at the mark.
+    - `silence`: how long no input had arrived before the mark, in microseconds. 0 if the input was not silent.
+    - `latest`: the latest end of a record before the mark.
+    - `since`: the batches after the mark. For each of them: its head, the bytes of its tables, and the length of
+      the silence that it reports, or 0.
     """
 
     first: int
@@ -57,7 +61,7 @@ class JournalMark:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The change from one version of a program to the next.
+    """The transition from one version of a program to the next version.
 
     `version`: the number of the new version. `triples`: the last triples of the old version. `held`: for each fluent,
     the intervals that hold when the new version starts.
@@ -69,28 +73,29 @@ class Handover:
 
     @property
     def batch(self) -> Batch:
-        """The first batch of the new program."""
+        """The first batch of the new version."""
         return Batch({}, [], [], handover=self.triples, held=self.held)
 
 
 class Journal:
-    """The snapshot of a program, and the journal of the batches after it, in a folder.
+    """A folder that contains the snapshot of a program, and the journal of the batches after the snapshot.
 
-    - `behind`: the number of records in the journal.
-    - `first`: the number of the next record of the input.
-    - `places`: the position of each source.
-    - `whole`: True when all batches that the journal had at the start have been replayed.
+    - `behind`: the number of records that the journal contained when it was opened.
+    - `first`: the record number of the next record of the input.
+    - `places`: for each source, the position after its last batch.
+    - `whole`: True if all batches that the journal contained when it was opened have been replayed.
     - `version`: the number of the program's version to which the snapshot belongs.
 
-    With `keeps`, the batches before the snapshot are kept in separate files, for `history`.
+    If `keeps` is True, the batches before the snapshot are kept in other files. `history` reads them.
     """
 
     def __init__(self, folder: Path, schemas: Mapping[str, Schema], keeps: bool = False) -> None:
-        """Open or create the journal. Raises CepError if it cannot be read, if the journal or the snapshot is damaged,
-        or if they do not belong together.
+        """Open the journal in a folder, or create it.
 
-        `schemas`: the event types for which the input is read. In replayed batches, the field
-        `beside` contains the tables of other event types. `keeps`: True to keep the batches that a snapshot replaces.
+        `schemas`: the event types for which the input is read. Replayed batches contain the tables of other event types
+        in the field `beside`. `keeps`: True to keep the batches that a snapshot replaces. Raises CepError if the
+        journal cannot be read, if the journal or the snapshot is damaged, or if the journal belongs to another
+        snapshot.
         """
         self.version = 1
         self._input = InputHistory(folder / "input") if keeps else None
@@ -117,12 +122,15 @@ class Journal:
         self.whole = not self._left
 
     def snapshot(self) -> bytes:
-        """Return the last snapshot, or empty bytes if there is none yet."""
+        """Return the last snapshot. Return empty bytes if there is no snapshot yet."""
         return self._saved.read_bytes() if self._saved.is_file() else b""
 
     def replayed(self) -> Iterator[Batch]:
-        """Yield the batches after the snapshot, followed by an empty batch that ends any silence. It can be used
-        once."""
+        """Yield the batches in the journal, and then an empty batch that ends a silence. If there are no batches, yield
+        nothing.
+
+        This generator can only be used once.
+        """
         for head, tables in self._left:
             self._given += 1
             yield self._batch(head, tables)
@@ -131,10 +139,10 @@ class Journal:
             yield Batch({}, [], [])
 
     def add(self, batch: Batch) -> None:
-        """Append a batch to the journal, so that the batch survives a crash of this process.
+        """Append a batch to the journal. The batch then survives a crash of this process.
 
-        If the batch will be acknowledged to its source, it also survives a crash of the machine. Raises CepError if the
-        batch cannot be written.
+        If the batch has a position in its source, it will be acknowledged to the source. So it is also protected from a
+        crash of the machine. Raises CepError if the batch cannot be written.
         """
         if not self.whole or self._closed:  # it is one of the replayed batches, or the run is over
             return
@@ -164,17 +172,19 @@ class Journal:
             raise _failed(self._path, error) from None
 
     def processed(self) -> None:
-        """Note that every replayed batch has been processed, so that a new snapshot may replace these batches."""
+        """Record that all batches which `replayed` has yielded so far are processed. The next snapshot may replace
+        them."""
         for head, _ in self._left[self._passed : self._given]:
             _note(self._replay, self._batch({**head, "tables": []}, b""))
             self._replay.silence = head["silence"]
         self._passed = self._given
 
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the processed batches from number `since` on. With each batch, yield the number of the next one.
+        """Yield the processed batches from the number `since` on. Each is yielded together with the number of the next
+        batch.
 
-        `schemas`: the event types whose tables are returned. `from_time`: files whose records all end earlier are left
-        out.
+        `schemas`: the event types whose tables are returned. `from_time`: the batches of a kept file are left out if
+        all records of this file end before this time.
         """
         if self._input is None:
             return
@@ -183,19 +193,20 @@ class Journal:
             yield number + 1, _batch(head, tables, wanted)
 
     def read_since(self, events: Iterable[str]) -> int:
-        """Return the number of the first batch from which on the input was read for all of these event types."""
+        """Return the number of the batch from which on the input was read for all event types in `events`."""
         return 0 if self._input is None else self._input.read_since(events)
 
     def forget_input(self, before: int) -> None:
-        """Delete the kept files in which all records end before the time `before`."""
+        """Delete each kept file in which all records end before the time `before`."""
         if self._input is not None:
             self._input.forget(before)
 
     def point(self, latest: int = BEGINNING) -> JournalMark:
-        """Mark the current position for a snapshot that will be saved later.
+        """Mark the current position, for a snapshot that is taken now and saved later. Return the mark.
 
-        Until this snapshot is saved or the mark is replaced, all new batches are also kept in memory. During a replay,
-        the batches that are not processed yet come after the mark.
+        Until this snapshot is saved or another position is marked, all new batches are also held in memory. During a
+        replay, the mark is placed before the batches that are not processed yet. `latest`: the latest end of a record
+        so far.
         """
         reached, silence = (self, self._silence) if self.whole else (self._replay, self._replay.silence)
         places = {source: dict(place) for source, place in reached.places.items()}
@@ -204,13 +215,12 @@ class Journal:
         return self._point
 
     def save(self, blob: bytes, point: JournalMark | None = None, handover: Handover | None = None) -> None:
-        """Replace the snapshot, and start the journal that follows it. Raises CepError if the snapshot cannot be
-        written.
+        """Replace the snapshot, and start a new journal. Raises CepError if the snapshot cannot be written.
 
         - `blob`: the new snapshot.
-        - `point`: the latest mark. The snapshot includes the batches before it, and later batches stay in the journal.
-          None: the snapshot includes all batches.
-        - `handover`: the change to a new version of the program, which is stored in the same step, or None.
+        - `point`: the latest mark. The snapshot includes the batches before the mark, and the new journal contains the
+          batches after it. If it is None, the snapshot includes all batches.
+        - `handover`: the transition to a new version of the program, or None. It is stored together with the snapshot.
         """
         point = point or self.point()
         assert point is self._point, "what came between two points is not with the older one"
@@ -247,8 +257,10 @@ class Journal:
         return checksum.name(blob).hex()
 
     def _opened(self, name: str) -> RecordLog:
-        """Open the journal that belongs to the snapshot. If there is none, create it. `name`: the snapshot's
-        fingerprint."""
+        """Open the journal that belongs to the snapshot. If it does not exist, create it.
+
+        `name`: the fingerprint of the snapshot.
+        """
         for path in (self._path, self._part):
             log, records, damaged = read_records(path)
             if records and records[0][0].get("follows") == name:
@@ -281,8 +293,8 @@ class Journal:
     def _begun(self, name: str, point: JournalMark, passed: int, handover: Handover | None) -> RecordLog:
         """Write the journal that follows a snapshot. It does not replace the current journal yet.
 
-        `name`: the snapshot's fingerprint. `point`: the mark of the snapshot. `passed`: the number of batches between
-        the previous snapshot and this one.
+        `name`: the fingerprint of the snapshot. `point`: the mark at which the snapshot was taken. `passed`: the number
+        of batches between the previous snapshot and this snapshot.
         """
         places = [(source, len(place)) for source, place in point.places.items()]
         numbers = np.array([pair for place in point.places.values() for pair in place.items()], np.int64)
@@ -305,9 +317,10 @@ class Journal:
 
 
 def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list[str]]], beside: bool = False) -> Batch:
-    """Decode a stored batch. It has the tables whose fields are equal to those of `schemas`.
+    """Decode a batch from the journal. It contains the tables of the event types whose fields are the same in
+    `schemas`.
 
-    `beside`: True to keep all other tables in the batch's field `beside`.
+    `beside`: True to keep all other tables in the field `beside` of the batch.
     """
     tables: dict[str, pl.DataFrame] = {}
     others: dict[str, pl.DataFrame] = {}
@@ -338,7 +351,7 @@ def _handed(handover: Handover) -> RecordBytes:
 
 
 def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
-    """Decode a handover from the journal. Return it as the first batch of the new version."""
+    """Decode a handover that was stored in the journal. Return it as the first batch of the new version."""
     start, tables = head["handover"]
     triples, held = data[:start].decode(), {}
     for name, size in tables:
@@ -348,7 +361,7 @@ def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
 
 
 def _note(reached: Journal | JournalMark, batch: Batch) -> None:
-    """Advance the record number and the positions of the sources past a batch."""
+    """Advance the record number and the positions of the sources in `reached` to the end of a batch."""
     reached.first = max([reached.first, *(block.beyond for block in batch.blocks)])
     if batch.place:
         reached.places.setdefault(batch.source, {}).update(batch.place)
@@ -359,12 +372,16 @@ def _fields(schema: Schema) -> list[list[str]]:
 
 
 def _silence(length: int, before: int) -> int:
-    """Return the part of a silence that lies after the snapshot. `before`: the part before it. 0 stays 0."""
+    """Return the part of a silence that lies after the snapshot. If `length` is 0, there is no silence, and the result
+    is 0.
+
+    `length`: the length of the whole silence. `before`: the length of its part before the snapshot.
+    """
     return length and max(1, length - before)
 
 
 def _since(point: JournalMark) -> Iterator[RecordBytes]:
-    """Yield the batches after a mark, as records for the journal that follows its snapshot."""
+    """Yield the batches after a mark, encoded as records for the journal that follows the snapshot of this mark."""
     before = point.silence
     for head, tables, silence in point.since:
         before = before if silence else 0

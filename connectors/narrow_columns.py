@@ -1,8 +1,8 @@
 """A compact form of Arrow tables that stores whole numbers in fewer bytes.
 
-A column of similar numbers stores the differences from its minimum. A column that repeats another one stores nothing.
-The metadata of the column's field describe how to restore it. The tables are sent between processes and logged, so each
-byte is written, hashed and read again.
+For a column of similar numbers, the differences from the minimum are stored. For a column that equals an earlier
+column, nothing is stored. The metadata of the column's field describe how to restore the column. The tables are sent
+between processes and logged. So each byte is written, hashed and read again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 ROWS = 1 << 10
-"""The number of rows below which a table is left unchanged."""
+"""The minimum number of rows of a table that is converted to the compact form."""
 
 _LEAST, _LIKE = b"semcep.least", b"semcep.like"
 _WIDTHS = tuple((1 << bits, np.dtype(f"u{bits // 8}")) for bits in (8, 16, 32))
 
 
 def narrowed(table: pa.Table) -> pa.Table:
-    """Return the table in its compact form. Columns for which it saves nothing stay unchanged."""
+    """Return the table in its compact form. Columns that this form would not make smaller stay unchanged."""
     if table.num_rows < ROWS or sys.byteorder != "little":
         return table
     known: list[tuple[str, int, NDArray[Any]]] = []
@@ -40,7 +40,8 @@ def _narrow(
 ) -> tuple[Any, Mapping[bytes, bytes] | None]:
     """Return the compact form of a column, and the metadata of its field.
 
-    `known`: the compact columns so far. Each has a name, a minimum and the stored values.
+    If the column stays unchanged, the metadata are None. `known`: the name, the minimum and the stored differences of
+    each compact column so far.
     """
     if column.type != pa.int64() or column.null_count:
         return column, None
@@ -65,7 +66,7 @@ def is_narrow(stream: bytes) -> bool:
 
 
 def widened(table: pa.Table) -> pa.Table:
-    """Restore a table that `narrowed` has changed."""
+    """Restore the original columns of a table that `narrowed` has converted. Other tables are returned unchanged."""
     if not any(_LEAST in (field.metadata or {}) for field in table.schema):
         return table
     columns: dict[str, Any] = {}

@@ -9,10 +9,12 @@ import signal
 
 
 def is_being_written(path: str) -> bool:
-    """Return True if another process has the file open for writing. Only Linux detects this, for files of this user.
+    """Return True if another process has opened the file for writing. This is only detected on Linux, and only for
+    files that belong to this user.
 
-    The function requests a lease, which Linux refuses for a file that is open for writing. If the lease is granted, it
-    is released at once. A process that opens the file in between causes a harmless signal.
+    The function requests a lease, which Linux refuses for a file that is open for writing. If Linux grants the lease,
+    the function releases it at once. If another process opens the file in the meantime, the
+    caller's process receives a harmless signal.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
         return False

@@ -1,4 +1,4 @@
-"""The service: it passes the input and the results of an engine to listeners, once per round."""
+"""The service. It passes the input and the results of an engine to listeners, once per round."""
 
 from __future__ import annotations
 
@@ -24,25 +24,28 @@ class Round:
     """One round of the engine: the step after a batch, or the step at the end of the input.
 
     Tables of records and occurrences have the columns `start` and `end` (Int64, microseconds) and the attributes.
-    Tables of derived events also have `@id` (cep/core/identity.py) and, with lineage, `because` (JSON).
+    Tables of derived events also have `@id` (cep/core/identity.py). If lineage is derived, they have `because` (JSON)
+    too.
 
-    - `number`: the number of the round, from 1.
-    - `watermark`: a time (microseconds UTC). No later record ends at or before it.
-    - `stable`: a time. No occurrence that ends at or before it is ever withdrawn.
-    - `position`: the number of records processed so far. The same input always yields the same pairs of watermark and
-      position, and a later round has a later pair.
+    - `number`: the number of the round. The first round has the number 1.
+    - `watermark`: a time (microseconds UTC). All later records end after this time.
+    - `stable`: a time. An occurrence that ends at or before this time is never withdrawn.
+    - `position`: the number of records processed so far. The same input always yields the same pairs of watermark
+      and position. In each round, this pair is greater than in the round before.
     - `ended`: True at the end of the input, whatever the watermark is.
     - `inputs`: the records of the batch, including those that the engine refused.
-    - `read`: the number of these records by event type, including those that withdraw other records.
-    - `records`, `dead`: the total numbers of records and dead letters so far.
+    - `read`: for each event type, the number of its records in the batch, including those that withdraw other
+      records.
+    - `records`, `dead`: the total number of records so far, and the total number of dead letters so far.
     - `late`: a function that describes the records that may have revised earlier results.
-    - `observed`, `unobserved`: the records that appeared and disappeared, if `Service.observe` was called.
+    - `observed`, `unobserved`: the records that appeared in this round, and those that disappeared. Both are empty
+      unless `Service.observe` was called.
     - `derived`: the new occurrences.
-    - `withdrawn`: the occurrences of earlier rounds that are withdrawn before the new ones are added.
-    - `alerts`: the new occurrences of ALERT statements, by `Alert.table`.
+    - `withdrawn`: the occurrences of earlier rounds that this round withdraws, before it adds the new occurrences.
+    - `alerts`: the new occurrences of ALERT statements. The keys are `Alert.table`.
     - `recalled`: the withdrawn occurrences of ALERT statements.
     - `counts`: the row counts of each operator in this round.
-    - `handover`: the last triples of the previous program, in the first round of a new program; else None.
+    - `handover`: the last triples of the previous program, in the first round of a new program. Otherwise None.
     """
 
     number: int
@@ -70,11 +73,14 @@ RoundListener = Callable[[Round], None]
 
 class Service:
     """A distributor of the results of `cep.app.pipeline.flow`. It calls all listeners one after the other, in the
-    engine's thread.
+    thread of the engine.
 
-    `text`: the text of the program. `name`: the name of the program's file. `written`: functions of listeners that
-    write in the background. Each returns a future that is done when everything so far has been written. Any thread may
-    read `rounds`, `last` and `ended`.
+    - `text`: the text of the program.
+    - `name`: the name of the program's file.
+    - `written`: functions that listeners have added because they write in the background. Each function returns a
+      future, which is done when the listener has written all rounds so far.
+
+    Any thread may read `rounds`, `last` and `ended`.
     """
 
     def __init__(
@@ -83,7 +89,7 @@ class Service:
         """Create the service.
 
         `cuts`: for each fluent or alert table that an earlier program derived, the time at which this program took
-        over. An interval that began earlier is shown as beginning at this time.
+        over. If an interval began earlier, listeners receive this time as its beginning.
         """
         self.cuts = dict(cuts or {})
         self.engine = engine
@@ -103,23 +109,26 @@ class Service:
         self._records: RecordChanges | None = None
 
     def observe(self) -> None:
-        """Report the records that appear and disappear in each round, provided that records can be withdrawn."""
+        """Let each round contain the records that appeared and disappeared. This has no effect if the engine cannot
+        withdraw records."""
         if self._records is None and self.engine.withdraws:
             self._records = RecordChanges(self.engine)
 
     @property
     def rounds(self) -> int:
-        """The number of rounds."""
+        """The number of rounds so far."""
         return 0 if self.last is None else self.last.number
 
     def listen(self, listener: RoundListener) -> None:
-        """Add a listener that is called for every round. It must be added before the run begins."""
+        """Add a listener. It is called after every round, so it must be added before the first round."""
         assert self.last is None, "a later listener would miss the rounds before it"
         self._listeners.append(listener)
 
     def take(self, batch: Batch | None, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Notify the listeners of a round. `batch`: its input, or None at the end of the input. `derived`: the
-        results."""
+        """Call the listeners for a new round.
+
+        `batch`: the input of the round, or None at the end of the input. `derived`: the results of the round.
+        """
         new = {} if batch is None or batch is self._batch else batch.tables
         if batch is not None and batch is not self._batch and batch.handover is not None:
             both = {name: pl.concat([table, derived[name]]) for name, table in batch.held.items() if name in derived}
@@ -127,7 +136,7 @@ class Service:
         self._notify(batch, self._new(batch), derived, {name: table.height for name, table in new.items()})
 
     def identified(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the tables of derived events that have rows, with the column `@id`."""
+        """Return the tables of derived events, with the column `@id`. Empty tables are left out."""
         return {
             name: table
             if ID in table.columns
@@ -137,8 +146,8 @@ class Service:
         }
 
     def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Cut off the part of each interval that an earlier program derived (`cuts`). Intervals that ended by then stay
-        whole."""
+        """Cut off the part of each interval that an earlier program derived (`cuts`). An interval that ends before this
+        program took over stays unchanged."""
         time = self.cuts.get(name)
         if time is None or not (table["start"] < time).any():
             return table
@@ -146,7 +155,8 @@ class Service:
         return table.with_columns(start=pl.when(early).then(time).otherwise("start"))
 
     def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the tables of alert occurrences that have rows. These occurrences are not derived events."""
+        """Return the tables that contain occurrences of alerts. Empty tables, and the tables of derived events, are
+        left out."""
         return {
             name: _without(self._cut(name, table), BECAUSE, CONSTITUENTS)
             for name, table in derived.items()
@@ -154,9 +164,10 @@ class Service:
         }
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
-        """Return the records of a batch on the first call with this batch, and nothing on later calls.
+        """Return the records of a batch if this method is called with the batch for the first time. Otherwise, return
+        no records.
 
-        The engine may process a batch in several steps.
+        The engine may process a batch in several steps. Each step is a round, but only the first one has new records.
         """
         if batch is None or batch is self._batch:
             return {}
@@ -201,7 +212,8 @@ class Service:
 
 
 def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:
-    """Split each table into withdrawn rows and added rows. Return the tables of both."""
+    """Split each table into withdrawn rows and added rows. Return the tables of withdrawn rows, and the tables of added
+    rows."""
     gone, come = {}, {}
     for name, table in derived.items():
         if CHANGE not in table.columns:
@@ -216,16 +228,16 @@ def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame
 
 
 def _coming(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the records without those that withdraw other records."""
+    """Return the table of records without the records that withdraw other records."""
     if CHANGE in table.columns:
         table = _without(table.filter(pl.col(CHANGE) > 0), CHANGE)
     return _without(table, ARRIVAL)
 
 
 def _without(table: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Return the table without the columns `names`. Some of them may be missing.
+    """Return a copy of the table without the columns `names`. Names that the table lacks are ignored.
 
-    `DataFrame.drop` would start a slow query.
+    `DataFrame.drop` is not used, because it would start a slow query.
     """
     rest = table.clone()
     for name in names:
@@ -235,10 +247,10 @@ def _without(table: pl.DataFrame, *names: str) -> pl.DataFrame:
 
 
 class Relay(Service):
-    """A service for events that another process derived. They arrive in batches.
+    """A service for events that another process has derived. The events arrive in batches, like records.
 
-    `alert_engine`: the engine that derives the occurrences of alerts from these batches. `engine`: the whole program.
-    It does not run, and only follows the watermark of `alert_engine`.
+    `alert_engine`: an engine that derives only the occurrences of alerts from these batches. `engine`: the engine of
+    the whole program. It does not process the batches, but its watermark follows that of `alert_engine`.
     """
 
     def __init__(self, engine: Engine, text: str, name: str, stats: RunStats, alert_engine: Engine) -> None:
