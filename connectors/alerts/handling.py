@@ -160,7 +160,8 @@ class Handling:
 
     @property
     def calendar_up(self) -> bool | None:
-        """False if the calendar of maintenance windows cannot be read at the moment; None if there is no calendar."""
+        """True if the calendar of maintenance windows can be read at the moment, and False if it cannot. None if there
+        is no calendar."""
         return None if self._calendar is None else not self._calendar.trouble
 
     def stop(self) -> None:
@@ -213,10 +214,11 @@ class Handling:
         return {**self._silences, **self._windows}
 
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
-        """Return the change that marks an open alert as silenced or, if `silenced` is empty, as no longer silenced.
+        """Return the change that marks an open alert as silenced. If `silenced` is empty, return the change that marks
+        the alert as no longer silenced.
 
-        A change to silenced has the author of the first silence in `silenced`. Otherwise the author is `by`, the person
-        who ended the last silence, or MACHINE if the silence ended by the clock.
+        In the first case, the author of the change is the author of the first silence in `silenced`. In the second
+        case, the author is `by`, the person who ended the last silence, or MACHINE if the silence ended by the clock.
         """
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])

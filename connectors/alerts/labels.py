@@ -1,4 +1,4 @@
-"""The labels of an alert. Alertmanager identifies an alert by them, and silences and routes match them."""
+"""The labels of an alert. They identify the alert in Alertmanager. The matchers of silences and routes compare them."""
 
 from __future__ import annotations
 

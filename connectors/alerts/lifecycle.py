@@ -302,7 +302,8 @@ class AlertLifecycle:
 
     @property
     def fewer(self) -> list[AlertChange]:
-        """The last change of each open alert whose fluent intervals have ended in the last `take`, but not all of them.
+        """The last change of each open alert for which the last `take` ended some fluent intervals while others still
+        hold.
 
         The changes that `take` returned do not report the end of these intervals.
         """

@@ -96,8 +96,8 @@ class Outbox:
     # --- what the program writes ---
 
     def begin(self, fingerprints: Mapping[str, str]) -> tuple[list[AlertChange], dict[str, int]]:
-        """Return the last change of each unresolved alert. Also return, by fingerprint, the event time up to which the
-        outbox has all changes of an alert.
+        """Return the last change of each unresolved alert. Also return, for each fingerprint, the event time up to
+        which the outbox has all changes of the alert.
 
         `fingerprints`: the fingerprint of each alert of the program, by the alert's name. Open alerts are withdrawn if
         the program no longer has them or if their meaning has changed.
@@ -192,7 +192,8 @@ class Outbox:
 
         - `marks`: for each fingerprint of an alert, the position of the round.
         - `keys`, `come`, `gone`: the parameters of `revised_tables.write`.
-        - `actions`: actions to record. They caused the last changes in `changes`, one each, in the same order.
+        - `actions`: actions to record. Each action caused one of the changes at the end of `changes`. The order of
+          these changes is that of the actions.
         """
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)

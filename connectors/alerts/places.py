@@ -13,10 +13,10 @@ MOST = 500
 """The maximum number of points of a polygon. A larger polygon is replaced by its convex hull."""
 
 AlertPlace = Mapping[str, Any]
-"""The place of an alert, `{"circle": [latitude, longitude, metres]}`, `{"polygons": [[[latitude, longitude], ...],
-...]}`, both, or neither.
+"""The place of an alert. It has a `circle`, `[latitude, longitude, metres]`, or `polygons`, `[[[latitude, longitude],
+...], ...]`. It may also have both, or neither.
 
-Polygons are closed. Holes are left out.
+The last point of a polygon equals the first point. Holes are left out.
 """
 
 

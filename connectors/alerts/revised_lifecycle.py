@@ -4,7 +4,7 @@ then corrected.
 For each key, the lifecycle stores the occurrences that may still be withdrawn. It also stores the state that the alert
 had before these occurrences. An occurrence that arrives in order continues from the current state, as in
 `cep.connectors.alerts.lifecycle`. After a late or withdrawn occurrence, the changes of the key are recomputed from the
-state before. Only the differences from the published changes are published.
+earlier state. Only the differences from the published changes are published.
 """
 
 from __future__ import annotations
@@ -413,7 +413,7 @@ def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
 
 
 def _lives(key: AlertKey, changes: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
-    """Return the changes of a key, grouped by alert. The alert `key.base` comes first."""
+    """Return the changes of a key, grouped by alert. If `key.base` is set, its alert comes first."""
     lives = {} if key.base is None else {key.base.alert: [key.base]}
     for change in changes:
         lives.setdefault(change.alert, []).append(change)

@@ -125,7 +125,8 @@ class Topic:
         self._ask(lambda: self._consumer.commit(offsets=places, asynchronous=False))
 
     def committed(self) -> dict[int, int]:
-        """Return the offsets that the consumer group has stored at the broker, if there are any."""
+        """Return, by partition, the offsets that the consumer group has stored at the broker. Partitions for which no
+        offset is stored are left out."""
         places = [self._place(number) for number in self.partitions()]
         positions = self._ask(lambda: self._consumer.committed(places, timeout=WAIT))
         return {place.partition: place.offset for place in positions if place.offset >= 0}
@@ -220,7 +221,11 @@ class TopicSource:
         return self._start
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        """Return up to `most` messages, of about 64 MiB at most. Wait up to `seconds` for them."""
+        """Return up to `most` messages, with a total size of about 64 MiB at most. Wait up to `seconds` for new
+        messages.
+
+        Return None if all messages up to `until=now` have been returned.
+        """
         while True:
             self._end = self._topic.following(self._start, min(most, self._most))
             if self._target is not None:

@@ -41,9 +41,9 @@ class Messages:
     keys: Sequence[bytes | None] = ()
 
     def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
-        """Return the properties of messages that are outside of their contents: levels of the topic, and the key.
+        """Return values that belong to messages but are not in their contents: levels of the topic, and the key.
 
-        `sources`: the names of the requested properties. The result has a sequence for each name, with one value per
+        `sources`: the names of the requested values. The result has a sequence for each name, with one value per
         message.
         """
         columns: dict[str, Sequence[str | None]] = {}

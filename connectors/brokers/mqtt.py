@@ -106,7 +106,7 @@ class Subscription:
             raise self._error or SourceLost(silent, code="input")
 
     def take(self, most: int, seconds: float) -> list[Arrival]:
-        """Return up to `most` messages, of about 16 MiB at most, that arrive within `seconds`.
+        """Return up to `most` messages that arrive within `seconds`. Their total size is about 16 MiB at most.
 
         Raises CepError if the broker has ended the connection.
         """
@@ -124,7 +124,8 @@ class Subscription:
 
     @property
     def lost(self) -> str | None:
-        """The reason why the broker sends nothing at the moment, or None. The client keeps trying to connect."""
+        """The reason why the connection to the broker is lost, or None if it is open. The client tries to connect again
+        by itself."""
         return None if self._client.is_connected() else self._gone
 
     def poll(self, most: int, seconds: float) -> Messages:

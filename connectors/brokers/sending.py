@@ -50,7 +50,7 @@ class Sending:
         self._sender.close()
 
     def discard(self) -> None:
-        """Close the sender. Messages that were sent remain sent."""
+        """Close the sender. Messages that were already sent are not withdrawn."""
         self._sender.close()
 
     def _message(self, line: bytes, id: str) -> Message:

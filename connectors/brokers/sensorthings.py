@@ -1,9 +1,9 @@
 """A SensorThings service as an input. Its observations are requested page by page, at regular intervals.
 
 The option `by` sets the order of the requested observations. With `by=id`, new observations that have old times are not
-missed, because databases assign increasing ids to new rows. However, concurrent transactions may commit in another
-order than the order of their ids. So the observations with the highest ids are requested again, and those that were
-received before are dropped. If the order is by time, the observations that have the latest time are requested again.
+missed, because databases assign increasing ids to new rows. However, concurrent transactions may not commit in the
+order of their ids. So the observations with the highest ids are requested again, and those that were received before
+are dropped. If the order is by time, the observations that have the latest time are requested again.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class ById:
         self._low = self._before
 
     def skip(self, rows: list[dict[str, Any]]) -> None:
-        """Set the position after all observations that exist now. `rows`: the last observations, latest first."""
+        """Set the position after all observations that exist now. `rows`: the observations that have the highest ids,
+        in descending order."""
         if rows:
             number = _number(rows[0])
             self.place |= {_LAST: number, _FLOOR: number}

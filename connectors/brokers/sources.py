@@ -69,8 +69,8 @@ class Sources:
         self.losses = {**self.losses, name: 0}
 
     def is_now(self, name: str, reason: str | None) -> None:
-        """Set the reason why a source is lost, or None if it is available. If this changes whether the source is lost,
-        notify the listeners."""
+        """Set the reason why a source is lost, or None if it is available. Notify the listeners if the source was
+        available before and is lost now, or the other way round."""
         if reason is None and name in self.awaited:
             self.awaited -= {name}
         before = self.lost.get(name)
@@ -93,7 +93,7 @@ class LiveSource(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """The reason why no input can arrive at the moment, or None."""
+        """The reason why no input can arrive at the moment. None if input can arrive."""
 
     def poll(self, most: int, seconds: float) -> Messages | None:
         """Return about `most` messages that arrive within `seconds`, or None if the source has ended.

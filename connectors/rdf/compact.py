@@ -1,5 +1,5 @@
-"""Conversion of triples to readable JSON-LD. The document has a context and one object per subject. Lists and blank
-nodes are written inside the object that refers to them."""
+"""Conversion of triples to readable JSON-LD. The document has a context and one object per subject. If a list or blank
+node is mentioned only once, it is written inside the object that mentions it."""
 
 from __future__ import annotations
 

@@ -87,9 +87,9 @@ class _Bounded(io.RawIOBase):
 
 
 def _distance(*terms: Any) -> ox.Literal | None:
-    """Return the distance in metres on the earth's ellipsoid, as rules compute it.
+    """Return the distance of two places in metres on the earth's ellipsoid. Rules compute distances in the same way.
 
-    `terms`: latitude, longitude, latitude, longitude. Return None if they are not two places.
+    `terms`: latitude, longitude, latitude, longitude. Return None if the terms are not the coordinates of two places.
     """
     try:
         lat, long, other_lat, other_long = (float(term.value) for term in terms)

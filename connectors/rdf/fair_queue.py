@@ -26,9 +26,10 @@ class FairQueue:
         return True
 
     def next(self) -> int | None:
-        """Assign a slot to the next query, and return its number. Return None if no slot is free or no query waits.
+        """Assign a slot to the next query, and return the number of this query. Return None if no slot is free or no
+        query waits.
 
-        The client of the query moves to the end of the queue.
+        The client of this query gets its next turn after all other clients.
         """
         if self._running.total() >= PLACES:
             return None

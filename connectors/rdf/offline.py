@@ -55,8 +55,8 @@ def shut() -> bool:
 
 
 def _steps(machine: _Machine) -> bytes:
-    """Return the BPF program of the filter. Its input contains the system call at offset 0, and the architecture at
-    offset 4."""
+    """Return the BPF program of the filter. The program reads the number of the system call at offset 0, and the number
+    of the machine's architecture at offset 4."""
     last = len(machine.refused) + 1  # steps from the first test of a number to the refusal
     steps = [
         (_LOAD, 0, 0, 4),

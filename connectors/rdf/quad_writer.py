@@ -12,7 +12,8 @@ from cep.connectors.rdf.store_files import StoreFiles
 from cep.connectors.rdf.time_tree import HERE
 
 MANY = 6_000
-"""The minimum number of quads for which bulk loading is used."""
+"""The minimum number of quads for which bulk loading is used, and the maximum number of quads that one transaction
+removes."""
 
 _SLICE = 50_000  # quads to sort in memory and load together, about 100 MB
 _IN_MEMORY = 50_000  # quads added or removed, about 25 MB, after which RocksDB writes its memory to files
@@ -50,7 +51,7 @@ class QuadWriter:
             self._count(len(some))
 
     def remove(self, quads: Sequence[ox.Quad]) -> None:
-        """Remove quads. Also remove their graphs if they become empty."""
+        """Remove quads. If a graph is empty afterwards, remove the graph too."""
         for quad in quads:
             self.store.remove(quad)
         for graph in {quad.graph_name for quad in quads} - {HERE}:

@@ -26,7 +26,7 @@ class Range:
 class Stamp:
     """A triple pattern in a query that binds a variable to a time.
 
-    - `start`, `end`: the part of the query's text from the predicate to the variable.
+    - `start`, `end`: the positions in the query's text at which the predicate begins and the variable ends.
     - `way`: the first property, if the predicate is a path of two properties; otherwise an empty text.
     - `subject`: the subject of the pattern, which begins or ends at the time. It is written as in `Link.subject`.
     """
@@ -43,7 +43,7 @@ class Link:
 
     - `subject`, `object`: the name of a variable (`?x`), an invented name for brackets or a blank node, or '' for
       anything else.
-    - `value`: the object, if it is constant.
+    - `value`: the object if it is constant; otherwise None.
     """
 
     property: ox.NamedNode

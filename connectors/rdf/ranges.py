@@ -234,7 +234,8 @@ class _RangeReader:
     def _bounds(self, first: int, last: int) -> Iterator[tuple[str, Range]]:
         """Yield each variable that a filter restricts, with its range.
 
-        The filter must be one comparison, or several that are joined by `&&`. `first`, `last`: the range of its tokens.
+        The filter must be one comparison, or several comparisons that are joined by `&&`. `first`, `last`: the range of
+        the filter's tokens.
         """
         cuts, n = [first - 1], first
         while n < last:

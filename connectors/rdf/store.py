@@ -210,7 +210,8 @@ class EventStore:
         return self._forgetting.steps(until)
 
     def hours(self, since: str = "", until: str = "~") -> Iterator[ox.NamedNode]:
-        """Yield, in order, the hours in which occurrences begin or end. `since`, `until`: texts of instants."""
+        """Yield, in order of time, the hours in which occurrences begin or end. `since`, `until`: the texts of two
+        instants. Hours outside of the time between these instants are left out."""
         return self.spans.hours(since, until)
 
     def page(self, span: str, number: int, most: int, seconds: float) -> Page | None:

@@ -1,9 +1,10 @@
-"""The time index. A query for a range of times, or for the newest occurrences, then reads only the hours or minutes
-that may contain them.
+"""The time index. With this index, a query for a range of times, or for the newest occurrences, reads only the hours or
+minutes that may contain them.
 
 Each instant is in one minute, each minute in an hour, and each hour in a day. So a query can be restricted to the
-minutes, hours or days that its range touches. The result keeps the same rows, and as many copies of each. If an instant
-is outside of all minutes, queries are evaluated without the index. The knowledge may contain such instants.
+minutes, hours or days that its range touches. The result keeps the same rows, and the same number of copies of each
+row. If an instant is outside of all minutes, queries are evaluated without the index. The knowledge may contain such
+instants.
 """
 
 from __future__ import annotations

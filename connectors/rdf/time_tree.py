@@ -29,9 +29,10 @@ class TimeTree:
         self.days = ox.NamedNode(vocabulary.days)
 
     def hours(self, since: str = "", until: str = "~", down: bool = False) -> Iterator[ox.NamedNode]:
-        """Yield the hours in which occurrences begin or end, in order of time. `down`: in reverse order.
+        """Yield the hours in which occurrences begin or end, in order of time.
 
-        `since`, `until`: texts of instants that bound the hours.
+        `since`, `until`: the texts of two instants. Hours outside of the time between these instants are left out.
+        `down`: True for reverse order.
         """
         for day in self.within(self.days, down):
             if since[:10] <= day.value[-10:] <= until:
@@ -40,7 +41,7 @@ class TimeTree:
                         yield hour
 
     def within(self, span: ox.NamedNode, down: bool = False) -> list[Any]:
-        """Return the spans directly inside a larger span, in order of time. `down`: in reverse order."""
+        """Return the spans directly inside a larger span, in order of time. `down`: True for reverse order."""
         terms = (quad.object for quad in self._store.quads_for_pattern(span, CONTAINS, None, HERE))
         return sorted(terms, key=lambda term: term.value, reverse=down)
 

@@ -50,7 +50,8 @@ def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> st
 def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
     """Write input records as observations. Equal records become a single observation.
 
-    An observation has the instant or interval of the record. Its result time is the record's end.
+    The phenomenon time of an observation is the instant or interval of its record. The result time is the end of the
+    record.
     """
     ids = pl.Series(ID, reading_ids(table, schema), dtype=pl.String)
     table = table.with_columns(ids).unique(ID, maintain_order=True)
@@ -80,8 +81,8 @@ def reading_ids(table: pl.DataFrame, schema: Schema) -> list[str]:
 
 
 def stamp(time: int) -> str:
-    """Write a time (in microseconds) as in the IRI of an instant: `2013-02-08T21:00:00.000000Z`. These texts sort by
-    time."""
+    """Return a time (in microseconds) as the text that the IRI of an instant contains: `2013-02-08T21:00:00.000000Z`.
+    If these texts are sorted, the times are sorted too."""
     return str(pl.select(_stamp(pl.lit(time, dtype=pl.Int64))).item())
 
 
@@ -92,8 +93,9 @@ def stamp(time: int) -> str:
 class _Occurrences:
     """Occurrences of one event type, or input records, with their ids in the column `@id`.
 
-    - `name`: the beginning of their IRIs.
-    - `more`: further properties. Each has one term for all rows, or a sequence with one term per row.
+    - `name`: the text with which the IRIs of all rows begin.
+    - `more`: further properties, with their values. A value is one term for all rows, or a sequence with one term
+      per row.
     """
 
     table: pl.DataFrame
@@ -139,9 +141,9 @@ def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -
 def _lines(
     name: str, ids: Sequence[str], properties: Sequence[tuple[str, str | Sequence[str | None]]]
 ) -> Iterator[str]:
-    """Yield the triples of one occurrence after the other, as texts.
+    """Yield texts, each of which contains the triples of one occurrence.
 
-    - `name`: the beginning of each subject, which the id follows.
+    - `name`: the text with which the subjects of all triples begin. The id of the occurrence follows it.
     - `ids`: the ids of the occurrences.
     - `properties`: properties with their objects. An object of None means that there is no triple.
     """
@@ -183,7 +185,7 @@ def _terms(columns: Sequence[tuple[pl.Series, str]]) -> list[list[str | None]]:
 
 
 def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
-    """Map each time in the columns to its text in the IRI of an instant. The times are sorted."""
+    """Return, for each time in the columns, its text in the IRI of an instant. The result is sorted by time."""
     times = sorted({time for column in columns for time in column.to_list() if time is not None})
     stamps = pl.Series("t", times, dtype=pl.Int64).to_frame().select(_stamp(pl.col("t"))).to_series().to_list()
     return dict(zip(times, stamps, strict=True))

@@ -1,9 +1,9 @@
 """Withdrawal of occurrences from the store. Their triples are removed, but tombstones remain. The pages of occurrences
 (`Page`) show these tombstones.
 
-Each revision has its own graph, so that the default graph contains only valid occurrences. In this graph, each
-withdrawn occurrence has an activity of the class `as:Delete`. An occurrence that is added again has an activity of the
-class `as:Create`. If history is kept, the graph also contains the triples of withdrawn occurrences.
+Each revision has its own graph, so that the default graph contains only valid occurrences. In the graph of a revision,
+each withdrawn occurrence has an activity of the class `as:Delete`. An occurrence that is added again has an activity of
+the class `as:Create`. If history is kept, this graph also contains the triples of withdrawn occurrences.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Withdrawals:
 
     @property
     def reached(self) -> tuple[str, int] | None:
-        """The sort key of the last revision that was written, or None."""
+        """The sort key of the last revision that was written, or None if no revision was written."""
         notes = (str(getattr(q.object, "value", "")) for q in self._store.quads_for_pattern(self._reached, _NOTE, None))
         places = ((time, int(position)) for time, _, position in (text.partition("/") for text in notes))
         return max(places, default=None)
@@ -92,7 +92,8 @@ class Withdrawals:
         return going + records
 
     def came(self, revision: StoreRevision) -> None:
-        """Record which occurrences of the revision had been withdrawn before. Call this after writing their triples."""
+        """Record which occurrences of the revision had been withdrawn before. Call this after the triples of the
+        revision were written."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
             for id in revision.come:

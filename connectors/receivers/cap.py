@@ -48,8 +48,8 @@ def _sent_last(outbox: Outbox, entry: OutboxEntry | None) -> OutboxEntry | None:
 
 
 def _unsaid(entry: OutboxEntry) -> bool:
-    """Return True if a change has no message, because receivers are not sent it, or it only records an action of a
-    person."""
+    """Return True if a change has no message. This is the case if receivers are not sent the change, or if the change
+    only records an action of a person."""
     return entry.change.quiet or entry.change.remark
 
 

@@ -129,7 +129,7 @@ class Groups:
         return [replace(entry, composed=self._sent[key], group=self._messages.get(key)) for entry in batch]
 
     def send_alone(self, key: str) -> None:
-        """Record that each change in a group's current message is sent as a separate message.
+        """Record that the changes in a group's current message are sent as separate messages.
 
         Raises CepError if the disk cannot be written.
         """

@@ -144,7 +144,8 @@ class _Kept:
 
 
 def _readable(connection: socket.socket | None) -> bool:
-    """Return True if data have arrived on an idle connection. Usually this means that the other side has closed it."""
+    """Return True if data have arrived on an idle connection. Usually this means that the other side has closed the
+    connection."""
     if connection is None:
         return True
     poll = select.poll()

@@ -368,7 +368,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
     @routes.post("/silences", responses={**route_responses("application/json", json=_SILENCE), **REFUSALS})
     def silenced(new: OwnSilence, person: Person = responder) -> Response:
-        """Silence alerts from now or `startsAt` until `endsAt`. With `id`, change that silence."""
+        """Silence alerts from now or `startsAt` until `endsAt`. With an `id`, change the silence that has this id."""
 
         def add() -> Silence:
             return handling.add(new.made(person.name, handling.clock()), person.name, new.id or "")
@@ -462,7 +462,7 @@ def doubts(matchers: Matchers, handling: Handling) -> list[str]:
 def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[OutboxEntry]:
     """Yield the last change of each alert, latest first.
 
-    `before`: yield only changes with a lower number. `over`: True to include alerts that are over.
+    `before`: only changes that have a lower number are yielded. `over`: True to include alerts that have ended.
     """
     if not over:
         yield from (entry for entry in reversed(handling.outbox.live()) if before is None or entry.number < before)

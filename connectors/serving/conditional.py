@@ -1,5 +1,5 @@
-"""Conditional requests (RFC 9110, section 13.1.2). With them, the server does not send a document that the client
-already has."""
+"""Conditional requests (RFC 9110, section 13.1.2). If a client sends such a request, the server does not send a
+document that the client already has."""
 
 from __future__ import annotations
 

@@ -27,14 +27,16 @@ OPEN = frozenset(("/health", "/ready"))
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
 """The paths whose responses are endless streams. A client may keep only a limited number of them open."""
 QUERIES = "/sparql"
-"""The path of queries. Its responses may take long, even for POST."""
+"""The path of queries. A response may take long, so the server checks during a response whether the client still has
+access."""
 UNKNOWN = "the token is not known\n"
 MANY = 200
 """The default number of streams that a client on another machine may keep open."""
 HEAD = 1 << 18
 """The maximum size of a request's first line and headers, in bytes."""
 SECONDS = 30.0
-"""The number of seconds within which the headers of a request must arrive, and then its body."""
+"""The headers of a request must arrive within this number of seconds. The body must arrive within the same time after
+the headers."""
 
 USER = "x-forwarded-user"
 """The header in which a proxy sends the user's name."""
@@ -217,7 +219,7 @@ class Guard:
     def _may(self, client: str) -> bool:
         """Return True if the client may send a request now.
 
-        The client's allowance grows by `rate` requests per second, up to twice `rate`.
+        The number of requests that the client may send grows by `rate` per second, up to twice `rate`.
         """
         now, most = time.monotonic(), 2 * self.limits.rate
         left, last = self._left.pop(client, (most, now))

@@ -99,7 +99,7 @@ class People:
         return persons[0] if persons else Person(_NO_NAME.sub("_", name)[:64], Role.VIEWER)
 
     def with_token(self, token: str) -> Person | None:
-        """Return the person who has this token, or None."""
+        """Return the person who has this token. Return None if nobody has it."""
         brought, owner = token.encode(), None
         for person, own, _ in self._tokens:
             if hmac.compare_digest(brought, own):
@@ -107,7 +107,8 @@ class People:
         return owner
 
     def with_cookie(self, value: str) -> Person | None:
-        """Return the person for whose token a cookie with this value was set, or None."""
+        """Return the person for whose token a cookie with this value was set. Return None if there is no such
+        person."""
         brought, owner = value.encode(), None
         for person, _, own in self._tokens:
             if hmac.compare_digest(brought, own):

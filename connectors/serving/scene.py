@@ -32,7 +32,7 @@ from cep.plan.order import PlanUnit
 from cep.rules.expressions.geodesy import LatLong
 
 EVENTS = 20_000
-"""The maximum number of derived events that are kept. These are the newest ones."""
+"""The maximum number of derived events that are kept. If there are more, the oldest are dropped."""
 STATIONS = 20_000
 """The maximum number of stations that are shown. Further subjects are only counted."""
 
@@ -50,8 +50,7 @@ class Station:
     - `last_record`: the end of the latest input record about the subject.
     - `last_event`: the end of the latest derived event about the subject.
     - `holding`: the fluents that hold for the subject now; the keys are the ids of their intervals.
-    - `gap`: an estimate of the usual time between two of its records, which is rather too long than too short; 0
-      if unknown.
+    - `gap`: an upper estimate of the usual time between two records about the subject; 0 if unknown.
     - `awaited`: True if the scene watches for missing records.
     - `missing`: True if the station's next record is overdue.
     """
@@ -363,11 +362,11 @@ class Scene:
     # --- in any thread ---
 
     def behind(self, number: int, most: int) -> tuple[int, list[bytes], list[dict[str, Any]]] | None:
-        """Return the changes after number `number`: the number of the last change, the new events, and the changed
-        stations.
+        """Return the changes whose numbers are greater than `number`. The result consists of the number of the last of
+        these changes, the new events, and the changed stations.
 
         At most `most` events are returned, oldest first. Return None if some of the events are no longer kept, or if no
-        change has this number yet.
+        change has the number `number` yet.
         """
         with self.lock:
             if not max(self._gone, self.withdrawn.gone) <= number <= self.number:

@@ -1,7 +1,7 @@
 """A build step that downloads the libraries for maps and charts, and the outlines of countries and states.
 
-`python -m cep.connectors.serving.vendor` uses npm if it is installed, otherwise npm's registry. In both cases, it
-verifies the checksums of the packages. It does not download existing files again.
+`python -m cep.connectors.serving.vendor` uses npm if it is installed. Otherwise it downloads from npm's registry
+itself. In both cases, it verifies the checksums of the packages. It does not download existing files again.
 """
 
 from __future__ import annotations

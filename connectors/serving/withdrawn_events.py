@@ -11,7 +11,7 @@ from typing import Any
 from cep.core.time import BEGINNING
 
 MOST = 20_000
-"""The maximum number of withdrawals that are kept. These are the newest ones."""
+"""The maximum number of withdrawals that are kept. If there are more, the oldest are dropped."""
 
 
 class WithdrawnEvents:

@@ -16,7 +16,8 @@ def provenance(node: Explained, engine: Engine, vocabulary: EventVocabulary | No
     """Return the explanation of a derived event as triples.
 
     Each event is connected to its sources, to the rule that derived it, and to the triples of the knowledge that were
-    used. Such a triple is an `rdf:Statement`. If it was inferred, it is derived from other statements.
+    used. Each of these triples of the knowledge is described by an `rdf:Statement`. If a triple was inferred, its
+    statement is derived from the statements of the triples from which it was inferred.
     """
     return "".join(dict.fromkeys(_node(node, engine, vocabulary or EventVocabulary())))
 

@@ -321,7 +321,8 @@ class Explainer:
         return self.event_text(occurrence.event, dict(enumerate(occurrence.args)))
 
     def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
-        """Return a pattern as the author wrote it. If it is a single event, show its known values."""
+        """Return a pattern as the author wrote it. If the pattern is a single event, the text contains the known values
+        of its arguments."""
         parts = pattern.properties().parts
         if len(parts) == 1 and parts[0].span == pattern.span:  # the text is an event alone
             return self.pattern_text(parts[0], bound)
