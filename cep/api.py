@@ -146,7 +146,7 @@ class Engine:
             name: The program's name in messages.
             lateness: How far out of order rows of later calls may be.
             revise: Correct earlier results if an event arrives late, is corrected or is withdrawn. This applies to
-                events that are at most this much older than the latest event.
+                events that are at most this much older than the watermark.
             facts: Tables of static facts, `{predicate: table}`.
             workers: Distribute keys to this many processes besides the current process. The processes end when the
                 engine is deleted, or when the caller calls `stop`.

@@ -227,8 +227,8 @@ def detect(
     knowledge: KnowledgeSource | Iterable[Any] | None = None,
     distinct: bool = False,
 ) -> list[Event]:
-    """Return all derived events, sorted by (end, start, type, args). Undeclared event types have the types of the
-    values in `events`. Raises CepError, and ValueError if an event does not match its declaration."""
+    """Return all derived events, sorted by (end, start, type, args). The attributes of undeclared events have the types
+    of their values in `events`. Raises CepError, and ValueError if an event does not match its declaration."""
     engine = _taken(program, events, CompileOptions(policy=policy, facts=facts, knowledge=knowledge, distinct=distinct))
     return to_events(step(engine._parts, END_OF_TIME), engine.plan.schemas, engine.pool)
 

@@ -60,7 +60,7 @@ class FluentCut:
         return self.straddling
 
     def take(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Apply the cut to the changes of one program's intervals. Return the changes of the cut intervals, which are
+        """Apply the cut to the changes of one program's intervals. Return the changes of the intervals that are
         reported."""
         early = (changes["start"] < self.time).fill_null(True)
         later = changes.filter(~early & (changes["end"] > self.time).fill_null(True))

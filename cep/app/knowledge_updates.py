@@ -72,8 +72,8 @@ class KnowledgeUpdates:
             self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def _go_on(self, engine: Engine) -> None:
-        """Apply the changes up to the watermark of a restored engine. Changes that cannot be applied are dropped,
-        because the earlier run has already reported them."""
+        """Apply the changes up to the watermark of a restored engine. A change that cannot be applied is refused again,
+        as in the earlier run. Lines that a stream cannot read are not reported again."""
         until = engine.watermark
         for stream in self._streams:
             while not stream.over and not stream.quiet and stream.now <= until:

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 EVERY = "1s"
 FILES_AT_ONCE = 4096
-"""The greatest number of files in a micro-batch that is not the last one. It limits the time until the first
-results."""
+"""The default for the greatest number of files in a micro-batch, if files may be added to the input later. It limits
+the time until the first results."""
 MESSAGES = 500_000
 """The approximate greatest number of messages that a micro-batch reads from a live input."""
 

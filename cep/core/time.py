@@ -23,8 +23,8 @@ class Frontier:
 
     - `watermark`: no further event arrives that ends at or before it, except as a revision.
     - `stable`: results that end at or before it never change. Without revision, it equals the watermark.
-    - `latest`, `earliest`: the range of times in which results are computed at the end of the input. Results that
-      continue or reach back for ever are cut off at these times.
+    - `latest`, `earliest`: at the end of the input, results that would continue or reach back for ever
+      are computed only up to these times.
     - `first`: the first time of the input, or END_OF_TIME before any input.
     - `half`: True if changes that take effect just after the watermark are still to come.
 

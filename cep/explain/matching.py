@@ -136,7 +136,8 @@ class Matcher:
         self.until = until
 
     def attempts(self, pattern: Pattern, bound: BoundValues) -> list[Attempt]:
-        """Return all matches of a pattern, sorted by `rank`: the greatest first.
+        """Return all matches of a pattern: first the complete ones, then the incomplete ones, each sorted by `rank`
+        with the greatest first.
 
         If a part of the pattern has no match, return the best attempts without this part.
         """

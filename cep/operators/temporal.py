@@ -138,8 +138,8 @@ class MetricFormula(OverSeveral):
         `through`: a function that returns True if a formula reads the cycle. The rewritten formula holds at t if p
         holds from t - a to t, both excluded, and one of these conditions is true:
 
-        - q holds at t - a
-        - p and `p SINCE[0, b - a] q` hold at t - a
+        - q holds at t - a, and the bracket before `a` is `[`
+        - p and `p SINCE[0, b - a] q`, with the same brackets, hold at t - a
         """
         within, right = self.within, self.parts[-1]
         if self.row.ahead or self.row.inputs == 1 or not within.low or through(self.parts[0]) or not through(right):

@@ -219,8 +219,8 @@ def _read_for(
 ) -> Mapping[str, Schema]:
     """Return the schemas of the events that the server reads from the input.
 
-    These include the events of all programs that may take over from the running one: the shadow, the program in the
-    snapshot, and the program in the files if another version runs.
+    These include the events of the shadow, of the program in the files if another version runs, and, with --revise, of
+    the former program in the snapshot.
     """
     if not options.changeable or options.place.on_spark:
         return engine.inputs

@@ -69,7 +69,8 @@ PROBES = (".room-", "..room-")
 yet."""
 
 BACK = "restore the whole folders of --output and --checkpoint from a copy, or start anew with others"
-"""The hint for a file that is damaged or missing, or that does not have the same age as the files that refer to it."""
+"""The hint for a file that is damaged or missing, or that is from an earlier or a later micro-batch than the files that
+refer to it."""
 
 _PROBE = bytes(1 << 12)
 _ONE_RUN = "only one run at a time can use a checkpoint"

@@ -80,8 +80,7 @@ def opened(
 ) -> tuple[Job, migration.Migration | None]:
     """Lock the checkpoint of a query until `locks` closes, adapt it to the program, and clean up checkpoint and output.
 
-    Return the query with the settings of the checkpoint. Also return the migration, or None if the checkpoint already
-    belonged to this program.
+    Return the query with the settings of the checkpoint. Also return the migration, or None if nothing was migrated.
 
     - `engine`: an engine of the whole program.
     - `times`: a function that returns the format of times for a new checkpoint.

@@ -153,7 +153,7 @@ class Rules:
         - `order`, `changes`: the same as for `detect`. A change whose time the watermark has passed is a dead letter.
         - `lateness`: how far out of order rows may arrive. Rows that are further out of order are dead letters.
         - `revise`: if it is given, results are output at once and corrected later. A late row, or the withdrawal of a
-          row (column `@change`), corrects results if the row is older than the latest row by at most this duration.
+          row (column `@change`), corrects results if the row is older than the watermark by at most this duration.
         - `final`: True to output only final results.
         - `idle`: the time without rows after which the watermark advances by the clock.
         - `ahead`: the time by which rows may be ahead of the clock. Rows that are further ahead are dead letters. If it

@@ -1,9 +1,10 @@
 """Coverage of a program by its tests. A condition, for example, is covered if the tests have tried it both true and
 false.
 
-The parts of a program are rules, conditions, absences and time limits. Each part has two cases to try, and several
-probes. A probe is a copy of the part's rule under another name. It lacks the part or, if the part is a condition, the
-other conditions. All probes run together with the program, in one pass over the records of a test.
+The parts of a program are rules, conditions, absences, time limits, windows, fluents and alerts. Each part has one or
+two cases to try. Most parts have probes, which are copies of the part's rule under other names: the rule itself, the
+rule without the part and, if the part is a condition, the rule without other comparisons and without any comparison.
+All probes run together with the program, in one pass over the records of a test.
 """
 
 from __future__ import annotations
@@ -64,10 +65,11 @@ class _Probe:
 
     - `whole`: the rule itself.
     - `without`: the rule without the part.
-    - `alone`: if the part is a condition, the rule with this condition only.
-    - `none`: if the part is a condition, the rule without any condition.
+    - `alone`: if the part is a condition, the rule without other comparisons.
+    - `none`: if the part is a condition, the rule without comparisons.
 
-    A name is None if the copy would not be a valid program.
+    Equations (`=`) remain in the last two copies, because they may give values to variables. A name is None if the copy
+    would not be a valid program.
     """
 
     kind: str
@@ -222,8 +224,8 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Add two copies of a rule, and return their names. Both lack all comparisons that bind no variable, except that
-    the first copy keeps the comparison at `span`."""
+    """Add two copies of a rule, and return their names. Both lack all comparisons except equations (`=`), but the first
+    copy keeps the comparison at `span`. If a copy is not valid, both names are None."""
 
     def kept(condition: Condition, only: bool) -> bool:
         binds = not isinstance(condition, Comparison) or condition.operator == "="

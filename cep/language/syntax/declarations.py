@@ -21,7 +21,8 @@ KEY = "KEY"
 """The word before the attributes that identify a record. If a later record has the same values of these attributes and
 the same time, it replaces the earlier record.
 
-`KEY` is a keyword only after a declaration, because events may have an attribute called `key`.
+`KEY` is a keyword only in a declaration, after the event's attributes, because events may have an attribute called
+`key`.
 """
 _PARTS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 DISTINCT = "DISTINCT"

@@ -16,7 +16,7 @@ from cep.language.syntax.tokens import Token
 _FIRST_WORDS = ("ALERT", "EVENT", "FACT", "FLUENT", "INITIALLY", "INITIATE", "PARAM", "PREFIX", "TERMINATE")
 """Words that begin a statement if a name follows them."""
 _BEHIND_NAMES = ("(", "<-", ":-", "=", "ON")
-"""Marks and words that directly follow the name of an event, predicate or alert in its declaration."""
+"""Marks and words that directly follow the name that a statement declares or derives."""
 _CONSTANTS = ("PARAM", "PREFIX")
 """The first words of the statements that declare parameters and prefixes. Other statements cannot be read without these
 names."""

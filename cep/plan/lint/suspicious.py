@@ -108,7 +108,7 @@ def _spellings(name: str) -> set[str]:
 
     - all letters in lower case
     - one lower-case letter left out
-    - two neighbouring characters in descending order, if neither of them is a lower-case letter
+    - two neighbouring characters put in descending order, if neither of them is a lower-case letter
     """
     spellings = {name, name.lower()}
     if len(name) <= LONGEST:

@@ -258,8 +258,8 @@ class GoingBack:
     - `build`: a function that builds a machine for a part of the plan.
     - `changes`: the changes of the knowledge.
     - `lineage`: True if the output has lineage.
-    - `whole`: True to treat all stages as one stage. This is necessary if two stages may derive the same occurrence,
-      because only one of them may withdraw it.
+    - `whole`: True to treat all stages as one stage. This is necessary if two stages may derive the same occurrence:
+      if one of them withdraws it, the other one may still derive it.
     """
 
     def __init__(

@@ -276,8 +276,8 @@ def fixed(
 
 
 def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
-    """Return the reasons why this run cannot write to the output folder of the former run. Returns an empty list if it
-    can.
+    """Return the reasons why this run cannot write to its output folder, if the former run has written to it, too. The
+    list is empty if this run can.
 
     `outgoing`: the folder of output that is forwarded to a broker.
     """

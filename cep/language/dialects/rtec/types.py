@@ -2,8 +2,8 @@
 of the arguments.
 
 Arguments that share a variable have the same type. Values in comparisons or arithmetic are numbers. Their type is int
-if all constants among them are ints and none of the values is read from input, otherwise float. All other values are
-strings.
+if there are constants among them, all of these are ints, and none of the values is read from input. Otherwise it is
+float. All other values are strings.
 """
 
 from __future__ import annotations

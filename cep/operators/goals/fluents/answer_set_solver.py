@@ -339,7 +339,7 @@ class AnswerSetSolver:
     equally near to the last one.
 
     If the rules have `keys`, each key is searched separately. A key is searched only in two cases: its facts have
-    changed, or the last answer set does not contain the atoms that the key's last search returned.
+    changed, or its atoms in the last answer set are not those that its last search returned.
     """
 
     def __init__(

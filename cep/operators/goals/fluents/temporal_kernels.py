@@ -418,8 +418,8 @@ class TemporalEvaluation:
     """The evaluation of one temporal operator.
 
     - `operator`: its name in TEMPORAL. SINCE and UNTIL have two inputs, in the order in which they are written.
-    - `by`: the displacements that are written in the operator's brackets (`interval_sets.reach`). They are positive,
-      even if the operator looks ahead.
+    - `by`: the displacements that are written in the operator's brackets (`interval_sets.reach`). They are never
+      negative, even if the operator looks ahead.
     - `least`: for LASTING, the minimum length of an interval in microseconds.
     - `decided`, `given`: the codes up to which the inputs and the result are decided.
     """
