@@ -65,8 +65,8 @@ class Inhibition:
         return followed
 
     def _count(self, change: AlertChange) -> list[_Place]:
-        """Update the number of alerts that inhibit each `_Place`, after a change of an inhibiting alert. Return the
-        places whose numbers have changed."""
+        """Update the number of alerts that inhibit each `_Place`, after a change of an inhibiting alert. Return each
+        `_Place` whose number has changed."""
         inhibited = self._inhibited.get(change.name, ())
         if not inhibited:
             return []

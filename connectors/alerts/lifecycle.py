@@ -356,7 +356,8 @@ class AlertLifecycle:
         - `number`: the index of the alert.
         - `base`: the alert of this key that is open at the beginning, or None.
         - `row`: a function that returns the columns of an occurrence.
-        - `turned`: True if `base` already follows the current program (`SucceedingLifecycle.since`).
+        - `turned`: True if the changes begin after `SucceedingLifecycle.since`, so that only the current program
+          determines them.
         """
         self.begin([] if base is None else [base])
         return self.follow(occurrences, row, watermark)

@@ -152,7 +152,7 @@ def prune_threads(base: sqlite3.Connection) -> None:
 
 
 def row_hash(*values: object) -> bytes:
-    """Return the hash of a row's values as JSON. This takes half as long as `json.dumps(values,
+    """Return the hash of a row's values as JSON. Writing this JSON takes half as long as with `json.dumps(values,
     ensure_ascii=False)`."""
     parts = [
         encode_basestring(value) if type(value) is str else str(value) if type(value) is int else json.dumps(value)

@@ -98,7 +98,7 @@ class LiveSource(Protocol):
     def poll(self, most: int, seconds: float) -> Messages | None:
         """Return about `most` messages that arrive within `seconds`, or None if the source has ended.
 
-        Raises SourceLost if the source is lost, or CepError if it fails in another way.
+        Raises SourceLost if the source is lost, and CepError if it fails for another reason.
         """
 
     def done(self) -> None:

@@ -63,7 +63,8 @@ class Derivations:
     def rules_of(self, event: str) -> list[int]:
         """Return the numbers of the rules that derive an event type.
 
-        For a fluent, these are the rules that begin and end it. If it has no such rules, these are its formulas.
+        For a fluent, these are the numbers of the rules that begin and end it. If it has no such rules, these are the
+        numbers of its formulas.
         """
         table = self._statements.get(event)
         own = [number for number, rule in enumerate(self.plan.rules.rules) if rule.event == table]

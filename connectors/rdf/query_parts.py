@@ -90,8 +90,8 @@ class QueryParts:
     prefixes: Mapping[str, str]
 
     def restricted(self, variable: str, path: str, spans: Iterable[str]) -> str:
-        """Return the query with an additional condition: the value of a time variable lies in one of some hours,
-        minutes or days.
+        """Return the query with the additional condition that the value of a time variable lies in one of the given
+        hours, minutes or days.
 
         - `variable`: the time variable.
         - `path`: the property path from an instant to the hour, minute or day that contains it.
@@ -125,8 +125,10 @@ class QueryParts:
         return {subject, *ways} - {""}
 
     def among(self, variable: str, values: Iterable[str]) -> str:
-        """Return the query with an additional condition: a variable has one of some values. `variable`: a variable that
-        appears in the query's `links`."""
+        """Return the query with the additional condition that a variable has one of the given values.
+
+        `variable`: a variable that appears in the query's `links`.
+        """
         return f"{self.text[: self.open]} VALUES {variable} {{ {' '.join(values)} }} {self.text[self.open :]}"
 
 

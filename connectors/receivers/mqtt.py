@@ -46,8 +46,8 @@ class Topics:
         self._give(entries, retain=True)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send a change that was refused again. The message is retained only if the change is still the last change of
-        the alert's key."""
+        """Send a dead letter again. The message is retained only if its change is still the last change of the alert's
+        key."""
         self._give([entry], retain=entry.change.id == now.id)
 
     def _give(self, entries: Sequence[OutboxEntry], retain: bool) -> None:

@@ -95,7 +95,7 @@ class TimeLimit:
 
 
 class Questions:
-    """Questions to an engine with `remember`. A separate thread answers them one after the other.
+    """Questions to an engine that was created with `remember`. A separate thread answers them one after the other.
 
     The thread reads the engine while it holds `lock`. After each answer, the thread waits for as long as it has held
     the lock. So the program can use the engine at least half of the time.

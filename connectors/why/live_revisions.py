@@ -26,10 +26,10 @@ MOST = 1 << 12
 
 class LiveRevisions:
     """A listener that finds, for each change of a derived event, the input record that caused the change. The engine
-    must revise results, and have `remember`.
+    must revise results, and must have been created with `remember`.
 
     If a record that arrived in the same step is in the event's lineage, this record is the cause. Otherwise the cause
-    may be any record that arrived in the step. For example, it may have made a condition false.
+    may be any record that arrived in the step. For example, a record may have made a condition false.
 
     `late`, `replaced`: the late records and the corrections to report, by the number of the record that arrived.
     """

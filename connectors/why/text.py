@@ -64,8 +64,8 @@ def _no_limit() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """A maker of explanations for the results of an engine that has `remember`. Call its methods only between two steps
-    of the engine.
+    """A maker of explanations for the results of an engine that was created with `remember`. Call its methods only
+    between two steps of the engine.
 
     - `facts`: finds the triples that make the solutions of graph patterns true (`cep.knowledge.provenance`).
     - `origin`: finds the file and line of an input record.
