@@ -31,7 +31,7 @@ class IdleTimer:
 
     @property
     def length(self) -> int:
-        """Return the time since the last data in microseconds, at least 1."""
+        """Return the time since the last data in microseconds. The result is at least 1."""
         return max(1, round((self._clock() - self._since) * SECOND))
 
     @property
@@ -40,7 +40,7 @@ class IdleTimer:
         return None if self.idle is None else max(0.0, self._since + self._due - self._clock())
 
     def due(self) -> bool:
-        """Return True if a report is due. In this case, schedule the next report."""
+        """Return True if a report is due. If it is, also schedule the following report."""
         if self.idle is None or self.remaining:
             return False
         self._due = self._clock() - self._since + max(self.idle, BEAT)

@@ -41,8 +41,8 @@ _NOTHING: dict[str, Any] = {
 
 @dataclass(slots=True)
 class JournalMark:
-    """A position in the journal at which a snapshot is taken. The snapshot includes all earlier batches. It is saved
-    later.
+    """A position in the journal at which a snapshot is taken. The snapshot includes all batches before this position.
+    It is saved later than it is taken.
 
     - `first`: the record number of the next record of the input.
     - `places`: for each source, its position at the mark.
@@ -180,8 +180,8 @@ class Journal:
         self._passed = self._given
 
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the processed batches from the number `since` on. Each is yielded together with the number of the next
-        batch.
+        """Yield the processed batches from the number `since` on. Each batch is yielded together with the number of the
+        batch after it.
 
         `schemas`: the event types whose tables are returned. `from_time`: the batches of a kept file are left out if
         all records of this file end before this time.

@@ -161,7 +161,8 @@ def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, 
 
 
 def _beyond_last_line(descriptor: int, begin: int, end: int) -> int:
-    """Return the position after the last line end between bytes `begin` and `end`; 0 if there is no line end."""
+    """Return the position after the last line end between the bytes `begin` and `end`. Return 0 if there is no line
+    end."""
     while begin < end:
         begin_of_piece = max(begin, end - _PIECE)
         newline = os.pread(descriptor, end - begin_of_piece, begin_of_piece).rfind(b"\n")

@@ -1,8 +1,8 @@
-"""A fast reader of plain lines. It reads DatalogMTL facts, such as `P(a,b)@[0,1.5)`, and lines of RTEC, such as
+"""A fast reader of simple lines. It reads DatalogMTL facts, such as `P(a,b)@[0,1.5)`, and lines of RTEC, such as
 `go_to|9|9|chris|work`.
 
-A plain line has no quotes and no inner blanks. Its arguments are strings or numbers, and its numbers are finite and
-have few digits. `cep.connectors.formats.clauses` defines the syntax of all lines. It reads the lines that are not plain
+A line is simple if it has no quotes and no inner blanks, its arguments are strings or numbers, and its numbers are
+finite and have few digits. `cep.connectors.formats.clauses` defines the syntax of all lines. It reads all other lines
 one by one.
 """
 
@@ -31,7 +31,7 @@ _MORE = 2
 
 @dataclass(frozen=True, slots=True)
 class PlainLines:
-    """The plain lines of a block.
+    """The lines of a block that the fast reader `ClauseColumns` has read.
 
     `tables`: the rows of each event type or fluent. The column ARRIVAL contains the line number of each row. `read`: a
     mask that is True for each line of the block that was read.
@@ -43,7 +43,7 @@ class PlainLines:
 
 @dataclass(frozen=True, slots=True)
 class ClauseColumns:
-    """A reader of plain lines.
+    """A fast reader of simple lines. Lines that it does not support must be read by another reader.
 
     - `schemas`: the event types and fluents that the program reads.
     - `fluents`: the names of the fluents. A line with one of these names is a record of the fluent.
@@ -177,7 +177,8 @@ class ClauseColumns:
         return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
 
     def _made(self, count: int, forms: Mapping[str, _Found]) -> PlainLines:
-        """Build a table for each event type and fluent. Drop each line that has an argument which is not plain.
+        """Build a table for each event type and fluent. Drop each line that has an argument which `_typed` cannot
+        convert.
 
         `count`: the number of lines in the block. `forms`: the parsed lines of each event type or fluent.
         """
@@ -227,9 +228,10 @@ def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Seri
 
 
 def _typed(attribute: Attribute, text: pl.Series) -> pl.Series | None:
-    """Convert texts to the type of an attribute. Texts that are not plain become null.
+    """Convert texts to the type of an attribute. A text in an unusual form becomes null, so that another reader reads
+    its line.
 
-    Return None if this function does not support the attribute. The lines are then read one by one.
+    Return None if this function does not support the attribute at all.
     """
     if attribute.missing or attribute.format is not None:
         return None

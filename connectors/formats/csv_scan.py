@@ -1,8 +1,8 @@
 """A compiled scanner of text tables. It finds the cells of the wanted columns in one pass over the bytes. Quotes follow
 RFC 4180.
 
-Polars reads tables faster, but pads short lines and does not report line numbers. With an additional pass that finds
-both, polars would be slower (docs/decisions/2026-11-22-records.md).
+Polars reads tables faster, but adds missing fields to short lines and does not report line numbers. With an additional
+pass that finds short lines and line numbers, polars would be slower (docs/decisions/2026-11-22-records.md).
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from cep.core.kernels import njit
 FINE, FIELDS, QUOTES, OPEN = 0, 1, 2, 3
 """The states of a line.
 
-FIELDS: too few or too many fields. QUOTES: text after a closing quote. OPEN: a quote that is not closed.
+- FINE: the line is valid.
+- FIELDS: the line has too few or too many fields.
+- QUOTES: text follows a closing quote in its field.
+- OPEN: a quote is not closed.
 """
 
 
 @njit(_nrt=False)
 def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
-    """Return True if a field ends at i. It ends at a separator, a line end, or the end of the bytes."""
+    """Return True if a field ends at position i. A field ends at a separator, at a line end, or at `stop`."""
     return (
         i >= stop
         or buffer[i] == separator
@@ -32,7 +35,11 @@ def _ends(buffer, i, stop, separator):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyped-def]
-    """Scan the field at i. Return (end, first, length, kind, state). The state is FINE, QUOTES or OPEN."""
+    """Scan the field that begins at position i.
+
+    Return the position after the field, the position and the length of its text, the kind of its cell, and the state.
+    The state is FINE, QUOTES or OPEN.
+    """
     escaped = False
     if i < stop and buffer[i] == quote:
         i += 1
@@ -68,14 +75,15 @@ def _field(buffer, i, stop, separator, quote, longest):  # type: ignore[no-untyp
 def scan(  # type: ignore[no-untyped-def]
     buffer, i, final, longest, separator, quote, comment, columns, first_cell, next_cell, width, capacity
 ):
-    """Scan lines of fields, from position `i` on.
+    """Scan the lines of a table, starting at position `i`.
 
-    Return the number of scanned lines, where the scan ended, the number of line breaks, the cells (offset, length,
-    kind), and the state, start and number of each line.
+    Return the number of scanned lines, the position where the scan ended, and the number of line breaks before it. Also
+    return the offset, length and kind of each cell, and the state, start and number of each line.
 
     The scan ends before an incomplete last line, unless `final` is True. If a quote is not closed within `longest`
-    bytes, the line is OPEN. A line with invalid quotes ends at its first line break, and the scan continues there.
-    Lines that begin with the bytes `comment` are skipped. `capacity` must exceed the number of line breaks.
+    bytes, the state of its line is OPEN. A line with invalid quotes ends at its first line break, and the scan
+    continues there. Lines that begin with the bytes `comment` are skipped. `capacity` must exceed the number of line
+    breaks in the buffer.
     """
     stop = len(buffer)
     offset = np.zeros((width, capacity), np.int32)

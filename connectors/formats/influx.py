@@ -1,5 +1,5 @@
-"""A reader of InfluxDB's line protocol. The measurement of a line selects the event type; tags and fields are its
-values."""
+"""A reader of InfluxDB's line protocol. The measurement of a line selects the event type. The tags and fields of the
+line are the values of the event."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _EXAMPLE = "`event cpu(host: string, usage_idle: float) FORMAT influx.`"
 class PointReader:
     """A reader of the lines of one input, block by block.
 
-    - `default`: the event type of lines whose measurement selects no event type, or None.
-    - `bound`: True if the user assigned the event type `default` to the input. Then lines of other event types are
-      unreadable. If the declaration of `default` also names no measurement, `default` accepts every measurement
-      that belongs to no other event type.
+    - `default`: the event type to which the input is bound, or None. It is only used if `bound` is True.
+    - `bound`: True if the user bound the input to an event type. Then lines of other event types are unreadable. If
+      the declaration of `default` names no measurement, `default` accepts every measurement that belongs to no
+      other event type.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
@@ -103,8 +103,8 @@ class PointReader:
 
         - `line`: the line number of the block's first line.
         - `first`: the record number of the block's first record.
-        - `beside`: values from the messages that contain the lines, such as the topic. Each source, such as `topic`, is
-          mapped to one value per line.
+        - `beside`: values from the messages that contain the lines. Each source, such as `key`, is mapped to one
+          value per line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)

@@ -158,7 +158,8 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
 
 
 class _Count(str):
-    """The digits of a timestamp. The class distinguishes them from texts."""
+    """The digits of a timestamp. They have a class of their own, so that they are not confused with the text of a tag
+    or field."""
 
     __slots__ = ()
 

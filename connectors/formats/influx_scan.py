@@ -1,6 +1,6 @@
 """A compiled scanner of InfluxDB's line protocol. It finds the cells of each line in one pass over the bytes.
 
-Lines that are not plain are left to a slower reader.
+A line that it does not support is marked as ODD. A slower reader then reads this line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cep.core.kernels import njit
 
 @njit(_nrt=False)
 def _key(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the position of the `=` after the key at i, or -1 if the key is not plain."""
+    """Return the position of the `=` after the key at position i. Return -1 if the key is empty or has escapes."""
     first = i
     while i < stop and buffer[i] != 61:
         c = buffer[i]
@@ -54,9 +54,10 @@ def _is(buffer, i, stop, true):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the kind and length of the number or boolean buffer[i:stop]. The length excludes a suffix `i` or `u`.
+    """Return the kind and the length of the number or boolean in buffer[i:stop]. The length does not include the suffix
+    `i` or `u` of an integer.
 
-    The kind is -1 if the text is neither.
+    The kind is -1 if the text is neither a number nor a boolean.
     """
     c = buffer[i]
     if c == 116 or c == 84:
@@ -90,9 +91,10 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
-    """Copy a text to `out` without its escapes. Return the end of the copy.
+    """Copy a text to `out`, without its escapes, from position `o` on. Return the end of the copy.
 
-    Strings (`quoted`) have escaped quotes and backslashes. Keys and tags have escaped commas, equals signs and blanks.
+    `quoted`: True for a string, in which quotes and backslashes are escaped. In keys and tags, commas, equals signs and
+    blanks are escaped.
     """
     while i < stop:
         c = buffer[i]
@@ -109,7 +111,8 @@ def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-def]
-    """Add an entry, unless `place` is negative. Return the number of entries."""
+    """Add an entry to `entries`, unless `place` is negative. Return the new number of entries. `e`: the number of
+    entries so far."""
     if place < 0:
         return e
     name_of, first_of, length_of, kind_of = entries
@@ -119,9 +122,10 @@ def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-d
 
 @njit(_nrt=False)
 def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: ignore[no-untyped-def]
-    """Return (first, length, end of `out`) of a text.
+    """Return the position and the length of a text without escapes, and the new end of `out`.
 
-    If the text has escapes, copy it to `out` without them. Positions in `out` are counted from `base`.
+    If the text has escapes, it is first copied to `out` without them. Positions in `out` are counted from `base`. `o`:
+    the end of `out` so far.
     """
     if not escaped:
         return first, length, o
@@ -131,9 +135,11 @@ def _copied(buffer, first, length, escaped, out, o, base, quoted):  # type: igno
 
 @njit(_nrt=False)
 def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, o):  # type: ignore[no-untyped-def]
-    """Scan a line. Return (measurement or kind of the line, number of entries, end of `out`).
+    """Scan a line, and add an entry for each value that is needed.
 
-    `e`: the number of entries so far. `out`, `o`: the buffer of texts without escapes, and its end so far.
+    Return the number of the measurement, the new number of entries, and the new end of `out`. The first of these is
+    BLANK for an empty line and ODD for a line that is not supported. `e`: the number of entries so far. `out`: the
+    buffer of texts without escapes. `o`: the end of `out` so far.
     """
     names, ends, slots = keys
     any_place, tag_place, field_place = places
@@ -235,19 +241,20 @@ def _line(buffer, i, stop, measurements, keys, places, beside, entries, e, out, 
 
 @njit()
 def scan(buffer, starts, stops, measurements, types, keys, places, beside, capacity):  # type: ignore[no-untyped-def]
-    """Scan all lines. Return the event type of each line, where its entries begin, the entries, and the texts without
-    escapes.
+    """Scan all lines.
 
-    The positions of these texts are counted from the end of the buffer.
+    Return the event type of each line, the index of each line's first entry, the entries, and the texts without
+    escapes. In entries, the positions of these texts are counted from the end of the buffer.
 
     - `measurements`, `keys`: the names, the end of each name, and a hash table of the names.
     - `types`: the event type of each measurement.
-    - `places`: for each key, three cells: for a tag or field, for a tag only, and for a field only; -1: not needed.
-    - `beside`: the names of the measurement and the timestamp, and the length of the buffer.
-    - `capacity`: at least twice the number of equals signs plus twice the number of lines. Each value has an equals
-      sign, and adds at most two entries.
+    - `places`: three arrays. For each key, they contain the name under which tags and fields are entered, the name
+      for tags only, and the name for fields only. Names are numbers. -1 means that there is no such name.
+    - `beside`: the name for the measurement, the name for the timestamp, and the length of the buffer.
+    - `capacity`: the maximum number of entries, which must be at least twice the number of equals signs plus twice
+      the number of lines. Each value has an equals sign, and adds at most two entries.
 
-    The texts without escapes fit into a copy of the buffer, because each byte is copied at most once.
+    The texts without escapes fit in a copy of the buffer, because each byte is copied at most once.
     """
     n = len(starts)
     type_of, begin, entries = room_for(n, capacity)

@@ -1,9 +1,9 @@
 """A compiled search along paths in JSON. It finds values in nested objects, and creates a row for each element of a
 list.
 
-A scanner has already checked that the text is JSON, and has found the top-level values of each record. Objects and
-lists along a path are called containers. Their cells follow those of the event's values. Containers are searched one
-after the other, outer ones first.
+Another scanner has already checked that the text is JSON, and has found the top-level values of each record. Objects
+and lists along a path are called containers. They have cells of their own, which follow the cells of the event type's
+values. Containers are searched one after the other, and outer containers before the inner ones.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from cep.connectors.records.paths import EACH, Path, path, place
 from cep.core.kernels import njit
 
 Matrix = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]
-"""The offsets, lengths and kinds of cells, as matrices that have a row per column of the event and a column per
-record."""
+"""The offsets, lengths and kinds of cells, as matrices. A matrix has one row per column of the event type, and one
+column per record."""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Objects and lists in which values are searched.
+    """The objects and lists in which values are searched, and the keys of these values.
 
     - `cell`: for each container, the number of its cell.
     - `keys`: for each container, the number of its first key.
-    - `letters`, `ends`: the letters of all keys, and where those of each key begin and end.
-    - `places`: for each key, its index in a list; -1 for a name.
-    - `targets`: for each key, the cell that stores its value.
+    - `letters`, `ends`: the bytes of all keys, and the positions where each key begins and ends in them.
+    - `places`: for each key, the index of a list element, or -1 if the key is a name.
+    - `targets`: for each key, the number of the cell that stores its value.
     """
 
     cell: Ints
@@ -63,13 +63,13 @@ class Containers:
 
 @dataclass(frozen=True, slots=True)
 class EventPaths:
-    """The paths to the values of one event type. There is one cell per source, followed by the cells of containers.
+    """The paths to the values of one event type. There is one cell per source. The cells of containers follow.
 
-    - `keys`: the top-level keys, and the cell of each.
-    - `before`: the objects to search, outer ones first.
-    - `list`: the cell of the list whose elements are events, or None.
-    - `elements`: the cells for the elements of this list.
-    - `after`: the objects to search inside elements.
+    - `keys`: the top-level keys, each with the number of its cell.
+    - `before`: the containers to search in each record, outer containers before inner ones.
+    - `list`: the number of the cell for the list whose elements are events, or None.
+    - `elements`: the numbers of the cells that store an element of this list.
+    - `after`: the containers to search in each element of this list.
     - `width`: the number of cells.
     """
 
@@ -82,7 +82,7 @@ class EventPaths:
 
     @classmethod
     def of(cls, sources: Sequence[str]) -> EventPaths | None:
-        """Return the paths for some sources. Return None if all values are at the top level."""
+        """Return the paths to the values of `sources`. Return None if all values are at the top level of a record."""
         paths = [path(source) for source in sources]
         if all(len(steps) == 1 for steps in paths):
             return None
@@ -113,8 +113,8 @@ class EventPaths:
 
 
 def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Containers) -> None:
-    """Find the values inside containers, and store their cells in the matrix. Clear `good` for rows that are not
-    plain."""
+    """Find the values inside containers, and store their cells in the matrix. Set `good` to False for rows that another
+    reader must read."""
     if len(inside.cell):
         names = inside.letters, inside.ends, inside.places
         _descend(buffer, *matrix, good, inside.cell, inside.keys, *names, inside.targets)
@@ -125,9 +125,9 @@ def expand(
 ) -> tuple[Matrix, Ints, Ints]:
     """Create a row for each element of a list.
 
-    Return the new matrix. For each new row, return the original row and the index of the element. `list`: the cell of
-    the list. `elements`: the cells that store the element. A row that has no list gets no new row, and its `good` is
-    cleared.
+    Return the new matrix, and for each new row the number of its original row and the index of its element. `list`: the
+    number of the list's cell. `elements`: the numbers of the cells that store the element. A row that has no list gets
+    no new row, and `good` becomes False for it.
     """
     offset, length, kind = matrix
     counts, first, size, what = _elements(buffer, offset[list], length[list], kind[list], good)
@@ -141,8 +141,8 @@ def expand(
 
 @njit(_nrt=False, forceinline=True)
 def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Scan a string whose first character is at i. Return the position after the closing quote, and True if the string
-    has escapes."""
+    """Scan a string whose first character is at position i. Return the position after the closing quote, and True if
+    the string has escapes."""
     escaped = False
     while i < stop and buffer[i] != 34:
         if buffer[i] == 92:
@@ -154,7 +154,8 @@ def _closed(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return (end, kind, first, length) of the value at i, which is valid JSON."""
+    """Scan the value at position i, which must be valid JSON. Return the position after it, its kind, and the position
+    and the length of its text."""
     c = buffer[i]
     if c == 34:
         end, escaped = _closed(buffer, i + 1, stop)
@@ -187,8 +188,11 @@ def _value(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, letters, ends, targets):  # type: ignore[no-untyped-def]
-    """Find the values of the wanted keys in the object from i to its bracket at `stop`. Return False if the object is
-    not plain."""
+    """Find the values of the wanted keys in an object, and store their cells. The object ends with the bracket at
+    `stop`.
+
+    Return False if a key of the object has escapes, or if a wanted key appears twice.
+    """
     while True:
         while i < stop and buffer[i] != 34:
             i += 1
@@ -212,8 +216,11 @@ def _inside(buffer, i, stop, row, offset, length, kind, first_key, last_key, let
 
 @njit(_nrt=False, forceinline=True)
 def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, places, targets):  # type: ignore[no-untyped-def]
-    """Find the wanted elements in the list from i to its bracket at `stop`, by index. Return False if a key is a
-    name."""
+    """Find the wanted elements in a list by their index, and store their cells. The list ends with the bracket at
+    `stop`.
+
+    Return False if a wanted key is a name instead of an index.
+    """
     position = 0
     while True:
         while i < stop and (buffer[i] <= 32 or buffer[i] == 44):
@@ -232,7 +239,7 @@ def _within(buffer, i, stop, row, offset, length, kind, first_key, last_key, pla
 
 @njit(_nrt=False)
 def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, places, targets):  # type: ignore[no-untyped-def]
-    """Find the values inside several containers of all rows, outer containers first."""
+    """Find the values inside several containers, for all rows. Outer containers are searched before inner ones."""
     for row in range(kind.shape[1]):
         for number in range(len(cells)):
             cell = cells[number]
@@ -257,9 +264,10 @@ def _descend(buffer, offset, length, kind, good, cells, keys, letters, ends, pla
 
 @njit()
 def _elements(buffer, offset, length, kind, good):  # type: ignore[no-untyped-def]
-    """Return the number of elements in each row's list, and the positions of all elements.
+    """Return the number of elements in the list of each row. Also return the positions, lengths and kinds of the
+    elements of all rows.
 
-    A list of n elements takes at least 2 n + 1 bytes, which limits the number of positions.
+    A list of n elements takes at least 2 n + 1 bytes. This limits the number of elements for which room is allocated.
     """
     n = len(kind)
     most = 0

@@ -1,8 +1,8 @@
-"""A compiled scanner of JSON Lines. It finds the cells of each line in one pass over the bytes. Lines that are not
-plain are left to a slower reader.
+"""A compiled scanner of JSON Lines. It finds the cells of each line in one pass over the bytes.
 
-Pyarrow's reader is as fast, but accepts two records on a line, uses one schema for all records, and loses digits of
-times (docs/decisions/2026-11-22-records.md).
+A line that it does not support is marked as ODD. A slower reader then reads this line. Pyarrow's reader is as fast as
+this scanner. But it accepts two records on a line, uses one schema for all records, and loses digits of times
+(docs/decisions/2026-11-22-records.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNTYPED, UNKNOWN, ODD, BLANK = -1, -2, -3, -4
 _DEEPEST = 60
 _GUESSES = 64
 _NAN, _INFINITY = np.frombuffer(b"NaN", np.uint8), np.frombuffer(b"Infinity", np.uint8)
-"""Python's spellings of non-finite numbers, which count as missing values."""
+"""The texts that Python writes for numbers that are not finite. They count as missing values."""
 
 
 @njit(_nrt=False)
@@ -30,9 +30,10 @@ def blank(c):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def string(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Scan a string whose first character is at i. Return its end and True if it has escapes.
+    """Scan a string whose first character is at position i. Return the position after its closing quote, and True if it
+    has escapes.
 
-    The end is the position after the closing quote, or -1 if the string is not valid.
+    The position is -1 if the string is not valid.
     """
     escaped = False
     while i < stop:
@@ -64,7 +65,7 @@ def string(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the position after the JSON number at i, or -1."""
+    """Return the position after the JSON number at position i. Return -1 if there is no valid number."""
     if buffer[i] == 45:
         i += 1
     if i >= stop or not 48 <= buffer[i] <= 57:
@@ -93,7 +94,7 @@ def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
-    """Return the position after the word `letters` at i, or -1 if there is another text at i."""
+    """Return the position after the word `letters` at position i. Return -1 if there is another text."""
     for j in range(len(letters)):
         if i + j >= stop or buffer[i + j] != letters[j]:
             return -1
@@ -102,8 +103,11 @@ def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Scan the value at i, which is not a list or object. Return (end, kind, first, length); end -1 if it is not
-    valid."""
+    """Scan the value at position i, which must not be a list or object.
+
+    Return the position after it, its kind, and the position and the length of its text. The position after it is -1 if
+    the value is not valid.
+    """
     c = buffer[i]
     if c == 34:
         j, escaped = string(buffer, i + 1, stop)
@@ -135,7 +139,8 @@ def _scalar(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the position after the list or object at i. Return -1 if it is not valid JSON or is nested too deeply."""
+    """Return the position after the list or object at position i. Return -1 if it is not valid JSON or is nested too
+    deeply."""
     objects = np.int64(0)  # the open brackets, innermost in the lowest bit: 1 for an object, 0 for a list
     depth = 0
     due = True  # a value is expected here; else a comma or the end of the innermost
@@ -194,9 +199,10 @@ def skip(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # type: ignore[no-untyped-def]
-    """Scan a line. Add an entry for the value of each known key.
+    """Scan a line, and add an entry for the value of each known key.
 
-    Return (event type of the line, number of entries, True if the values are in `args`).
+    Return the event type of the line, the new number of entries, and True if the values are in `args`. `e`: the number
+    of entries so far.
     """
     guess_first, guess_length, guess_name = guesses
     name_of, first_of, length_of, kind_of = entries
@@ -323,10 +329,10 @@ def _line(buffer, i, stop, names, ends, slots, types, guesses, entries, e):  # t
 
 @njit()
 def room_for(n, capacity):  # type: ignore[no-untyped-def]
-    """Allocate the result of a scan: the event types of n lines, where the entries of each line begin, and `capacity`
-    entries.
+    """Allocate the result of a scan: the event types of n lines, the index of each line's first entry, and room for
+    `capacity` entries.
 
-    An entry consists of name, first byte, length and kind.
+    An entry consists of the number of a name, and the position, the length and the kind of a value.
     """
     entries = (
         np.empty(capacity, np.int32),
@@ -339,11 +345,13 @@ def room_for(n, capacity):  # type: ignore[no-untyped-def]
 
 @njit()
 def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: ignore[no-untyped-def]
-    """Scan all lines. Return the event type of each line, a mask of the lines whose values are in `args`, where the
-    entries of each line begin, and the entries.
+    """Scan all lines.
 
-    `capacity` must exceed half the number of bytes, because an entry takes at least two bytes (`0,`), and at most one
-    further entry is begun.
+    Return the event type of each line, a mask of the lines whose values are in `args`, the index of each line's first
+    entry, and the entries.
+
+    `capacity`: the maximum number of entries, which must exceed half the number of bytes. An entry takes at least two
+    bytes (`0,`), and one more entry may be begun at the end.
     """
     n = len(starts)
     type_of, begin, entries = room_for(n, capacity)
@@ -359,10 +367,10 @@ def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: i
 
 @njit()
 def gather(rows, positional, begin, entries, first_cell, next_cell, times, wanted, width, names, whole):  # type: ignore[no-untyped-def]
-    """Return the cells of the lines `rows`, which have one event type, and a mask of the good lines.
+    """Return the cells of the lines `rows`, which must have the same event type. Also return a mask of the good lines.
 
-    A line is good if no key appears twice and `args` has the right length. If `whole` is True, it must also have all
-    attributes. The first `wanted` of the `width` cells are the times and the attributes.
+    A line is good if no key appears twice and `args` has the right length. If `whole` is True, it must also have a
+    value for each attribute. The first `wanted` of the `width` cells contain the times and the attributes.
     """
     name_of, first_of, length_of, kind_of = entries
     n = len(rows)

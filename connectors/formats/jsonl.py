@@ -1,4 +1,5 @@
-"""A reader of JSON Lines. It reads plain lines column by column, and other lines one by one."""
+"""A reader of JSON Lines. It reads lines that the compiled scanner supports column by column, and other lines one by
+one."""
 
 from __future__ import annotations
 
@@ -143,8 +144,8 @@ class LineReader:
 
         - `line`: the line number of the block's first line.
         - `first`: the record number of the block's first record.
-        - `beside`: values from the messages that contain the lines, such as the topic. Each source, such as `topic`, is
-          mapped to one value per line.
+        - `beside`: values from the messages that contain the lines. Each source, such as `key`, is mapped to one
+          value per line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)

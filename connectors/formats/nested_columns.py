@@ -1,5 +1,5 @@
-"""Conversion of nested Parquet columns to plain columns. Paths select values inside structs. Each element of a list
-becomes a row."""
+"""Conversion of nested Parquet columns to columns of single values. Paths select values inside structs. Each element of
+a list becomes a row."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def is_list(kind: Any) -> bool:
 
 
 def leaves(schema: pa.Schema, name: str) -> list[Path]:
-    """Return the paths of all values inside a nested column that have a plain type. A list inside a list counts as a
-    plain value."""
+    """Return the paths of all values inside a nested column that are neither structs nor lists. A list inside another
+    list is also returned as a value."""
     paths: list[Path] = []
     waiting: list[tuple[Path, Any]] = [((name,), schema.field(name).type)]
     while waiting:
@@ -66,11 +66,11 @@ def leaves(schema: pa.Schema, name: str) -> list[Path]:
 def flattened(
     batch: pa.RecordBatch, plain: Sequence[str], nested: Mapping[str, Path], reasons: Reasons
 ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-    """Replace nested columns by plain columns. Each element of a list becomes a row.
+    """Replace nested columns by columns of single values. Each element of a list becomes a row.
 
-    Return the new batch, and for each new row the number of its original row. `plain`: the columns to keep. `nested`:
-    the path of each source inside a nested column. A row whose list is missing is kept, and the reason is added to
-    `reasons`.
+    Return the new batch, and for each new row the number of its original row. `plain`: the columns to keep unchanged.
+    `nested`: the path of each source inside a nested column. A row whose list is missing is kept, and the reason is
+    added to `reasons`.
     """
     import pyarrow.compute as pc
 

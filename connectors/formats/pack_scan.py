@@ -1,5 +1,5 @@
-"""A compiled scanner of JSON documents that contain many records. It finds the records of plain documents, and writes
-lines."""
+"""A compiled scanner of JSON documents that contain many records. It finds the records, and writes a line of JSON for
+each record. Documents in unusual forms are called not plain. They must be read by another reader."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LONGEST = 12
 
 @njit()
 def flat(buffer):  # type: ignore[no-untyped-def]
-    """Return a copy of the bytes in which blanks replace the line ends between values.
+    """Return a copy of the bytes in which line ends are replaced by blanks.
 
-    Return also True if all strings are closed and contain no line end.
+    Also return True if no string contains a line end and all strings are closed.
     """
     out = np.empty(len(buffer), np.uint8)
     inside = False
@@ -50,7 +50,11 @@ def _past(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
-    """Find the objects in the list at i. Return (end, number of objects); end -1 if an element is not an object."""
+    """Find the objects in the list at position i, and store their positions in `first` and `beyond`.
+
+    Return the position after the list, and the new number of stored objects. The position is -1 if an element is not an
+    object. `e`: the number of stored objects so far.
+    """
     i = _past(buffer, i + 1, stop)
     if i < stop and buffer[i] == 93:
         return i + 1, e
@@ -71,10 +75,13 @@ def _list(buffer, i, stop, first, beyond, e):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-untyped-def]
-    """Find the records of the document at i. Return (end, number of records); end -1 if the document is not plain.
+    """Find the records of the document at position i, and store their positions in `first` and `beyond`.
 
-    If the document is a list, its elements are the records. If it is an object with a list at the key `pages`, the
-    elements of this list are the records. Any other object is itself the record.
+    Return the position after the document, and the new number of stored records. The position is -1 if this scanner
+    does not support the document. `e`: the number of stored records so far.
+
+    If the document is a list, its elements are the records. If it is an object that has a list at the key `pages`, the
+    elements of this list are the records. Any other object is itself a record.
     """
     if buffer[i] == 91:
         return _list(buffer, i, stop, first, beyond, e)
@@ -116,11 +123,12 @@ def _document(buffer, i, stop, pages, first, beyond, e):  # type: ignore[no-unty
 def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-untyped-def]
     """Find the records of all documents in several spans of the buffer.
 
-    Return a mask of the plain spans; other spans have no records. For each record, return where it begins, where it
-    ends, the index of its span, and the first record of its document. `alone`: True if each span must be a single
-    document.
+    Return a mask of the spans in which this scanner supports all documents. Records are only returned for these spans.
+    For each record, return the position of its beginning, the position of its end, the index of its span, and the
+    number of its document's first record.
 
-    `capacity` must exceed half the number of bytes, because a record takes at least two bytes.
+    `alone`: True if each span must be a single document. `capacity`: the maximum number of records, which must exceed
+    half the number of bytes, because a record takes at least two bytes.
     """
     n = len(starts)
     plain = np.ones(n, np.bool_)
@@ -148,7 +156,8 @@ def records(buffer, starts, stops, pages, alone, capacity):  # type: ignore[no-u
 
 @njit()
 def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
-    """Count the colons outside of strings in each object. `first`, `beyond`: where the objects begin and end."""
+    """Count the colons in each object, except those inside strings. `first`, `beyond`: the positions where each object
+    begins and ends."""
     counts = np.zeros(len(first), np.int64)
     for k in range(len(first)):
         i = first[k]
@@ -163,9 +172,10 @@ def members(buffer, first, beyond):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
-    """Parse a number of seconds. Return the microseconds, and the number of digits after the point.
+    """Parse a number of seconds. Return the microseconds, and the number of digits after the decimal point.
 
-    The second value is -1 if the number is not plain. If the number is absent (`length` is 0), the result is 0.
+    The number of digits is -1 if the text is not a number, or has an exponent or too many digits. If `length` is 0, the
+    number is absent, and the result is (0, 0).
     """
     if length == 0:
         return 0, 0
@@ -197,7 +207,8 @@ def _decimal(buffer, i, length):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _named(c, begins):  # type: ignore[no-untyped-def]
-    """Return True if a SenML name may contain this character. `begins`: True if it is the first character."""
+    """Return True if the name of a SenML record may contain this character. `begins`: True if it is the first character
+    of the name."""
     if 48 <= c <= 57 or 97 <= (c | 32) <= 122:
         return True
     return not begins and (c == 45 or c == 46 or c == 47 or c == 58 or c == 95)
@@ -205,14 +216,17 @@ def _named(c, begins):  # type: ignore[no-untyped-def]
 
 @njit()
 def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
-    """Resolve the names and times of SenML records.
+    """Resolve the names and times of SenML records: prepend the base name to the name, and add the base time to the
+    time.
 
-    Return a buffer with the resolved texts, the end of each text, and a mask of the records whose name and time are
-    valid.
+    Return a buffer that contains the resolved names and times, the end of each of these texts, and a mask of the
+    records whose name and time are valid.
 
-    `first`, `length`: the position and length of the base name, the name, the base time and the time, one row each;
-    length 0 if absent. `least`: the microseconds from which on a time is absolute. In the buffer, a name takes the
-    bytes of its parts and two quotes, and a time takes at most twenty bytes.
+    `first`, `length`: matrices of positions and lengths, with one column per record. Their rows are the base name, the
+    name, the base time and the time. The length is 0 if a record lacks the value. `least`: the limit in microseconds. A
+    smaller time is relative, so it is not valid here.
+
+    In the buffer, a name takes the bytes of its parts and two quotes. A time takes at most twenty bytes.
     """
     n = first.shape[1]
     size = 0
@@ -265,8 +279,8 @@ def resolve(buffer, first, length, least):  # type: ignore[no-untyped-def]
 def identify(buffer, first, length, collection, text):  # type: ignore[no-untyped-def]
     """Find the ids in links to entities of a collection.
 
-    Return the position and length of each id, a mask of the ids that are texts, and a mask of the links that could be
-    read. The length is 0 if a link has no id. `text`: True if ids must be texts.
+    Return the position and the length of each id, a mask of the ids that are texts, and a mask of the links that could
+    be read. The length is 0 if the link is absent. `text`: True if all ids count as texts.
     """
     n = len(first)
     starts = np.zeros(n, np.int64)
@@ -302,11 +316,14 @@ def identify(buffer, first, length, collection, text):  # type: ignore[no-untype
 
 @njit()
 def write(buffer, names, ends, first, length, quoted):  # type: ignore[no-untyped-def]
-    """Write a line of JSON for each record: an object with the record's values.
+    """Write a line of JSON for each record. The line is an object that contains the record's values.
 
-    `names`, `ends`: the text before each value, and where these texts end. `first`, `length`: the position and length
-    of each value; length -1 if the record lacks it. A value takes its name, its bytes, two quotes and a separator; a
-    line takes two brackets and a line end.
+    `names`, `ends`: the texts to write before the values, and the end of each text. `first`, `length`: the position and
+    the length of each value. The length is -1 if the record lacks the value. `quoted`: True for each value to write in
+    quotes.
+
+    For each value, room is allocated for its name, its bytes, two quotes and a separator. For each line, room is
+    allocated for two brackets and a line end.
     """
     columns, n = first.shape
     size = 3 * n

@@ -40,9 +40,10 @@ _Scan = Callable[[str, int], tuple[Any, int]]
 _scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
 """A function that parses the JSON value at a position, and returns the value and its end."""
 _plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
-"""A variant of `_scan` that accepts duplicate keys and non-finite numbers. The reader of JSON Lines reports them later.
+"""A variant of `_scan` that accepts duplicate keys and non-finite numbers. If a key is duplicate, its last value is
+kept.
 
-The last value of a duplicate key is kept.
+The reader of JSON Lines reports duplicate keys and non-finite numbers later.
 """
 _space = re.compile(r"[ \t\n\r]*").match
 _Parts: TypeAlias = "Iterator[tuple[pl.DataFrame | None, list[DeadLetter], Block | None]]"
@@ -139,8 +140,8 @@ class PackReader:
         return end
 
     def plain(self, data: bytes, text: str, starts: Ints, stops: Ints, alone: bool) -> PlainDocuments | None:
-        """Convert the plain documents of a text. Return None if the text is not valid UTF-8, or `plain_documents` does
-        not support it."""
+        """Convert the documents in a text that the fast converter supports. Return None if the text is not valid UTF-8,
+        or if `plain_documents` returns None."""
         try:
             decode(data)
         except Unreadable:
@@ -148,7 +149,8 @@ class PackReader:
         return plain_documents(self._resolver, data, len(text), starts, stops, alone)
 
     def add_plain(self, documents: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
-        """Add the records of a plain document to `rows`. `number`: the index of the document in `documents`."""
+        """Add the records of a document that the fast converter has converted to `rows`. `number`: the index of the
+        document in `documents`."""
         some = slice(documents.bounds[number], documents.bounds[number + 1])
         lines = documents.lines[some]
         for place, (line, first, beyond) in enumerate(zip(lines, documents.first[some], documents.beyond[some])):
@@ -185,8 +187,8 @@ class PackReader:
         - the time format (see `Block.times`);
         - the number of lines that match no event type.
 
-        `beside`: values from the messages that contain the records, such as the topic. Each source, such as `topic`, is
-        mapped to one value per line.
+        `beside`: values from the messages that contain the records. Each source, such as `key`, is mapped to one
+        value per line.
         """
         data = "\n".join([*rows.lines, ""]).encode("ascii" if all(map(str.isascii, rows.lines)) else "utf-8")
         tables, dead, block = self._lines.read("", data, 0, 0, first, beside)
@@ -401,8 +403,8 @@ def _unpacked(
 ) -> tuple[list[Any], list[tuple[int, int]], dict[int, str]]:
     """Replace each data array of SensorThings by its observations.
 
-    Return the new elements and their spans. Also return the JSON text of each observation that comes from a data array,
-    by its index.
+    Return the new elements and their spans. Also return a dictionary that maps the index of each observation from a
+    data array to its JSON text.
     """
     if not any(isinstance(value, dict) and "dataArray" in value for value in values):
         return values, spans, {}

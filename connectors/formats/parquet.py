@@ -219,8 +219,7 @@ def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -
 
 
 def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Return the start and the end of each row. The rows have one column of texts, each of which contains an
-    interval."""
+    """Read a column of texts, each of which contains an interval. Return the start and the end of each interval."""
     start, end, states = intervals(schema, text_cells(column))
     for row in np.flatnonzero(states != GOOD).tolist():
         try:

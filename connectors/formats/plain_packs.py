@@ -1,7 +1,7 @@
-"""A fast converter of plain documents. It rewrites all their records as lines of JSON at once.
+"""A fast converter of documents that contain many records. It rewrites all records as lines of JSON at once.
 
-`cep.connectors.formats.packs` converts single documents and is called the reference. It produces the same lines from a
-plain document. It also converts the documents that are not plain.
+It supports only documents in usual forms, which are called plain. All other documents must be converted by
+`cep.connectors.formats.packs`, which produces the same lines from a plain document, but more slowly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Spans = tuple[Ints, Ints, Bools]
 if the record lacks the value."""
 
 LARGE = 1 << 16
-"""The minimum size in bytes of a text that this module converts. The reference is faster for smaller texts."""
+"""The minimum size in bytes of a text that this module converts. For smaller texts, `cep.connectors.formats.packs` is
+faster."""
 
 _NO_KEYS = ["\0", "\1"]  # in place of the keys `type` and `args`
 
@@ -106,9 +107,9 @@ class MakesLines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlainDocuments:
-    """The documents of a text and the lines that were generated from the plain ones.
+    """The documents of a text, and the lines that the fast converter has generated from them.
 
-    - `plain`: for each document, True if it is plain.
+    - `plain`: for each document, True if the fast converter supports it.
     - `bounds`: document `i` has the lines from `bounds[i]` up to, but not including, `bounds[i + 1]`.
     - `lines`: the generated lines. If a line is None, the caller must generate it from the text of its record.
     - `first`, `beyond`: for each line, the positions of its record's beginning and end, in characters.
@@ -124,12 +125,12 @@ class PlainDocuments:
 def plain_documents(
     format: MakesLines, data: bytes, characters: int, starts: Ints, stops: Ints, alone: bool
 ) -> PlainDocuments | None:
-    """Convert the plain documents in a UTF-8 text.
+    """Convert the documents in a UTF-8 text that the fast converter supports.
 
     Return None if the text is too short or too long, or if a line ends inside a string.
 
     `characters`: the length of the text in characters. `starts`, `stops`: the positions where each span of the text
-    begins and ends. `alone`: True if each span contains a single document, False if it may contain several.
+    begins and ends. `alone`: True if each span contains a single document, False if it may contain several documents.
     """
     if not LARGE <= len(data) <= MOST:
         return None

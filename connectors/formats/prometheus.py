@@ -109,7 +109,7 @@ class SampleReader(PointReader):
 def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
     """Convert lines of samples to lines of points. Comments become empty lines.
 
-    Also return a dictionary that contains, for each line that is not a sample, its number and the reason.
+    Also return a dictionary that maps the number of each line which is not a sample to the reason.
     """
     reasons: dict[int, str] = {}
     points = []
@@ -193,7 +193,7 @@ def _plain(quoted: str) -> str:
 def _micros(time: str) -> str:
     """Convert a timestamp to microseconds. Raise ValueError if the text is not a timestamp.
 
-    A timestamp that has decimals or is less than `_SECONDS` is in seconds; others are in milliseconds.
+    A timestamp that has decimals or is less than `_SECONDS` is in seconds. Any other timestamp is in milliseconds.
     """
     match = _TIME.fullmatch(time)
     if match is None:

@@ -1,5 +1,5 @@
-"""A compiled scanner of JSON whose records are in a list or span several lines. It puts each record on a line of its
-own."""
+"""A compiled scanner of JSON whose records are in a list or span several lines. It copies the records so that each
+record is on a line of its own."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 from cep.core.kernels import njit
 
 BETWEEN, LIST = 0, 1
-"""The states at the end of a text: between records, or between the records of a list."""
+"""The states that the scanner may have at the end of a text. BETWEEN: outside of a list, between two records. LIST:
+inside a list, between two records."""
 _BROKEN = 1  # replaces a line end in a string, which JSON does not allow
 
 
 @njit(_nrt=False)
 def _apart(c):  # type: ignore[no-untyped-def]
-    """Return True if the character separates records."""
+    """Return True if the character may be between two records."""
     return c == 32 or c == 9 or c == 10 or c == 13 or c == 44
 
 
@@ -22,10 +23,12 @@ def _apart(c):  # type: ignore[no-untyped-def]
 def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
     """Copy records so that each record is on a line of its own. The number of bytes stays the same.
 
-    Return the new bytes, the begin and end of each record, the number of bytes read, and the state after them. `place`:
-    the state before them. An incomplete last record is left out, unless `final` is True. A line end follows each
-    record, except at the end of the bytes. `capacity` must exceed half the number of bytes, because a record takes at
-    least one byte, and its separator another.
+    Return the copy, the position of each record's beginning, the position of each record's end, the number of bytes
+    that were read, and the state at the end.
+
+    `place`: the state at the beginning. If the last record is incomplete, it is not read, unless `final` is True. A
+    line end follows each record, except a record at the end of the bytes. `capacity`: the maximum number of records,
+    which must exceed half the number of bytes. A record takes at least one byte, and its separator takes another byte.
     """
     n = len(buffer)
     out = np.full(n, 32, np.uint8)

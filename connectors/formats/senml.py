@@ -52,7 +52,7 @@ _PLAIN: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("v", "t", "bt", "bver"), (NUMBER,)),
     "vb": (TRUE, FALSE),
 }
-"""For each field, the kinds of cells that the field may have in a plain record."""
+"""For each field, the kinds of cells that the fast converter supports."""
 _EXAMPLE = "`event temp(sensor: string FROM n, value: float FROM v) FORMAT senml`"
 
 
@@ -96,9 +96,10 @@ class Packs:
         return [self._line(record, base) for record in elements]
 
     def made(self, records: PlainRecords) -> Lines:
-        """Generate the lines of many plain records at once.
+        """Generate the lines of many records at once.
 
-        A span of text that contains a record which is not plain is marked in `Lines.refused`.
+        If a record has an unusual form, its span of text is marked in `Lines.refused`. It must then be converted by
+        `lines`.
         """
         good = records.good & records.known & ~records.empty
         for label in self.labels:

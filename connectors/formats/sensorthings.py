@@ -75,9 +75,9 @@ class Pages:
         return lines_read
 
     def made(self, records: PlainRecords) -> Lines:
-        """Generate the lines of many plain observations at once.
+        """Generate the lines of many observations at once.
 
-        A span of text that contains a data array is marked in `Lines.refused`.
+        A span of text that contains a data array is marked in `Lines.refused`. It must then be converted by `lines`.
         """
         buffer, good = records.buffer, records.good & ~records.empty
         none, every = np.zeros(len(good), np.bool_), np.ones(len(good), np.bool_)
@@ -153,7 +153,7 @@ class Pages:
 def rows(page: Mapping[str, Any]) -> list[Any] | None:
     """Return the observations of a data array. Return None if `page` is not a data array.
 
-    Each observation is an object. A row of the array that does not fit the array's components is returned unchanged.
+    Each observation is an object. A row of the array that does not have one value per component is returned unchanged.
     Raise Unreadable if the array does not name its components.
     """
     array = page.get("dataArray")

@@ -44,7 +44,7 @@ _Found = tuple[int, Record | Unreadable]
 
 class Documents:
     """A reader of the observations of one event type. Observations are nodes of an RDF class. The declaration names the
-    class with `AS`; the default is sosa:Observation.
+    class with `AS`. By default, it is sosa:Observation.
 
     Each attribute is read from a property path (`FROM`) or from a property (`AS`). The time is also read from a
     property path, by default from sosa:resultTime.
@@ -171,8 +171,8 @@ def read_observations(
 
 
 def invalidates(text: bytes) -> bool:
-    """Return True if a text may contain a withdrawal. Only the local names of the properties are searched, because
-    their prefixes vary."""
+    """Return True if a text may contain a withdrawal. It may if it contains the local name of one of the properties
+    INVALIDATED. Prefixes are ignored, because they vary."""
     return any(word.removeprefix(PROV).encode() in text for word in INVALIDATED)
 
 

@@ -43,7 +43,7 @@ class ByteStream:
     """The bytes of one input. Compression with gzip or zstd is recognised from the first bytes.
 
     - `position`: the number of bytes that have been read. For a compressed file, compressed bytes are counted.
-    - `size`: the size of the file in bytes, compressed if it is a compressed file. None if the size is unknown.
+    - `size`: the size in bytes of the stored file, before it is decompressed. None if the size is unknown.
     - `idle`: the number of seconds without data after which a pipe counts as silent. None if it never counts as
       silent.
     - `silence`: the timer that measures the time without data.
@@ -174,7 +174,7 @@ class ByteStream:
         return data if self._decoder is None else self._decoded(self._decoder, data, most)
 
     def unread(self, data: bytes) -> None:
-        """Push data back, so that the next read returns it."""
+        """Push data back, so that the next call of `read` returns it."""
         self._ahead = data
 
     def _decoded(self, decoder: codecs.IncrementalDecoder, data: bytes, most: int) -> bytes:

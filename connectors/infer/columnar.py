@@ -48,8 +48,8 @@ def parquet_sample(file: File, limit: int) -> RecordSample:
 def _chosen(
     schema: pa.Schema, series: Path | None, sample: RecordSample, batch: pa.RecordBatch
 ) -> tuple[list[str], dict[str, Path]]:
-    """Return the names of the plain columns that a declaration can read, and the paths of values inside nested columns
-    that it can read.
+    """Return the names of the columns of single values that a declaration can read, and the paths of values inside
+    nested columns that it can read.
 
     `series`: the path of the list whose elements are events, or None. `batch`: the first rows. A path that no
     declaration can read is added to `sample.left_out`.

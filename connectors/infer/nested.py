@@ -163,7 +163,7 @@ def _reachable(shape: _Shape, steps: Path) -> bool:
 
 
 def _leaves(shape: _Shape, series: Path | None, left_out: dict[str, str], count: int) -> list[Path]:
-    """Return the paths of plain values that a declaration can read.
+    """Return the paths of single values that a declaration can read.
 
     A path that no declaration can read is added to `left_out`, with the reason.
     """

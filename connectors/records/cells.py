@@ -1,4 +1,5 @@
-"""Compiled kernels that convert cells to columns of numbers, times and texts, and that mark missing cells."""
+"""Compiled kernels for cells. They mark missing cells, and convert the other cells to columns of numbers, times and
+texts."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ _FAR = FAR * SECOND
 
 @njit()
 def numbers(values, buffer, offset, length, kind, textual, point, whole):  # type: ignore[no-untyped-def]
-    """Read numbers into `values`. Return the state of each cell.
+    """Read cells as numbers, and store the numbers in `values`. Return the state of each cell.
 
-    `whole`: True if `values` has the type int64, False if it has float64.
+    `whole`: True if `values` has the type int64, False if it has the type float64.
     """
     n = len(kind)
     states = np.zeros(n, np.uint8)
@@ -51,10 +52,10 @@ def numbers(values, buffer, offset, length, kind, textual, point, whole):  # typ
 
 @njit()
 def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type: ignore[no-untyped-def]
-    """Read seconds as microseconds. Return the microseconds, a mask of the cells that contain an offset, and the
-    states.
+    """Read cells that contain seconds. Return the microseconds, a mask of the cells that contain a time with an offset,
+    and the states. For a number, the mask is also True.
 
-    `calendar`: True to accept ISO 8601 too.
+    `calendar`: True if the cells contain times, which may also be in ISO 8601.
     """
     n = len(kind)
     values = np.zeros(n, np.int64)
@@ -80,9 +81,10 @@ def read_ticks(buffer, offset, length, kind, textual, calendar, point):  # type:
 
 @njit()
 def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # type: ignore[no-untyped-def]
-    """Convert numbers in a unit to microseconds. One unit is ten to the power of `shift` microseconds.
+    """Read cells that contain numbers in a unit. Return the microseconds and the states. One unit is ten to the power
+    of `shift` microseconds.
 
-    `calendar`: True if the numbers count from 1970; then times outside of the years 1 to 9999 are BAD.
+    `calendar`: True if the numbers count from 1970. Then the state is BAD for times outside of the years 1 to 9999.
     """
     n = len(kind)
     values = np.zeros(n, np.int64)
@@ -101,7 +103,7 @@ def counts(buffer, offset, length, kind, shift, calendar, textual, point):  # ty
 
 @njit()
 def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, point):  # type: ignore[no-untyped-def]
-    """Mark missing cells as NULL. A cell is missing if it equals one of several texts.
+    """Mark missing cells as NULL. A cell is missing if it equals one of the texts in `letters`, which end at `ends`.
 
     If `numeric` is True, a cell is also missing if it equals one of `numbers`. Return a mask of the cells that this
     kernel cannot compare.
@@ -134,10 +136,10 @@ def mark_absent(buffer, offset, length, kind, letters, ends, numbers, numeric, p
 
 @njit()
 def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no-untyped-def]
-    """Copy the texts of cells into one buffer. Return its bytes, the end of each text, a bitmap of the cells that are
-    present, and the states of the cells.
+    """Copy the texts of the cells `rows` into one buffer.
 
-    `rows`: the cells to copy. A text is at most as long as its cell.
+    Return the buffer, the end of each text, a bitmap of the cells that have a text, and the states of the cells. A text
+    is never longer than its cell.
     """
     n = len(rows)
     size = 0
@@ -181,10 +183,10 @@ def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no
 
 @njit()
 def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no-untyped-def]
-    """Remove the marks between groups of three digits (`cep.connectors.records.thousands`). Return the new bytes, and
-    the offset and length of each cell.
+    """Remove the marks between groups of three digits (`cep.connectors.records.thousands`).
 
-    `mark`: the bytes of the mark. No cell becomes longer.
+    Return a buffer with the new texts, and the offset and the length of each text. `mark`: the bytes of the mark. No
+    text is longer than its cell.
     """
     n = len(kind)
     size = 0
@@ -243,7 +245,7 @@ def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no
 
 @njit()
 def halves(buffer, first, length):  # type: ignore[no-untyped-def]
-    """Return the position after the slash in each interval `start/end`; -1 if there is no slash."""
+    """Return the position after the slash in each interval `start/end`. The position is -1 if there is no slash."""
     ends = np.full(len(first), -1, np.int64)
     for k in range(len(first)):
         for i in range(first[k], first[k] + length[k]):

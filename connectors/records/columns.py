@@ -111,8 +111,8 @@ def table(
     """Convert the cells to a table with the columns `start`, `end` and `@order`, and one column per attribute.
 
     `good`: a mask of the rows that may be converted column by column. `read`: a function that reads the row with an
-    index. It is called for the other rows, and for rows that contain a cell which is not plain. Rows that it cannot
-    read are added to `dead`.
+    index. It is called for all other rows, and for rows that have a cell in an unusual form. Rows that it cannot read
+    are added to `dead`.
     """
     start, end, states = _times(schema, cells)
     good = good & (states == GOOD)
@@ -287,9 +287,9 @@ def text_cells(texts: pl.Series) -> Cells:
 
 
 def quoted_numbers(attribute: Attribute, texts: pl.Series) -> tuple[pl.Series, Ints]:
-    """Convert texts to numbers of the attribute's type. A number is null if its text is missing or not plain.
+    """Convert texts to numbers of the attribute's type. A number is null if its text is missing or has an unusual form.
 
-    Return the numbers, and the indices of the rows whose text is not plain.
+    Return the numbers, and the indices of the rows whose text has an unusual form. These rows must be read one by one.
     """
     cells = text_cells(texts).as_text()
     values, states = _whole(cells, 0) if attribute.type == "int" else floats(cells, 0)

@@ -103,10 +103,12 @@ class OrderedTimes:
 class OrderedIntervals:
     """The intervals of one event type in one input, if the declaration has `FOLD order`.
 
-    A double hour is the hour that clocks pass twice when summer time ends. An interval whose start is in a double hour
-    is assigned to the pass in which it begins where the previous interval ends, and has the same length as the previous
-    one. If there is no such pass, the order of records decides, as in `OrderedTimes`. If the end is written as a clock
-    time, it is later than the start.
+    A double hour is the hour that clocks pass twice when summer time ends. If one of its passes lets an interval begin
+    where the previous interval ends, this pass is chosen. If several intervals in a row have the same start, it may
+    also begin where the previous interval begins. Otherwise, the order of records decides, as in `OrderedTimes`.
+
+    The end is chosen so that the interval has the length of the previous interval, if possible. An end that is written
+    as a clock time is later than the start.
     """
 
     def __init__(self, name: str) -> None:

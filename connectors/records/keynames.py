@@ -1,4 +1,4 @@
-"""The names of the keys that a program reads, in a hash table that compiled scanners use."""
+"""The names that a program reads, such as keys, in a hash table for compiled scanners."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from cep.core.kernels import njit
 
 Names = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
-"""The letters of all names in one buffer, the end of each name, and a hash table of the names' indexes."""
+"""The bytes of all names in one buffer, the end of each name in it, and a hash table that contains the indices of the
+names."""
 
 
 @njit(_nrt=False)
@@ -34,7 +35,7 @@ def is_name(data, i, stop, names, first, beyond):  # type: ignore[no-untyped-def
 
 @njit(_nrt=False)
 def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
-    """Return the index of the name data[i:stop], or -1 if it is not in the table."""
+    """Return the index of the name in data[i:stop]. Return -1 if the hash table does not contain this name."""
     mask = np.uint64(len(slots) - 1)
     place = _hash(data, i, stop) & mask
     while slots[place] >= 0:
@@ -47,7 +48,8 @@ def find(data, i, stop, names, ends, slots):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def enter(names, ends, slots):  # type: ignore[no-untyped-def]
-    """Insert names into an empty hash table. Its size is a power of two that exceeds the number of names."""
+    """Insert names into an empty hash table. The size of the table must be a power of two, and must exceed the number
+    of names."""
     mask = np.uint64(len(slots) - 1)
     for name in range(len(ends) - 1):
         place = _hash(names, ends[name], ends[name + 1]) & mask
@@ -57,7 +59,7 @@ def enter(names, ends, slots):  # type: ignore[no-untyped-def]
 
 
 def name_table(names: Sequence[str]) -> Names:
-    """Build the table of names that compiled scanners use."""
+    """Build the hash table of names for compiled scanners."""
     raw = [name.encode("utf-8") for name in names]
     letters = np.frombuffer(b"".join(raw) or b"\0", np.uint8)
     ends = np.cumsum([0] + [len(name) for name in raw])

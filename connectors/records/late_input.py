@@ -40,7 +40,7 @@ Told = Callable[[], str]
 
 
 def unknown() -> str:
-    """Return the description for an unknown cause."""
+    """Return the description of a revision whose cause is unknown."""
     return UNKNOWN
 
 

@@ -1,6 +1,7 @@
-"""Compiled readers of numbers, times and escaped characters. They read plain forms; `records` reads all others.
+"""Compiled readers of numbers, times and escaped characters. They read the most common forms. All other forms are read
+by `cep.connectors.records.records`.
 
-Polars casts accept forms that are not valid in a record, and lose digits of times
+Polars is not used, because its casts accept forms that are not valid in a record, and lose digits of times
 (docs/decisions/2026-11-22-records.md).
 """
 
@@ -12,8 +13,8 @@ from cep.connectors.records.times import FIRST, LAST, SECOND
 from cep.core.kernels import njit
 
 MISSING, GOOD, BAD, HARD = 0, 1, 2, 3
-"""The states of a cell that has been read. HARD: a float with many digits, which a slower reader must round
-correctly."""
+"""The states of a cell that has been read. HARD means that the cell is a float with many digits, which a slower reader
+must round correctly."""
 
 # The kinds of cells that scanners find. STRING has no escapes. ESCAPED is a string with escapes (JSON) or doubled
 # quotes (CSV). NESTED is a list or an object.
@@ -33,7 +34,7 @@ def is_digit(c):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Return the range from i to stop without the blanks at both ends."""
+    """Shorten the range from i to `stop` so that it neither begins nor ends with blanks. Return the new range."""
     while i < stop and (buffer[i] == 32 or buffer[i] == 9):
         i += 1
     while i < stop and (buffer[stop - 1] == 32 or buffer[stop - 1] == 9):
@@ -43,7 +44,7 @@ def trim(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """Read up to 18 digits, optionally followed by a point and zeros. Return (value, BAD or GOOD)."""
+    """Read an integer of up to 18 digits. A point and zeros may follow. Return the value, and the state GOOD or BAD."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -72,10 +73,10 @@ def read_int(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """Read a float. Return (value, state).
+    """Read a float. Return the value and the state.
 
-    The value is exact if floats can represent its digits and the power of ten exactly (Clinger's fast path). Otherwise
-    the state is HARD or BAD.
+    The state is GOOD if a float can represent the digits and the power of ten exactly. The value is then exact, too
+    (Clinger's fast path). Otherwise, the state is HARD or BAD.
     """
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
@@ -131,9 +132,10 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Read the digits after a point as a fraction of a second. Return (microseconds, rest, end).
+    """Read the digits after a decimal point as a fraction of a second. Return (microseconds, rest, end).
 
-    The rest compares the digits after the sixth with half a microsecond: -1 less, 0 equal, 1 greater.
+    `rest` says how to round: it is -1, 0 or 1 if the digits after the sixth are less than, equal to, or greater than
+    half a microsecond.
     """
     micros = np.int64(0)
     unit = SECOND
@@ -154,7 +156,8 @@ def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
-    """Read a decimal number of seconds without exponent. Return (microseconds, state). Round half to even."""
+    """Read a decimal number of seconds without an exponent. Return the microseconds and the state. The microseconds are
+    rounded half to even."""
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
         negative = buffer[i] == 45
@@ -183,7 +186,7 @@ def read_seconds(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
     """Read a decimal number of units. One unit is ten to the power of `shift` microseconds.
 
-    Return (microseconds, state). Round half to even.
+    Return the microseconds and the state. The microseconds are rounded half to even.
     """
     negative = False
     if i < stop and (buffer[i] == 45 or buffer[i] == 43):
@@ -226,7 +229,7 @@ def read_count(buffer, i, stop, shift, point):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def two_digits(buffer, i):  # type: ignore[no-untyped-def]
-    """Return the value of the two digits at i, or -1 if there are no two digits."""
+    """Return the value of the two digits at position i. Return -1 if one of the characters is not a digit."""
     if is_digit(buffer[i]) and is_digit(buffer[i + 1]):
         return (np.int64(buffer[i]) - 48) * 10 + (np.int64(buffer[i + 1]) - 48)
     return np.int64(-1)
@@ -234,7 +237,8 @@ def two_digits(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def days_before(year, month, day):  # type: ignore[no-untyped-def]
-    """Return the number of days from 1970-01-01 to a date, and the state."""
+    """Return the number of days from 1970-01-01 to a date, and the state. The state is BAD if the date does not
+    exist."""
     if year < 1 or month < 1 or month > 12 or day < 1:
         return np.int64(0), BAD
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -247,9 +251,9 @@ def days_before(year, month, day):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
-    """Read an ISO 8601 time as `times.of_iso` does, but without week dates.
+    """Read an ISO 8601 time, as `times.of_iso` does. Week dates are not supported.
 
-    Return (microseconds, state, True if the text contains an offset).
+    Return the microseconds, the state, and True if the text contains an offset.
     """
     absolute = False
     if stop - i < 10 or buffer[i + 4] != 45 or buffer[i + 7] != 45:
@@ -318,7 +322,7 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _hex(buffer, i):  # type: ignore[no-untyped-def]
-    """Return the value of the four hexadecimal digits at i, which must be valid."""
+    """Return the value of the four characters at position i, which must be hexadecimal digits."""
     value = np.int64(0)
     for j in range(i, i + 4):
         c = np.int64(buffer[j])
@@ -328,10 +332,10 @@ def _hex(buffer, i):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def unescape(buffer, i, stop, out, o):  # type: ignore[no-untyped-def]
-    """Copy the characters of a JSON string to `out` without escapes. Return the end of the copy.
+    """Copy the characters of a JSON string to `out` without escapes, from position `o` on. Return the end of the copy.
 
-    Return -1 if the string contains half a surrogate pair. Escapes must be complete. A character never takes more bytes
-    than its escape.
+    Return -1 if the string contains half a surrogate pair. All escapes must be complete. A character never takes more
+    bytes than its escape.
     """
     while i < stop:
         c = buffer[i]

@@ -1,4 +1,5 @@
-"""Paths to the values of a record: a column, a path in nested JSON, a level of an MQTT topic, or a Kafka key."""
+"""Paths to the values of a record. A path can be a column, a path in nested JSON, a level of an MQTT topic, or a Kafka
+key."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ from cep.core.schema import Attribute, Schema
 from cep.core.suggest import nearest
 
 EACH = "[]"
-"""The step of a path that stands for each element of a list."""
+"""The step of a path that selects each element of a list."""
 KEY = "key"
-"""The source `FROM key`. It selects the message's key, unless the record has a field of this name."""
+"""The source in `FROM key`. It selects the key of the message, unless the record has a field `key`."""
 
 _LEVEL = re.compile(r"topic\[(\d{1,4})\]", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _STEP = re.compile(r'(?:"([^"]+)"|((?:@iot\.|[^."\[\]])+))((?:\[\d{0,6}\])*)(?=\.[^.]|\Z)', re.ASCII)
-"""One step of a path: a name, which may be quoted, and optional indexes of list elements. Names of SensorThings such as
-`@iot.id` are valid."""
+"""A pattern for one step of a path: a name, which may be quoted, and then indices of list elements, if there are any.
+Names of SensorThings such as `@iot.id` are valid."""
 _PLACE = re.compile(r"\[\d{0,6}\]", re.ASCII)
 
 Path = tuple[str, ...]
@@ -27,9 +28,9 @@ Path = tuple[str, ...]
 
 @lru_cache(maxsize=4096)
 def path(source: str) -> Path:
-    """Split a source into the steps of its path. A plain column is a single step.
+    """Split a source into the steps of its path. The name of a plain column is a single step.
 
-    A quoted name may contain dots: `labels."app.name"`.
+    A quoted name may contain dots, as in `labels."app.name"`.
     """
     if ("." not in source and "[" not in source) or level(source) is not None:
         return (source,)
@@ -46,18 +47,18 @@ def path(source: str) -> Path:
 
 
 def place(step: str) -> int | None:
-    """Return the index of the list element that a step selects; None if the step is a name."""
+    """Return the index of the list element that a step selects. Return None if the step is a name."""
     return int(step[1:-1]) if step.startswith("[") and step != EACH and _PLACE.fullmatch(step) else None
 
 
 def level(source: str) -> int | None:
-    """Return the index of the topic level that a source selects; None if the source is not a topic level."""
+    """Return the index of the topic level that a source selects. Return None if the source is not a topic level."""
     match = _LEVEL.fullmatch(source)
     return None if match is None else int(match[1])
 
 
 def from_message(source: str) -> bool:
-    """Return True if the value may come from the message's envelope instead of the record."""
+    """Return True if the value of a source may come from the message's envelope instead of the record."""
     return source == KEY or level(source) is not None
 
 
@@ -66,24 +67,26 @@ def source_of(attribute: Attribute) -> str:
 
 
 def is_own(attribute: Attribute) -> bool:
-    """Return False for attributes that rules cannot use: `@change`, and the end and bounds of a fluent's records."""
+    """Return True if rules can use the attribute. They cannot use `@change`, or the end and the bounds of a fluent's
+    record."""
     return not attribute.name.startswith("@")
 
 
 def told_name(attribute: Attribute) -> str:
-    """Return an attribute's name for error messages. For the end of a fluent's record, return its name in the
-    record."""
+    """Return the name of an attribute for error messages. For the end of a fluent's record, this is the name of the
+    column or key that contains it."""
     return attribute.name if is_own(attribute) else source_of(attribute)
 
 
 def list_of(sources: Sequence[str]) -> Path | None:
-    """Return the path of the list whose elements are events. Return None if each record is an event itself."""
+    """Return the path of the list in a record whose elements are events. Return None if each record is an event
+    itself."""
     steps = next((path(source) for source in sources if EACH in path(source)), None)
     return None if steps is None else steps[: steps.index(EACH)]
 
 
 def written(steps: Path) -> str:
-    """Write a path as FROM expects it."""
+    """Return a path in the syntax of FROM."""
     text = ""
     for step in steps:
         name = f'"{step}"' if "." in step.replace("@iot.", "") and len(steps) > 1 else step
@@ -92,8 +95,8 @@ def written(steps: Path) -> str:
 
 
 def first_at(value: Any, steps: Path) -> Any:
-    """Return the value that a path leads to, None if there is none. The step `[]` selects the first element of a
-    list."""
+    """Return the value that a path selects. Return None if there is no such value. The step `[]` selects the first
+    element of a list."""
     for step in steps:
         if _PLACE.fullmatch(step):
             index = place(step) or 0
@@ -104,8 +107,8 @@ def first_at(value: Any, steps: Path) -> Any:
 
 
 def elsewhere(record: Mapping[str, Any], attribute: Attribute) -> str | None:
-    """Suggest another path for an attribute that the object lacks, such as `write FROM "pump.id"`. Return None if no
-    value fits."""
+    """Return a hint that names another path for an attribute which the record lacks, such as `write FROM "pump.id"`.
+    Return None if no other path is similar."""
     wanted = source_of(attribute)
     last = path(wanted)[-1]
     names = (_plain(last), _plain(attribute.name))
@@ -130,14 +133,16 @@ def elsewhere(record: Mapping[str, Any], attribute: Attribute) -> str | None:
 
 
 def _near(record: Mapping[str, Any], wanted: str) -> str | None:
-    """Return a hint that names the existing path most similar to `wanted`, or None."""
+    """Return a hint that names the path in the record which is most similar to `wanted`. Return None if none is
+    similar."""
     inside = [written(steps) for steps, value in _leaves(record, ()) if not isinstance(value, dict | list)]
     near = nearest(wanted, inside)
     return None if near is None else f'there is `{near}`: write FROM "{near}"'
 
 
 def has(record: Mapping[str, Any], steps: Path) -> bool:
-    """Return True if a JSON object has a value at a path, even null. In a list, only the first element is checked."""
+    """Return True if a JSON object has a value at a path. The value may be null. In a list, only the first element is
+    examined."""
     above = first_at(record, steps[:-1])
     if (index := place(steps[-1])) is not None:
         return isinstance(above, list) and index < len(above)
@@ -146,12 +151,17 @@ def has(record: Mapping[str, Any], steps: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
-    """Remove word separators from a name, so that `deviceId`, `device_id` and `Device ID` become equal."""
+    """Convert a name to lower case, and remove word separators. So `deviceId`, `device_id` and `Device ID` become
+    equal."""
     return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]]:
-    """Yield the path and value of each leaf in a JSON object. In a list, only the first element is searched."""
+    """Yield the path and the value of each member in a JSON object, including members of nested objects. In a list,
+    only the first element is examined.
+
+    `above`: the path of `value`. `deep`: the number of levels to examine.
+    """
     if isinstance(value, dict) and deep:
         for name, inner in value.items():
             yield (*above, name), inner
@@ -164,5 +174,6 @@ def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]
 
 
 def sources(schema: Schema, times: Sequence[str]) -> list[str]:
-    """Return the sources of all values that an event type needs: times, attributes, then the values that WHEN tests."""
+    """Return the sources of all values that an event type needs: the times, the attributes, and the values that the
+    WHEN condition tests."""
     return [*times, *(source_of(attribute) for attribute in schema.attributes), *schema.tested]

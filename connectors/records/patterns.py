@@ -1,4 +1,5 @@
-"""A compiled reader of times that have a declared pattern. Times in unusual forms are left to `times`."""
+"""A compiled reader of times that have a declared pattern. Times in unusual forms are read by
+`cep.connectors.records.times`."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _STEPS = {
 
 
 def _table(words: tuple[str, ...]) -> NDArray[np.uint8]:
-    """Return words in lower case as a matrix that has a row per word, padded with zeros."""
+    """Convert words to a matrix of bytes in lower case. The matrix has one row per word, padded with zeros."""
     table = np.zeros((len(words), 10), np.uint8)
     for row, word in enumerate(words):
         table[row, : len(word)] = np.frombuffer(word.lower().encode(), np.uint8)
@@ -46,10 +47,11 @@ _MONTHS, _WEEKDAYS = _table(MONTHS), _table(DAYS)
 
 @lru_cache(maxsize=64)
 def compiled(pattern: str) -> NDArray[np.int64]:
-    """Compile a pattern to a matrix that has a row per step.
+    """Compile a pattern to a matrix that has one row per step.
 
-    The first column is the kind of step. For a character, its byte follows. For a number of one or two digits, the
-    meaning, the minimum and the maximum follow. The last column is 1 if the number must have all its digits.
+    The first column is the kind of the step. If the step is a character, the second column is its byte. If the step is
+    a number of one or two digits, the next columns are the part of the time that it defines, its minimum and its
+    maximum. The last column is 1 if the number must have all its digits.
     """
     steps: list[tuple[int, ...]] = []
     tokens = parts(pattern)
@@ -62,9 +64,11 @@ def compiled(pattern: str) -> NDArray[np.int64]:
 
 @njit(_nrt=False)
 def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-def]
-    """Read a number between `least` and `most`, which has one or two digits. If `whole` is True, it must have two.
+    """Read a number of one or two digits, which must be between `least` and `most`. Return the number and the position
+    after it.
 
-    Two digits are read if the value fits. Return the value or -1, and the end.
+    The number is -1 if there is no such number. If `whole` is True, the number must have two digits. Otherwise, the
+    second digit is left out if the number would be out of range with it.
     """
     if i >= stop or not is_digit(buffer[i]):
         return np.int64(-1), i
@@ -80,7 +84,10 @@ def _upto_two(buffer, i, stop, least, most, whole):  # type: ignore[no-untyped-d
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
-    """Find a word by its first `letters` characters; 0: by all its characters. Return its index or -1, and the end."""
+    """Find the word at position i. Return its index and the position after it. The index is -1 if no word matches.
+
+    `letters`: the number of characters by which words are compared, or 0 to compare all characters.
+    """
     for word in range(len(words)):
         j = 0
         while j < 10 and words[word, j] != 0 and (letters == 0 or j < letters):
@@ -94,9 +101,11 @@ def _word(buffer, i, stop, words, letters):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
-    """Read a time as `time_pattern` does. `said`: a buffer for five numbers that the function may overwrite.
+    """Read a time that has a pattern, as `time_pattern` does. `said`: a buffer for five numbers, which this function
+    overwrites.
 
-    Return the microseconds in the time zone of the text, True if the text contains an offset, and the state.
+    Return the microseconds, True if the text contains an offset, and the state. Without an offset, the microseconds are
+    those of the same clock time in UTC.
     """
     said[_SAID_MONTH] = said[_SAID_DAY] = 1
     said[_SAID_HOUR] = said[_SAID_MINUTE] = said[_SAID_SECOND] = 0
@@ -217,7 +226,8 @@ def read_pattern(buffer, i, stop, steps, said):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
-    """Return True if a cell consists only of digits, and their number is at least `least` and less than `full`."""
+    """Return True if a cell consists only of digits, and the number of digits is at least `least` but less than
+    `full`."""
     if stop - i < least or stop - i >= full:
         return False
     while i < stop:
@@ -229,11 +239,11 @@ def _has_lost(buffer, i, stop, least, full):  # type: ignore[no-untyped-def]
 
 @njit()
 def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  # type: ignore[no-untyped-def]
-    """Read cells that have a pattern. Return the microseconds, a mask of the cells that contain an offset, and the
-    states.
+    """Read cells that contain times with a pattern. Return the microseconds, a mask of the cells that contain an
+    offset, and the states. The state of a missing cell is MISSING.
 
-    A missing cell is MISSING. A number of at least `least` digits gets back leading zeros, up to `full` digits; 0: no
-    zeros can be lost. If `textual` is True, this also holds for texts of digits.
+    `least`, `full`: if a number has at least `least` digits, leading zeros are added until it has `full` digits. If
+    both are 0, no zeros are added. `textual`: True to add zeros also to texts that consist of digits.
     """
     n = len(kind)
     values = np.zeros(n, np.int64)
@@ -258,10 +268,12 @@ def read_patterns(buffer, offset, length, kind, steps, least, full, textual):  #
 
 @njit()
 def join(buffer, offsets, lengths, kinds, digits, textual):  # type: ignore[no-untyped-def]
-    """Join the cells of each row with blanks. Return the bytes, and the offsets, lengths and kinds of the new cells.
+    """Join the cells of each row with blanks. Return the bytes, the offsets, the lengths and the kinds of the new
+    cells.
 
-    If a cell is missing, the new cell is missing. If a cell has an escape, the new cell must be read by other code.
-    `digits`: for each column, the arguments `least` and `full` of `read_patterns`.
+    If one of the cells is missing, the new cell is missing. If one of them has escapes, the kind of the new cell is
+    such that another reader must read it. `digits`: for each column, the arguments `least` and `full` of
+    `read_patterns`.
     """
     parts, n = kinds.shape
     size = 0

@@ -112,8 +112,8 @@ def read_events(
     """Return the events of one line of JSON.
 
     A line contains one event. If the declaration reads a list, the line contains one event per element of this list.
-    For an element that cannot be read, the result contains an Unreadable. Raise Unreadable if no event of the line can
-    be read.
+    For an element that cannot be read, the result contains an Unreadable. Raise Unreadable if the
+    line as a whole is unreadable.
 
     - `default`: the event type of records that do not name one.
     - `bound`: True if the user bound the input to the event type `default`. Then the field `type` of a record is

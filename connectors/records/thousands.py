@@ -13,8 +13,8 @@ def _grouped(mark: str, point: str) -> re.Pattern[str]:
 
 
 def is_grouped(text: str, mark: str, point: str) -> bool:
-    """Return True if the text is a number in which each group of three digits is separated by `mark`. `point`: the
-    decimal mark."""
+    """Return True if the text is a number in which `mark` separates all groups of three digits. `point`: the decimal
+    mark."""
     return _grouped(mark, point).fullmatch(text) is not None
 
 

@@ -1,4 +1,5 @@
-"""Conversion of times and durations between text and microseconds. It is exact, or rounds half to even."""
+"""Conversion of times and durations between text and microseconds. Results are exact, or rounded half to even if the
+text has more decimals."""
 
 from __future__ import annotations
 
@@ -25,24 +26,26 @@ OUTSIDE = "is not a time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
 FIXED = 2**61
-"""A number that is added to a time to mark it as computed from a length. It is removed when `FOLD order` is applied.
+"""A number that is added to a time to mark it as computed from a length. `FOLD order` uses the mark and removes it.
 
-The marked time is the end of an interval that is written as start and length, or the start of one that is written as
-length and end.
+If an interval is written as its start and its length, the end is marked. If it is written as its length and its end,
+the start is marked.
 """
 FAR = 7_258_118_400
-"""The year 2200 in seconds. A larger number probably has another unit, unless FORMAT declares seconds."""
+"""The year 2200 in seconds since 1970. A larger number probably has a smaller unit than seconds, unless FORMAT declares
+seconds."""
 _SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
 SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
-"""For each unit, the exponent of ten: one unit is 10 to this power microseconds."""
+"""For each unit, the power of ten that converts it to microseconds. One second is 10 to the power of 6 microseconds."""
 
 ISO, SECONDS = "iso", "seconds"
-"""The forms of output times, in addition to the units `ms`, `us` and `ns`.
+"""Two of the forms in which outputs write times. The other forms are the units `ms`, `us` and `ns`, and multiples of
+microseconds.
 
-A form such as `60000000 us` counts multiples of this length, here minutes.
+For example, the form `60000000 us` writes a time as a number of minutes.
 """
 DECIMALS = 12
-"""The maximum number of decimals of a time that is written as a number."""
+"""The maximum number of decimals in a time that is written as a number."""
 _COUNTED = {SECONDS: SECOND, "ms": 1_000, "us": 1, "ns": 1}
 
 _SMALL_UNITS = (("milliseconds", 10**3, "ms"), ("microseconds", 10**6, "us"), ("nanoseconds", 10**9, "ns"))
@@ -56,7 +59,8 @@ _ISO = re.compile(
 )
 _NUMBERED = re.compile(r"(\d{4}-\d{2}-\d{2}|\d{8}) +(\d{1,6})", re.ASCII)
 _CLOCKS = (("%H%M%S", 6), ("%H%M", 4), ("%H", 2))
-"""The patterns of times of day that are written as numbers, each with its number of digits."""
+"""The patterns of times of day that are written as a number of up to six digits. For each pattern, its number of
+digits."""
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
 _UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
@@ -67,13 +71,13 @@ _PERIOD_UNITS = (7 * _UNITS["d"], _UNITS["d"], _UNITS["h"], _UNITS["min"], SECON
 
 
 def is_number(text: str) -> bool:
-    """Return True if the text is a decimal number such as `12`, `-0.5`, `.5`, `5.`, `1e3`; not `inf`, `nan`,
-    `1_000`."""
+    """Return True if the text is a decimal number, such as `12`, `-0.5`, `.5`, `5.` or `1e3`. `inf`, `nan` and `1_000`
+    are not decimal numbers."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def decimal(text: str) -> Decimal:
-    """Convert a text to an exact decimal. Raise ValueError if its exponent is absurdly large."""
+    """Convert a text to an exact decimal. Raise ValueError if its exponent is too large for `Decimal`."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -86,9 +90,9 @@ def power(shift: int) -> Decimal:
 
 
 def scaled(text: str, unit: int | Decimal = SECOND) -> int:
-    """Convert a decimal number of units to microseconds. `unit`: the microseconds per unit.
+    """Convert a decimal number to microseconds. `unit`: the number of microseconds in one unit of the number.
 
-    Raise ValueError if the text is not a number, or the result exceeds 64 bits.
+    Raise ValueError if the text is not a number, or if the result does not fit in 64 bits.
     """
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is not a number")
@@ -105,8 +109,10 @@ def scaled(text: str, unit: int | Decimal = SECOND) -> int:
 
 
 def since_epoch(text: str) -> int:
-    """Convert seconds since 1970 to microseconds. Raise ValueError if the text is not a number, or the time is not
-    supported."""
+    """Convert seconds since 1970 to microseconds.
+
+    Raise ValueError if the text is not a number, or if the time is not between the years 1 and 2200.
+    """
     if not is_number(text):
         raise ValueError(f"`{shown(text)}` is not a number")
     number = decimal(text)
@@ -116,7 +122,8 @@ def since_epoch(text: str) -> int:
 
 
 def beyond(number: Decimal) -> str:
-    """Explain that a number of seconds since 1970 is out of range. Suggest another unit if one fits."""
+    """Return the explanation that a number of seconds since 1970 is out of range. It suggests another unit than seconds
+    if one is plausible."""
     for unit, size, name in _SMALL_UNITS:
         if 0 <= number <= RECENT * size:
             where = "is beyond the year 2200" if number <= LAST // SECOND else OUTSIDE
@@ -126,20 +133,22 @@ def beyond(number: Decimal) -> str:
 
 
 def meant_unit(number: Decimal | int) -> str:
-    """Suggest the unit of a number that counts from 1970, as the end of an error message; empty if no unit fits."""
+    """Suggest the unit of a number that counts from 1970. Return the end of an error message, or an empty text if no
+    unit is plausible."""
     unit = likely_unit(number)
     return f"; it looks like {_WORDS_OF[unit]}: `FORMAT epoch {unit}`" if unit else ""
 
 
 def likely_unit(number: Decimal | int) -> str | None:
-    """Return the unit in which a number since 1970 is a time between 1990 and 2100; None if there is none."""
+    """Return the unit in which a number that counts from 1970 is a time between 1990 and 2100. Return None if there is
+    no such unit."""
     return next((unit for unit, size in _SIZES.items() if LONG_AGO * size <= number <= RECENT * size), None)
 
 
 def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
     """Convert a text to microseconds since 1970. Raise ValueError if the text is not a valid time.
 
-    Without a format, the text is in ISO 8601 or, if `numbers` is True, a number of seconds.
+    If `format` is None, the text must be in ISO 8601. If `numbers` is True, it may also be a number of seconds.
     """
     if format is None:
         return since_epoch(text) if numbers and is_number(text) else of_iso(text)
@@ -172,8 +181,10 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
 
 
 def _meant(text: str, pattern: str) -> str:
-    """Suggest a pattern for a time that does not fit `pattern`, as the end of an error message; empty if none is
-    certain."""
+    """Suggest another pattern or form for a time that does not match `pattern`.
+
+    Return the end of an error message, or an empty text if no suggestion is certain.
+    """
     if len(text) > 40:
         return ""
     if is_number(text):
@@ -191,9 +202,10 @@ def _meant(text: str, pattern: str) -> str:
 
 @lru_cache(maxsize=64)
 def _others(pattern: str) -> tuple[str, ...]:
-    """Return patterns that are easily confused with this one.
+    """Return patterns that are easily confused with `pattern`.
 
-    They swap day and month, or differ in the separators, the digits of the year, or the seconds.
+    In these patterns, day and month are swapped, or the separators, the digits of the year or the seconds are
+    different.
     """
     swapped = "%m".join(part.replace("%m", "%d") for part in pattern.split("%d"))
     swapped = swapped if "%d" in pattern and "%m" in pattern else pattern
@@ -212,10 +224,10 @@ def _others(pattern: str) -> tuple[str, ...]:
 
 
 def form(format: TimeFormat | None, number: bool) -> str:
-    """Return the form in which to write times that were read in this format. If the format is a pattern, return ISO
-    8601.
+    """Return the form in which outputs write times, if the inputs have the time format `format`. If the format is a
+    pattern, the form is ISO 8601.
 
-    `number`: True if the times are numbers.
+    `number`: True if the times in the inputs are numbers.
     """
     if format is not None and format.unit is not None:
         return SECONDS if format.unit == "s" else format.unit
@@ -223,14 +235,17 @@ def form(format: TimeFormat | None, number: bool) -> str:
 
 
 def form_of_ticks(tick: int) -> str:
-    """Return the form of times that count ticks. `tick`: the length of a tick in microseconds."""
+    """Return the form in which outputs write times as numbers of ticks. `tick`: the length of a tick in
+    microseconds."""
     return next((name for name, size in _COUNTED.items() if size == tick), f"{tick} us")
 
 
 def unit_of(times: str) -> tuple[int, int]:
-    """Return the microseconds per unit of a form, and the number of zeros to append to a count.
+    """Return how a form writes a time as a number: the number of microseconds per unit, and the number of zeros to
+    append.
 
-    For ISO 8601, the first number is 0. For nanoseconds, the numbers are 1 and 3.
+    For nanoseconds, a number of microseconds with three zeros is written, so the result is (1, 3). For ISO 8601, the
+    result is (0, 0).
     """
     if times == ISO:
         return 0, 0
@@ -238,22 +253,26 @@ def unit_of(times: str) -> tuple[int, int]:
 
 
 def count_size(times: str) -> Fraction:
-    """Return how many microseconds the number 1 means in a form. For ISO 8601, which has no numbers, return one
-    second."""
+    """Return how many microseconds the number 1 means in a form. The form ISO 8601 has no numbers. For it, the result
+    is the length of one second."""
     unit, zeros = unit_of(times)
     return Fraction(unit or SECOND, 10**zeros)
 
 
 def of_iso(text: str) -> int:
-    """Convert an ISO 8601 time, with a calendar date or week date, to microseconds since 1970.
+    """Convert an ISO 8601 time to microseconds since 1970. The date may be a calendar date or a week date.
 
-    A date without time of day means midnight, and a time without offset is in UTC. `24:00` is the next midnight.
+    A date without a time of day means midnight. A time without an offset is in UTC. `24:00` is the midnight at the end
+    of the day.
     """
     return of_iso_clock(text)[0]
 
 
 def of_iso_clock(text: str) -> tuple[int, bool]:
-    """Convert an ISO 8601 time as `of_iso` does. Return the microseconds, and True if the text contains an offset."""
+    """Convert an ISO 8601 time to microseconds, as `of_iso` does. Also return True if the text contains an offset.
+
+    If the text contains no offset, the microseconds are those of the same clock time in UTC.
+    """
     match = _ISO.fullmatch(text)
     if match is None:
         declared = '; other forms are declared, `FORMAT "%d.%m.%Y %H:%M"`: `cep infer FILE` finds which'
@@ -305,8 +324,8 @@ def of_duration(text: str) -> int:
 
 
 def iso(ticks: int) -> str:
-    """Write a time in ISO 8601 and UTC, with as many decimals as needed. Write times outside of the years 1 to 9999 in
-    seconds."""
+    """Write a time in ISO 8601 in UTC, with as many decimals as needed. Times outside of the years 1 to 9999 are
+    written in seconds instead."""
     if not FIRST <= ticks <= LAST:
         return seconds_text(ticks)
     moment = _EPOCH + timedelta(microseconds=ticks)
@@ -315,12 +334,15 @@ def iso(ticks: int) -> str:
 
 
 def seconds_text(ticks: int) -> str:
-    """Write a time in seconds, as an exact decimal. Whole seconds have no point."""
+    """Write a time as a number of seconds, an exact decimal. A whole number has no decimal point."""
     return time_text(ticks, SECONDS)
 
 
 def time_text(ticks: int, times: str) -> str:
-    """Write a time in the form `times`. A count has no point if it is whole, and at most `DECIMALS` decimals."""
+    """Write a time in the form `times`.
+
+    A number has no decimal point if it is whole. Otherwise, it has at most `DECIMALS` decimals.
+    """
     if times == ISO:
         return iso(ticks)
     unit, zeros = unit_of(times)
@@ -332,5 +354,5 @@ def time_text(ticks: int, times: str) -> str:
 
 
 def shown(text: str, width: int = 60) -> str:
-    """Return the text, shortened if it is too long to quote."""
+    """Return the text, for use in a message. If it is longer than `width` characters, it is shortened."""
     return text if len(text) <= width else text[:width] + "..."

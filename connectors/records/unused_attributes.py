@@ -53,8 +53,8 @@ class NeverThere:
         return cls({name: some for name, some in lacking.items() if some}, Counter(), {}, tested)
 
     def take(self, batch: Batch) -> None:
-        """Update the attributes with a batch: those that have a value in the batch are no longer unused. Columns are
-        tested as a whole, not row by row."""
+        """Remove the attributes that have a value in the batch from the unused attributes. Columns are tested as a
+        whole, not row by row."""
         for name in self._tested.keys() & batch.tables.keys():
             if batch.tables[name].height:
                 del self._tested[name]

@@ -119,7 +119,8 @@ def with_point(text: str, point: str) -> str:
 def json_value(attribute: Attribute, value: Any) -> Value:
     """Convert a JSON value to the attribute's type. Raise Unreadable if this is not possible.
 
-    A number is not a string, and a boolean is not a number. An int may have decimals that are zero, such as `3.0`.
+    A number is not accepted as a string, and a boolean is not accepted as a number. An int may have decimals that are
+    zero, such as `3.0`.
     """
     if value is None:
         return None

@@ -86,8 +86,8 @@ def _fitting(name: TableName, existing: DeltaTable, schema: pa.Schema) -> None:
 
 
 def _kind(type: pa.DataType) -> str:
-    """Return a name for a column type, for use in error messages. Types that differ only in how they are stored have
-    the same name."""
+    """Return a name for a column type, for comparisons and error messages. Types that differ only in how they are
+    stored have the same name."""
     if pa.types.is_dictionary(type):
         return _kind(type.value_type)
     if pa.types.is_timestamp(type):

@@ -1,5 +1,4 @@
-"""A compiled writer of tables as lines of JSON. It converts each column to pieces of text, and joins the pieces of each
-row."""
+"""A compiled writer of tables as lines of JSON. It converts each column to texts, and joins the texts of each row."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _NULL = np.frombuffer(b"null", np.uint8)
 
 
 class TextPieces:
-    """Consecutive texts in one buffer, `data`. Text i ends at ends[i + 1]."""
+    """Consecutive texts in one buffer, `data`. The text with the number i is data[ends[i]:ends[i + 1]]."""
 
     __slots__ = ("data", "ends")
 
@@ -32,7 +31,7 @@ class TextPieces:
 
 
 def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
-    """Convert the values of a column to JSON. A missing value becomes null, and durations are in seconds.
+    """Convert the values of a column to JSON. A missing value becomes null. Durations are written in seconds.
 
     `times`: the format of times (`cep.connectors.records.times`).
     """
@@ -51,19 +50,21 @@ def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
 
 
 def as_is(column: pl.Series) -> TextPieces:
-    """Convert a column of texts that are already JSON. A missing value becomes null."""
+    """Convert a column of texts that are already JSON to pieces. A missing value becomes null."""
     data, ends, present = _buffers(column)
     return TextPieces(data, ends) if present.all() else TextPieces(*_nulls(data, ends, present))
 
 
 def as_ticks(column: pl.Series, times: str) -> TextPieces:
-    """Convert microseconds to times as JSON, in the format `times`. ISO 8601 is quoted."""
+    """Convert a column of microseconds to JSON, as times in the format `times`. Times in ISO 8601 are quoted. A missing
+    value becomes null."""
     present = column.is_not_null().to_numpy()
     return TextPieces(*_ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), present, *unit_of(times), True))
 
 
 def ticks_text(column: pl.Series, times: str) -> pl.Series:
-    """Convert microseconds to texts in the format `times`. ISO 8601 is not quoted. Missing values stay missing."""
+    """Convert a column of microseconds to a column of texts, in the format `times`. Times in ISO 8601 are not quoted.
+    Missing values stay missing."""
     present = column.is_not_null().to_numpy()
     data, ends = _ticks(column.fill_null(0).cast(pl.Int64).to_numpy(), present, *unit_of(times), False)
     texts = as_texts(TextPieces(data, ends))
@@ -71,9 +72,9 @@ def ticks_text(column: pl.Series, times: str) -> pl.Series:
 
 
 def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> TextPieces:
-    """Write each row as a JSON object and a line break. The object has the key `type`, then the given keys.
+    """Write each row as a JSON object and a line end. The object has the key `type`, followed by the keys `keys`.
 
-    `columns`: the values of each key as JSON.
+    `type`: the value of the key `type`. `columns`: for each of the other keys, its values as JSON.
     """
     heads = [f", {json.dumps(key, ensure_ascii=False)}: ".encode() for key in keys]
     heads[0] = f'{{"type": {json.dumps(type, ensure_ascii=False)}'.encode() + heads[0]
@@ -86,9 +87,9 @@ def lines(keys: Sequence[str], type: str, columns: Sequence[TextPieces]) -> Text
 
 
 def merged(parts: Sequence[TextPieces], order: Ints) -> bytes:
-    """Return the texts with the numbers in `order`, in this order. Texts are numbered through all parts.
+    """Join the texts that have the numbers `order`, in this order. The texts of all parts are numbered together.
 
-    `order` need not contain all numbers, and may contain a number several times.
+    `order` may leave out texts, and may contain a text several times.
     """
     if len(parts) == 1 and len(order) == len(parts[0].ends) - 1 and (np.diff(order) > 0).all():
         return parts[0].data.tobytes()
@@ -100,7 +101,7 @@ def merged(parts: Sequence[TextPieces], order: Ints) -> bytes:
 
 
 def one_array(parts: Sequence[TextPieces]) -> pa.LargeBinaryArray:
-    """Concatenate the texts of all parts."""
+    """Concatenate all parts to one Arrow array of texts."""
     if len(parts) == 1:
         data, ends = parts[0].data, parts[0].ends
     else:
@@ -128,7 +129,8 @@ def as_texts(pieces: TextPieces) -> pl.Series:
 
 @njit()
 def _nulls(data, ends, present):  # type: ignore[no-untyped-def]
-    """Return the texts with `null` in place of those that are not `present`."""
+    """Copy the texts, and write `null` for each text that is not `present`. Return the new buffer, and the ends of the
+    texts in it."""
     n = len(present)
     out = np.empty(len(data) + 4 * n, np.uint8)
     marks = np.zeros(n + 1, np.int64)
@@ -148,7 +150,8 @@ def _nulls(data, ends, present):  # type: ignore[no-untyped-def]
 
 @njit()
 def _escape(data, ends, present):  # type: ignore[no-untyped-def]
-    """Return the texts as JSON strings, quoted and escaped, with `null` in place of those that are not `present`."""
+    """Convert the texts to JSON strings, quoted and escaped. Write `null` for each text that is not `present`. Return
+    the new buffer, and the ends of the strings in it."""
     n = len(present)
     size = 0
     for c in data:
@@ -195,7 +198,8 @@ def _escape(data, ends, present):  # type: ignore[no-untyped-def]
 
 @njit()
 def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
-    """Write `value` with exactly `width` digits, including leading zeros."""
+    """Write `value` at position `o` with exactly `width` digits, including leading zeros. Return the position after
+    it."""
     for j in range(o + width - 1, o - 1, -1):
         out[j] = 48 + value % 10
         value //= 10
@@ -204,7 +208,8 @@ def _digits(out, o, value, width):  # type: ignore[no-untyped-def]
 
 @njit()
 def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
-    """Write a point and the microseconds without trailing zeros. Write nothing if they are zero."""
+    """Write a point and the decimals of a second, without trailing zeros. Write nothing if `micros` is 0. Return the
+    position after them."""
     if micros == 0:
         return o
     out[o] = 46
@@ -216,7 +221,10 @@ def _decimals(out, o, micros):  # type: ignore[no-untyped-def]
 
 @njit()
 def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
-    """Write a point and up to twelve decimals of rest/size, without trailing zeros. `size` must be less than 2**59."""
+    """Write a point and up to twelve decimals of rest/size, without trailing zeros. Return the position after them.
+
+    `size` must be less than 2**59.
+    """
     point = o
     out[o] = 46
     o += 1
@@ -235,12 +243,13 @@ def _fraction(out, o, rest, size):  # type: ignore[no-untyped-def]
 
 @njit()
 def _ticks(values, present, unit, zeros, json):  # type: ignore[no-untyped-def]
-    """Convert times to text. `unit`, `zeros`: the results of `unit_of`.
+    """Convert times to texts. Return the buffer of texts, and the end of each text. `unit`, `zeros`: the results of
+    `unit_of`.
 
-    `json`: True to quote ISO 8601, and to write `null` for times that are not `present`.
+    `json`: True to quote times in ISO 8601, and to write `null` for times that are not `present`.
 
-    The longest number has 36 bytes: a sign, 19 digits, three zeros, a point and twelve decimals.
-    `"9999-12-31T23:59:59.999999Z"` has 29.
+    Room for 40 bytes per time is enough. The longest number has 36 bytes: a sign, 19 digits, three zeros, a point and
+    twelve decimals. The longest time in ISO 8601, `"9999-12-31T23:59:59.999999Z"`, has 29 bytes.
     """
     n = len(values)
     out = np.empty(40 * n, np.uint8)
@@ -306,11 +315,11 @@ def _ticks(values, present, unit, zeros, json):  # type: ignore[no-untyped-def]
 
 @njit()
 def _join(data, bases, ends, letters, heads):  # type: ignore[no-untyped-def]
-    """Join the pieces of each row to a JSON object. A text precedes each piece, and a bracket and a line end follow the
-    last.
+    """Join the texts of each row to a JSON object on a line of its own. Return the buffer of lines, and the end of each
+    line.
 
-    `letters`, `heads`: the texts that precede the pieces, and where they end. The output contains `data` once and, for
-    each row, all heads and two more bytes.
+    `letters`, `heads`: the texts to write before the value of each column, and the end of each text. The result
+    contains `data` once. For each row, it also contains all texts of `letters`, a bracket and a line end.
     """
     columns, n = ends.shape[0], ends.shape[1] - 1
     out = np.empty(len(data) + n * (len(letters) + 2), np.uint8)
