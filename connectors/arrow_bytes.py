@@ -14,8 +14,8 @@ from cep.events import Iri
 
 _MIXED = "mixed:"  # the prefix of the name of a column with values of several kinds, each as JSON
 _SMALL = 1 << 16
-"""The maximum size in bytes of a stream that is read with polars. For larger streams, pyarrow is faster, although it
-takes 20 microseconds per column."""
+"""The maximum size in bytes of a stream that is read with polars. For small streams, polars is faster than pyarrow,
+which takes 20 microseconds per column."""
 
 
 def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:

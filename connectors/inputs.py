@@ -208,8 +208,8 @@ def _beside(path: str) -> str | None:
 
 
 def _instead(pattern: str) -> str:
-    """Return a hint for an error about a pattern that matches no file. The hint names files in the folder at which the
-    pattern's first wildcard begins."""
+    """Return a hint for an error about a pattern that matches no file. The hint names files in the folder in which the
+    pattern's first wildcard is searched."""
     parts = Path(pattern).parts
     folder = Path(*parts[: next(number for number, part in enumerate(parts) if glob.has_magic(part))])
     if not folder.is_dir():

@@ -13,8 +13,8 @@ def is_being_written(path: str) -> bool:
     files that belong to this user.
 
     The function requests a lease, which Linux refuses for a file that is open for writing. If Linux grants the lease,
-    the function releases it at once. If another process opens the file in the meantime, the
-    caller's process receives a harmless signal.
+    the function releases it at once. If another process opens the file in the meantime, the caller's process receives a
+    harmless signal.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
         return False

@@ -32,7 +32,7 @@ _LINE = "`measurement,tag=value field=1.5 1700000000000000000`"
 
 @dataclass(frozen=True, slots=True)
 class LinePoint:
-    """A parsed line of the protocol.
+    """A parsed line of InfluxDB's line protocol.
 
     - `tags`: the value of each tag, a text.
     - `fields`: the value of each field: a text, a boolean, an integer or another number (`Real`).
@@ -88,7 +88,8 @@ def read_point(line: bytes) -> LinePoint:
 
 
 def timed(schema: Schema) -> Schema:
-    """Return the schema with its time columns filled in. If the declaration names no time column, it is the timestamp.
+    """Return the schema with its time columns filled in. If the declaration names no time column, the timestamp is
+    used.
 
     If a time column is the timestamp and FORMAT names no unit, the numbers in all time columns have the precision of
     the timestamp.

@@ -1,5 +1,5 @@
-"""A reader of JSON Lines. It reads lines that the compiled scanner supports column by column, and other lines one by
-one."""
+"""A reader of JSON Lines. Lines that the compiled scanner supports are converted column by column. Other lines are read
+one by one."""
 
 from __future__ import annotations
 
@@ -360,8 +360,8 @@ class LineReader:
         If the user bound the input to an event type, lines of unknown types belong to this event type, and lines of
         other event types are ODD.
 
-        If the reader tests WHEN conditions, it only marks the lines that name an event type which has such a condition
-        as UNTYPED. If the input is also bound, it marks all lines that name an event type as UNTYPED.
+        If the reader tests WHEN conditions, it only marks some lines as UNTYPED. These are the lines that name an event
+        type which has a condition. If the input is bound, these are all lines that name an event type.
         """
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN

@@ -63,8 +63,8 @@ class Resolver(MakesLines, Protocol):
         """Convert elements of a document to lines of JSON.
 
         If an element cannot be converted, the result contains the reason instead of a line. If an element is not a
-        record, the result contains None. `text`: a function that returns the source text of the element with an index.
-        Raise Unreadable if no element of the document can be used.
+        record, the result contains None. `text`: a function that maps the index of an element to its source text. Raise
+        Unreadable if no element of the document can be used.
         """
 
 
@@ -118,8 +118,8 @@ class PackReader:
         self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
 
     def document(self, text: str, offset: int, number: int, rows: DocumentLines, last: bool = True) -> int:
-        """Add the records of the document that begins at position `offset` of a text to `rows`. Return the position of
-        its end.
+        """Parse the document at position `offset` of a text, and add its records to `rows`. Return the position of the
+        document's end.
 
         `number`: the number of the document. `last`: True if it is an error when text follows the document.
         """
@@ -140,8 +140,8 @@ class PackReader:
         return end
 
     def plain(self, data: bytes, text: str, starts: Ints, stops: Ints, alone: bool) -> PlainDocuments | None:
-        """Convert the documents in a text that the fast converter supports. Return None if the text is not valid UTF-8,
-        or if `plain_documents` returns None."""
+        """Convert those documents in a text that the fast converter supports. Return None if the text is not valid
+        UTF-8, or if `plain_documents` returns None."""
         try:
             decode(data)
         except Unreadable:
@@ -149,7 +149,7 @@ class PackReader:
         return plain_documents(self._resolver, data, len(text), starts, stops, alone)
 
     def add_plain(self, documents: PlainDocuments, text: str, number: int, rows: DocumentLines) -> None:
-        """Add the records of a document that the fast converter has converted to `rows`. `number`: the index of the
+        """Add to `rows` the records of one document that the fast converter has converted. `number`: the index of the
         document in `documents`."""
         some = slice(documents.bounds[number], documents.bounds[number + 1])
         lines = documents.lines[some]
@@ -267,7 +267,8 @@ def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
 
 
 def _line(packs: PackReader, text: str, offset: int, number: int, rows: DocumentLines) -> None:
-    """Add the records of a document on one line to `rows`. `offset`: the position of the document's first character."""
+    """Parse a document that is on a single line, and add its records to `rows`. `offset`: the position of the
+    document's first character."""
     before = len(rows.lines)
     try:
         decode(text.encode("utf-8", "surrogateescape"))

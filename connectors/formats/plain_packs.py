@@ -125,7 +125,7 @@ class PlainDocuments:
 def plain_documents(
     format: MakesLines, data: bytes, characters: int, starts: Ints, stops: Ints, alone: bool
 ) -> PlainDocuments | None:
-    """Convert the documents in a UTF-8 text that the fast converter supports.
+    """Convert those documents in a UTF-8 text that the fast converter supports.
 
     Return None if the text is too short or too long, or if a line ends inside a string.
 

@@ -64,7 +64,7 @@ class Pages:
         """Convert observations to lines of JSON.
 
         If an observation cannot be converted, the result contains the reason instead of a line. `text`: a function that
-        returns the source text of the element with an index.
+        maps the index of an element to its source text.
         """
         lines_read: list[str | Unreadable | None] = []
         for place, element in enumerate(elements):

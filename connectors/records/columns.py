@@ -110,9 +110,9 @@ def table(
 ) -> pl.DataFrame:
     """Convert the cells to a table with the columns `start`, `end` and `@order`, and one column per attribute.
 
-    `good`: a mask of the rows that may be converted column by column. `read`: a function that reads the row with an
-    index. It is called for all other rows, and for rows that have a cell in an unusual form. Rows that it cannot read
-    are added to `dead`.
+    `good`: a mask of the rows that may be converted column by column. `read`: a function that reads a single row, by
+    its index. It is called for all other rows, and for rows that have a cell in an unusual form. Rows that it cannot
+    read are added to `dead`.
     """
     start, end, states = _times(schema, cells)
     good = good & (states == GOOD)

@@ -1,6 +1,6 @@
 """Descriptions of late and withdrawn records, for messages about revised results.
 
-Such records are only searched when a description is requested, because most batches revise nothing.
+Such records are only searched for when a description is requested, because most batches revise nothing.
 """
 
 from __future__ import annotations

@@ -112,12 +112,12 @@ def read_events(
     """Return the events of one line of JSON.
 
     A line contains one event. If the declaration reads a list, the line contains one event per element of this list.
-    For an element that cannot be read, the result contains an Unreadable. Raise Unreadable if the
-    line as a whole is unreadable.
+    For an element that cannot be read, the result contains an Unreadable. Raise Unreadable if the line as a whole is
+    unreadable.
 
     - `default`: the event type of records that do not name one.
     - `bound`: True if the user bound the input to the event type `default`. Then the field `type` of a record is
-      ignored, except that a record which names another event type of the program is unreadable.
+      ignored. But a record that names another event type of the program is unreadable.
     - `envelope`: the values of sources in the message that contains the record, such as the topic.
     """
     value = parse(line)

@@ -39,7 +39,7 @@ def form(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
 
 
 def number_size(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> Fraction | None:
-    """Return how many microseconds the number 1 means as a time in the inputs. The formats and declarations of the
+    """Return the number of microseconds in the unit of the inputs' numeric times. The formats and declarations of the
     inputs define this unit.
 
     The unit is one second if no input has times that are numbers. Return None if the inputs use different units. If

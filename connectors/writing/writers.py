@@ -53,8 +53,8 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""For the time columns that may be null: the time by which such rows are sorted. An interval without an end is sorted
-last. A beginning before all times is sorted first."""
+"""For each time column that may be null: the time that replaces null when rows are sorted. An interval without an end
+is sorted last. A beginning before all times is sorted first."""
 
 
 def rdf_format(path: str, format: str | None) -> str | None:
@@ -161,8 +161,8 @@ class Writer:
         return self.format if plain and not any(isinstance(sink, Sending) for sink in self._sinks.values()) else None
 
     def write_beside(self) -> None:
-        """Write the Parquet row groups that follow in one thread per file, while the caller collects the next row
-        group."""
+        """From now on, write the row groups of each Parquet file in a thread of its own, while the caller collects the
+        next row group."""
         for group in self._groups.values() if self.format == "parquet" else ():
             group.write_beside()
 
