@@ -13,9 +13,10 @@ import pytest
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
+from cep.operators.goals.pairs.chronological_reviser import ChronologicalReviser
 from cep.runtime.revision import incremental
 from cep.runtime.revision.incremental import Incremental
-from cep.runtime.revision.region import BoundedRerun, Rerun, RerunFromStretches
+from cep.runtime.revision.region import BoundedRerun, Rerun
 from tests.keyed_programs import keyed
 from tests.long import seeds
 from tests.programs import contest, iteration, program, window
@@ -83,6 +84,33 @@ def test_the_law_where_fluents_and_events_that_are_remembered_meet(seed: int, mo
     check(text, events, rng, rng.choice((3, 10, 30, 100)), keys, changes=seed % 3 == 0)
 
 
+def _chronological(rng: random.Random) -> str:
+    """A program of pairs that use up their left sides, some of pairs, and an average of floats."""
+
+    def pair(left: str, right: str) -> str:
+        relation = rng.choice(("SEQ", "SEQ", "SEQ[0 s, 0.000005 s]", "SEQ[0.000002 s, 0.000009 s]", "OVERLAPS"))
+        return f"({left} {relation} {right}){where} WITHIN {rng.choice((1, 2, 4, 8, 30, 200)) / 1_000_000:.6f} s"
+
+    where = rng.choice(("", " WHERE V < W", " WHERE V + W > 1", " WHERE V != W", " WHERE V >= W, V + W != 3"))
+    tie = rng.choice(("", "", "(shortest)", "(longest)", "(by V)"))
+    right = rng.choice(("b(K, W)", "b(K, W)", "a(K, W)", "b(_, W)"))
+    lines = [
+        *(f"event {event}(k: string, v: {type})." for event, type in zip("abc", ("int", "int", "float"))),
+        f"s(K, V, W) <- {pair(rng.choice(('a(K, V)', 'a(K, V)', 'b(K, V)')), right)} POLICY chronological{tie}.",
+        f"q(K, V, W) <- {pair('s(K, V, _)', 'b(K, W)')} POLICY chronological.",
+        "m(K, M) <- a(K, V) AGGREGATE M = avg(V * 0.1) OVER LAST 0.000007 s BY K.",
+    ]
+    return "\n".join(lines[: rng.choice((4, 5, 6))])
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_the_law_where_pairs_use_up_their_rows(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(f"chronological {seed}")
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    text, keys = with_keys(rng, _chronological(rng))
+    check(text, revising_events(rng, text, keys), rng, rng.choice((3, 10, 30, 100)), keys)
+
+
 def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows goals are given each time that they are run again."""
     monkeypatch.setattr(incremental, "A_PUSH", 10**6)
@@ -104,21 +132,36 @@ rise(K, V, W) <- (a(K, V) SEQ a(K, W)) WHERE V < W WITHIN 10 s.
 """
 
 
-@pytest.mark.parametrize("policy, kind", [("recent", BoundedRerun), ("chronological", RerunFromStretches)])
-def test_a_seq_beside_fluents_leaves_their_changes_on(
-    policy: str, kind: type[Rerun], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seq_beside_fluents_leaves_their_changes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = _recorded(monkeypatch)
-    engine = Engine.from_text(f"policy {policy}.\n{RISE}", revise=1_000_000_000)
-    for first in range(0, 800, 10):
-        engine.push([Event("a", (at % 5, at % 3), at * 1_000_000, at * 1_000_000) for at in range(first, first + 10)])
-    changes = incremental_of(engine)
-    engine.push([Event("a", (3, 0), 500_000, 500_000)])
-    assert changes.begun
-    assert {type(part.reviser) for part in changes.parts if isinstance(part.reviser, Rerun)} == {kind}
+    engine = _late(f"policy recent.\n{RISE}")
+    revisers = [part.reviser for part in incremental_of(engine).parts]
+    assert {type(reviser) for reviser in revisers if isinstance(reviser, Rerun)} == {BoundedRerun}
     ran.clear()
     engine.push([Event("a", (3, 2), 300_500_000, 300_500_000)])
-    assert 0 < sum(ran) <= (20 if kind is BoundedRerun else 200), "rows of the key near the change, not all 800"
+    assert 0 < sum(ran) <= 20, "rows of the key near the change, not all 800"
+
+
+def test_a_key_is_matched_again_until_the_same_rows_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    engine = _late(f"policy chronological.\n{RISE}")
+    revisers = [part.reviser for part in incremental_of(engine).parts]
+    (reviser,) = [reviser for reviser in revisers if isinstance(reviser, ChronologicalReviser)]
+    assert not any(isinstance(other, Rerun) for other in revisers)
+    kept = reviser.right.rows
+    kept[kept[:, 0] > 400_000_000, reviser.right.words + 1] = 0  # whoever looks at such a partner finds another
+    made = engine.push([Event("a", (3, 2), 300_500_000, 300_500_000)])["rise"]
+    assert 0 < made.height <= 20, "rows of the key near the change, not all 800"
+
+
+def _late(text: str) -> Engine:
+    """An engine that has taken rows of five keys, and a late one."""
+    engine = Engine.from_text(text, revise=1_000_000_000)
+    for first in range(0, 800, 10):
+        engine.push([Event("a", (at % 5, at % 3), at * 1_000_000, at * 1_000_000) for at in range(first, first + 10)])
+    engine.push([Event("a", (3, 0), 500_000, 500_000)])
+    assert incremental_of(engine).begun
+    return engine
 
 
 TOGETHER = {

@@ -45,6 +45,9 @@ back by up to a day."""
 COMMUTES = ("count", "min", "max", "median", "percentile", "mode")
 """Functions whose result does not depend on the order of the values. Sums of integers do not depend on it either."""
 
+RATES = ("slope", "rate", "ewma")
+"""Functions of values and times, whose partial results depend on the order of all earlier rows."""
+
 SORTED = ("median", "percentile", "mode")
 """Functions that need every value in the window."""
 
@@ -228,8 +231,8 @@ class Aggregation(Node):
         return Horizon(_reach(self.duration, self.over), events=self.events)
 
     def memory(self, types: Sequence[str]) -> int | None:
-        exact = self.over is None and self.events is None and not self.by_order(types)
-        return self.duration if exact else None
+        plain = not any(result.function in (*SORTED, *RATES) for result in self.results)
+        return self.duration if self.over is None and (plain or not self.by_order(types)) else None
 
     def window(self) -> int | None:
         return self.over.length if self.over is not None and self.over.form == "each" else self.duration

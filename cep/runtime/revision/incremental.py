@@ -33,7 +33,7 @@ from cep.plan.plan import Plan
 from cep.plan.ties import Ties
 from cep.runtime.machine import Machine
 from cep.runtime.machine_part import GivenTables, SingleGoal
-from cep.runtime.revision.plan_regions import PartsTogether, regions_of
+from cep.runtime.revision.plan_regions import PartsTogether, goes_by_order, regions_of
 from cep.runtime.revision.region import Rerun, rerun_of
 from cep.runtime.revision.rerunning import Revised
 from cep.runtime.revision.row_window import RowChanges, parted
@@ -72,7 +72,7 @@ class Incremental:
         self.regions = _regions(plan, machine)
         """The groups of parts that are revised together. Each group is a list of part numbers, paired with True if the
         group is a single goal that has a reviser."""
-        self.sets = {*machine.given, *_read_as_sets(machine, self.regions)}
+        self.sets = {*machine.given, *_read_as_sets(plan, machine, self.regions)}
         """The units that must output each occurrence only once."""
         _in_bags(machine, self.sets)
         self.parts: list[_Part] = []
@@ -431,14 +431,17 @@ def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
     return [(region, len(region) == 1 and revises[region[0]] and region[0] not in strays) for region in regions]
 
 
-def _read_as_sets(machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
-    """Return the units that regions write or read, directly or through other nodes. These units must output each
-    occurrence only once."""
+def _read_as_sets(plan: Plan, machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
+    """Return the units that must output each occurrence only once.
+
+    Regions, and goals whose results depend on the order of their input, write or read them, directly or through other
+    nodes.
+    """
     set_units, waiting = set[PlanUnit](), list[PlanUnit]()
     reads = {unit: part.takes.units for part in machine.parts for unit in part.gives}
     for numbers, alone in regions:
-        for part in () if alone else (machine.parts[number] for number in numbers):
-            waiting += [*part.gives, *part.takes.units]
+        for part in (machine.parts[number] for number in numbers):
+            waiting += [] if alone and not goes_by_order(part, plan) else [*part.gives, *part.takes.units]
     while waiting:
         unit = waiting.pop()
         if unit not in set_units:

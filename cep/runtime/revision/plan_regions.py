@@ -97,7 +97,7 @@ def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Col
         for other in late.intersection(makers):
             with_readers[other].add(number)
             late.add(number)
-    waiting = [number for number, part in enumerate(parts) if _goes_by_order(part, plan)]
+    waiting = [number for number, part in enumerate(parts) if goes_by_order(part, plan)]
     known = set(waiting)
     while waiting:
         number = waiting.pop()
@@ -111,7 +111,8 @@ def regions_of(parts: Sequence[MachinePart], plan: Plan, ties: Ties, strays: Col
     return [sorted(region) for region in regions]
 
 
-def _goes_by_order(part: MachinePart, plan: Plan) -> bool:
+def goes_by_order(part: MachinePart, plan: Plan) -> bool:
+    """Return True if results of a part depend on the order of its input."""
     units = [unit for unit in {*part.gives, part.unit} if not isinstance(unit, str)]
     return any(plan.nodes[unit].by_order(plan.types(unit)) for unit in units)
 

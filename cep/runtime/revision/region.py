@@ -485,12 +485,15 @@ class Rerun(ABC):
                 now[place] = region_input.ending(*ranges)
         return now
 
-    def _run(self, states: States, inputs: Sequence[Table], frontier: Frontier) -> tuple[Tables, States]:
-        """Run the region from `states`, which it may overwrite. Return its output and its states at the end."""
+    def _run(self, states: States, inputs: Sequence[Table], frontier: Frontier) -> Tables:
+        """Run the region from `states`, which it may overwrite. Return its output."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
-        output_tables = self._taken(self.part, inputs, frontier, self._made)
-        return output_tables, [goal.needed_arrays(frontier) for goal in self.own]
+        return self._taken(self.part, inputs, frontier, self._made)
+
+    def _ended(self, frontier: Frontier) -> States:
+        """Return the states at the end of the last run."""
+        return [goal.needed_arrays(frontier) for goal in self.own]
 
     def forget(self, until: int) -> None:
         """See `Reviser`."""
@@ -555,16 +558,16 @@ class RerunFromStretches(Rerun):
         def run_as_before(number: int, keys: Bools | None, before: States) -> States:
             nonlocal taken
             taken = [region_input.ending(*ranges(number, keys)) for region_input in self.inputs]
-            outputs, ended = self._run(before, taken, frontier.until(window.until(number)))
-            old.append(outputs)
-            return copied(ended)
+            until = frontier.until(window.until(number))
+            old.append(self._run(before, taken, until))
+            return copied(self._ended(until))
 
         def run(number: int, keys: Bools | None, before: States) -> States:
             mine = [change[place == number] for change, place in zip(changes, places, strict=True)]
             now = self._put(mine, taken, ranges(number, keys))
-            outputs, ended = self._run(copied(before), now, frontier.until(window.until(number)))
-            new.append(outputs)
-            return ended
+            until = frontier.until(window.until(number))
+            new.append(self._run(copied(before), now, until))
+            return self._ended(until)
 
         keys = self.region.run_again(due, window, self.live, run, run_as_before=run_as_before)
         return self._apart(old, new), keys
@@ -609,15 +612,16 @@ class BoundedRerun(Rerun):
         ranges = _merged(keys, times - self.memory - 1, np.minimum(times + self.memory, frontier.watermark))
         taken = [region_input.ending(*ranges) for region_input in self.inputs]
         before = self._before(*ranges[:2], whole)
-        old, _ = self._run(copied(before), taken, frontier)
-        new, now = self._run(before, self._put(changes, taken, ranges), frontier)
+        old = self._run(copied(before), taken, frontier)
+        new = self._run(before, self._put(changes, taken, ranges), frontier)
         recent = keys[times + self.memory >= frontier.watermark]
-        if whole and len(recent):
-            self.live[self.places[0]][1].become_arrays(copied(now)[0])
-        elif len(recent):
-            mask = self._mask(recent)
-            held = self.region.live(self.live).base
-            self.region.become(self.live, held, mask, self.region.part(now, mask), (0,))
+        if len(recent):
+            now = self._ended(frontier)
+            if whole:
+                self.live[self.places[0]][1].become_arrays(copied(now)[0])
+            else:
+                mask, held = self._mask(recent), self.region.live(self.live).base
+                self.region.become(self.live, held, mask, self.region.part(now, mask), (0,))
         return self._apart([old], [new]), len(np.unique(keys))
 
     def _mask(self, keys: Ints) -> Bools:
@@ -651,7 +655,8 @@ class BoundedRerun(Rerun):
         for time in times:
             after, until = np.full(len(every), time - self.memory - 1), np.full(len(every), time)
             taken = [region_input.ending(every, after, until) for region_input in self.inputs]
-            _, (state,) = self._run(self._before(every, after, True), taken, Frontier.at(time))
+            self._run(self._before(every, after, True), taken, Frontier.at(time))
+            (state,) = self._ended(Frontier.at(time))
             yield {name: array.copy() for name, array in state.items()}
 
 

@@ -1,4 +1,5 @@
-"""The reviser of joins whose two sides end together, so that the pairs at an instant depend only on that instant.
+"""The choice of a reviser for a join, and that of joins whose two sides end together, so that the pairs at an instant
+depend only on that instant.
 
 If rows of a key change at an instant, the reviser computes all pairs of this key and instant twice: from the rows
 before the change, and from the rows after it.
@@ -17,6 +18,7 @@ from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints
 from cep.operators.goals.keyed_rows import KeyedRows, as_table, changes_of, words_of
 from cep.operators.goals.keys import Keys
+from cep.operators.goals.pairs.chronological_reviser import ChronologicalReviser
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.join_spec import JoinSpec
 from cep.operators.goals.reviser import KeyedReviser, Revised, Reviser, apart, instants
@@ -77,9 +79,14 @@ class InstantJoinReviser(KeyedReviser):
 
 
 def join_reviser(goal: JoinGoal) -> Reviser | None:
-    """Return a reviser if the two sides of the join end together, and None for any other join."""
+    """Return the reviser of a join, or None if it has none."""
     spec = goal.spec
     relation = interval_relations.relation_named(spec.relation, spec.gap)
     together = relation.ends_together() or (spec.point and relation.ends_together(RIGHT_INSTANT))
-    plain = spec.policy == "unrestricted" and not spec.absent and goal.lineage is None and not goal.feeds
-    return InstantJoinReviser(spec) if together and plain else None
+    if spec.absent or goal.lineage is not None or goal.feeds:
+        return None
+    if spec.policy == "unrestricted" and together:
+        return InstantJoinReviser(spec)
+    if spec.policy == "chronological" and spec.within is not None and not goal.keep_right and not goal.external:
+        return ChronologicalReviser(goal, spec.within)
+    return None

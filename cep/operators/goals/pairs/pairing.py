@@ -275,7 +275,7 @@ def read_spec(spec, code):  # type: ignore[no-untyped-def]
         spec[S_ORDERS] > 0,
         spec[S_ORDERS] > 0 and not backward and not feedback,
         tested,
-        tested or feedback,
+        tested or feedback or spec[S_ORDERS] > 0,
         backward,
         PREVIOUS if backward else NEXT,
         tie == 0 or (tie == 2 and backward),
@@ -489,18 +489,20 @@ def holds(condition, cold, p, arrival, start):  # type: ignore[no-untyped-def]
 
 
 @inside
-def ordered(spec, cold, p, arrival, table):  # type: ignore[no-untyped-def]
-    """Return True if row `p` of the store and the arrival satisfy all inequalities of the join.
+def ordered(spec, rows, p, offset, current, partner_is_left):  # type: ignore[no-untyped-def]
+    """Return True if a partner and the arrival satisfy all inequalities of the join.
 
-    `table`: the table that contains the arrival. A missing value satisfies no inequality.
+    - `rows`, `p`: the array and the row of the partner. `offset`: the column of its first argument.
+    - `current`: the arguments of the arrival.
+
+    A missing value satisfies no inequality.
     """
     for place in range(S_ORDERS + 1, S_ORDERS + 1 + 4 * spec[S_ORDERS], 4):
-        left = spec[place + 1]
-        right = spec[place + 2]
-        if arrival.side == 1:
-            mine, other = cold[p, HEADER + left], table[FIRST + right, arrival.row]
+        left, right = spec[place + 1], spec[place + 2]
+        if partner_is_left:
+            mine, other = rows[p, offset + left], current[right]
         else:
-            mine, other = table[FIRST + left, arrival.row], cold[p, HEADER + right]
+            mine, other = current[left], rows[p, offset + right]
         mine, other = sortable(mine, spec[place + 3]), sortable(other, spec[place + 3])
         which = spec[place]
         if mine == MISSING or other == MISSING:
@@ -556,7 +558,7 @@ def next_partner(  # type: ignore[no-untyped-def]
         start = min(begin, hot[p, BEGIN])
         fits = fits and now - start <= rule.within
         if fits and rule.orders:
-            fits = ordered(spec, cold, p, arrival, right if arrival.side == 1 else left)
+            fits = ordered(spec, cold, p, HEADER, condition.current, arrival.side == 1)
             unfit += not fits
         if fits and rule.absence >= ABSENT_LEFT:
             fits = free_from(rule.absence, absences, absent_key, cold, p, right, arrival.row, begin) <= end

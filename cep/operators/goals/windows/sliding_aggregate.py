@@ -390,6 +390,9 @@ class SlidingAggregate(DeclaredState, Untimed):
     def _state(self) -> Arrays:
         return self._chosen_state(self._within_windows(BEGINNING))
 
+    def needed_arrays(self, frontier: Frontier) -> Arrays:
+        return self._chosen_state(self._within_windows(frontier.watermark))
+
     def _fits(self, state: Arrays) -> None:
         groups = state["groups"]
         demand(bool((groups[:, 1] < groups[:, 0]).all()))

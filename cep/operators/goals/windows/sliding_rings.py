@@ -7,6 +7,9 @@ When the front is empty, the oldest value is subtracted from the back if that is
 front, computed from the youngest row on. (This is the two-stack queue of functional programming; cf. Tangwongsan,
 Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
 
+In a window of time, a back that cannot be subtracted from only has rows since the last multiple of the window's length.
+So a result depends on the rows of its window alone, to the last bit.
+
 A partial result is three words (n, x, y): the number of its values, and two words that depend on the function. Old rows
 leave a window before a row enters it. A group without rows is equal to a new one, so results do not depend on when
 groups without rows are dropped.
@@ -306,10 +309,10 @@ def least(windows, ring, size, place, parts, back, begin):  # type: ignore[no-un
 
 
 @inside
-def append(windows, kinds, results, slot, row, count, parts, back, start, limit):  # type: ignore[no-untyped-def]
-    """Add a row to the back of its group. Return the group's flags (`parts`).
+def append(windows, kinds, results, slot, row, parts, back, start):  # type: ignore[no-untyped-def]
+    """Add a row to the back of its group, except its distinct values. Return the group's flags (`parts`).
 
-    - `count`: the number of rows that the group had. `back`: the number of those in the back.
+    - `back`: the number of rows that the back had.
     - `start`: the least start in the back, including the new row. It is only stored if starts do not ascend.
     """
     rings, groups = windows.rings, windows.groups
@@ -325,10 +328,49 @@ def append(windows, kinds, results, slot, row, count, parts, back, start, limit)
         if kind != DISTINCT:
             n, x, y = groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2]
             groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2] = add(kind, n, x, y, value)
-        elif lift(kind, value) == 1:
-            group = np.int64(slot) * results + k
-            groups[slot, cell] += entered(windows, slot, count, group, VALUES + k, value, limit)
     return parts
+
+
+@inside
+def count_distinct(windows, kinds, results, slot, row, count, limit):  # type: ignore[no-untyped-def]
+    """Count the distinct values of a row that enters its group. `count`: the number of rows that the group had."""
+    for k in range(results):
+        value = windows.rings[row, VALUES + k]
+        if kinds[k] == DISTINCT and lift(DISTINCT, value) == 1:
+            group = np.int64(slot) * results + k
+            windows.groups[slot, G_BACK + 3 * k] += entered(windows, slot, count, group, VALUES + k, value, limit)
+
+
+@bare
+def divide(windows, slot, kinds, front):  # type: ignore[no-untyped-def]
+    """Move the first `front` rows of a group to its front, and the others to its back. Distinct values stay counted."""
+    rings, groups, results = windows.rings, windows.groups, kinds.shape[0]
+    ring, size, oldest, count = (
+        groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_OLDEST], groups[slot, G_COUNT]
+    )  # fmt: skip
+    for k in range(results):
+        for cell in range(G_BACK + 3 * k, G_BACK + 3 * k + 3 if kinds[k] != DISTINCT else 0):
+            groups[slot, cell] = 0
+    groups[slot, G_COUNT], groups[slot, G_PARTS] = front, SUBTRACTS
+    if front > 0:
+        fold(windows, slot, kinds)
+    parts = groups[slot, G_PARTS]
+    for place in range(oldest + front, oldest + count):
+        row, back = around_ring(ring, size, place), place - oldest - front
+        start, parts = least(windows, ring, size, place, parts, back, rings[row, BEGIN])
+        parts = append(windows, kinds, results, slot, row, parts, back, start)
+    groups[slot, G_COUNT], groups[slot, G_PARTS] = count, parts
+
+
+@bare
+def divide_at(windows, slot, kinds, since):  # type: ignore[no-untyped-def]
+    """Move the rows of a group that end before `since` to its front, and the others to its back."""
+    groups, front = windows.groups, windows.groups[slot, G_COUNT]
+    ring, size, oldest = groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_OLDEST]
+    while front > 0 and windows.rings[around_ring(ring, size, oldest + front - 1), END] >= since:
+        front -= 1
+    if front != groups[slot, G_PARTS] // FRONT:
+        divide(windows, slot, kinds, front)
 
 
 @inside
@@ -365,6 +407,11 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
         over = now - duration if duration > 0 else -UNLIMITED
         ring, size, oldest = groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_OLDEST]
         count, parts = groups[slot, G_COUNT], groups[slot, G_PARTS]
+        if duration > 0 and parts & SUBTRACTS != SUBTRACTS:
+            since = now - now % duration
+            if rings[around_ring(ring, size, oldest + count - 1), END] < since:
+                divide(windows, slots[i], kinds, count)
+                parts = groups[slot, G_PARTS]
         while count == limit or (count > 0 and rings[np.uint64(ring + oldest), END] <= over):
             if parts < FRONT and parts != SUBTRACTS:
                 groups[slot, G_OLDEST], groups[slot, G_COUNT] = oldest, count
@@ -409,9 +456,14 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
             rings[row, VALUES + k] = values[k, i]
         if lineage:
             windows.names[row, 0] = table[IDENTITY, i]
-        parts = append(windows, kinds, results, slot, row, count, parts, back, start, limit)
+        parts = append(windows, kinds, results, slot, row, parts, back, start)
+        count_distinct(windows, kinds, results, slot, row, count, limit)
+        lost = parts & SUBTRACTS != SUBTRACTS and groups[slot, G_PARTS] & SUBTRACTS == SUBTRACTS
         count += 1
         groups[slot, G_COUNT], groups[slot, G_PARTS] = count, parts
+        if duration > 0 and lost:
+            divide_at(windows, slots[i], kinds, now - now % duration)
+            parts = groups[slot, G_PARTS]
         if sliding.superseded[i]:
             continue
         head = np.uint64(ring + oldest)
@@ -472,21 +524,9 @@ def rebuild(windows, fronts, kinds, limit):  # type: ignore[no-untyped-def]
     `fronts`: the number of rows in the front of each group. `limit`: the maximum number of rows in a window. Rings must
     begin at their first place. `tallies` must be empty, and have room for all values.
     """
-    rings, groups, results = windows.rings, windows.groups, kinds.shape[0]
+    groups = windows.groups
     for slot in range(fronts.shape[0]):
-        ring, size, count = groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_COUNT]
-        groups[slot, G_COUNT], groups[slot, G_PARTS] = fronts[slot], SUBTRACTS
-        if fronts[slot] > 0:
-            fold(windows, slot, kinds)
-        for place in range(fronts[slot]):
-            for k in range(results):
-                value = rings[ring + place, VALUES + k]
-                if kinds[k] == DISTINCT and lift(DISTINCT, value) == 1:
-                    group, cell = slot * results + k, VALUES + k
-                    groups[slot, G_BACK + 3 * k] += entered(windows, slot, place, group, cell, value, limit)
-        parts = groups[slot, G_PARTS]
-        for place in range(fronts[slot], count):
-            row, back = ring + place, place - fronts[slot]
-            start, parts = least(windows, ring, size, place, parts, back, rings[row, BEGIN])
-            parts = append(windows, kinds, results, slot, row, place, parts, back, start, limit)
-        groups[slot, G_COUNT], groups[slot, G_PARTS] = count, parts
+        for place in range(groups[slot, G_COUNT]):
+            row = groups[slot, G_RING] + place
+            count_distinct(windows, kinds, kinds.shape[0], slot, row, place, limit)
+        divide(windows, slot, kinds, fronts[slot])
