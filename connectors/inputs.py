@@ -241,9 +241,10 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator[str]:
-    """Yield a remark for each entry of a folder that is named like a readable file but is not one, and so is not read.
+    """Yield a remark for each entry that is named like a readable file but is not one, and so is not read.
 
-    Such entries are subfolders, and links to files that do not exist.
+    Such entries are folders in a folder or among the matches of a pattern. In a folder, they may also be links to files
+    that do not exist.
     """
     for spec in specs:
         path = _split(spec, schemas)[1]
@@ -297,10 +298,11 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
 
 
 def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the format of a file, or None if it is unknown.
+    """Return the format of a file or of standard input, or None if it is unknown.
 
     The suffix of the file name usually selects the format. The declared format is used instead if the suffix selects no
-    format, or if it selects JSON and the declared format is a special form of JSON.
+    format, or if it selects JSON and the declared format is a special form of JSON. Standard input is JSON Lines unless
+    the declared format is a special form of JSON, line protocol, the Prometheus format or a text table.
     """
     format = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)

@@ -146,8 +146,8 @@ class Service:
         }
 
     def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Cut off the part of each interval that an earlier program derived (`cuts`). An interval that ends before this
-        program took over stays unchanged."""
+        """Cut off the part of each interval that an earlier program derived (`cuts`). An interval stays unchanged if it
+        had ended when this program took over."""
         time = self.cuts.get(name)
         if time is None or not (table["start"] < time).any():
             return table

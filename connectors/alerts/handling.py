@@ -84,7 +84,8 @@ def _clock() -> int:
 class Handling:
     """The actions of people on the alerts of one server. Actions raise Unknown, Conflict or CepError.
 
-    - `program`, `status`: values of labels that all alerts of the server have.
+    - `program`: the value of the label `program` of all alerts.
+    - `status`: the value of the label `status` of all alerts. The alerts do not have this label if it is `Actual`.
     - `watermark`: the event time that the program has reached.
     - `lock`: a lock. The caller holds it during each round, and each action acquires it.
     """
@@ -218,7 +219,7 @@ class Handling:
         the alert as no longer silenced.
 
         In the first case, the author of the change is the author of the first silence in `silenced`. In the second
-        case, the author is `by`, the person who ended the last silence, or MACHINE if the silence ended by the clock.
+        case, the author is `by`, the person who ended the last silence, or MACHINE if no person ended it.
         """
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
@@ -496,7 +497,8 @@ class Handling:
     # --- silences ---
 
     def silences(self) -> list[Silence]:
-        """Return the silences and maintenance windows. The active ones come first. The others are sorted by their ends.
+        """Return the silences and maintenance windows: first the active ones, then the pending ones, then the expired
+        ones. Each of these three groups is sorted by the ends.
 
         For a maintenance window that recurs, only the active, the last and the next occurrence are listed.
         """

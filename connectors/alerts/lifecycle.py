@@ -137,8 +137,8 @@ class AlertChange:
 
     @property
     def quiet(self) -> bool:
-        """Return True if receivers are not sent this change, because the alert has not fired, is inhibited or is
-        silenced."""
+        """Return True if receivers are not sent this change. This is the case if they have been sent no change of the
+        alert so far (`sent` is None), or if the alert is open and is inhibited or silenced."""
         return self.sent is None or ((self.inhibited or bool(self.silenced)) and not self.over)
 
     @property

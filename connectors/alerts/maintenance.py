@@ -208,8 +208,11 @@ def _cancelled(event: Any) -> bool:
 
 
 def _plain(event: Any, name: str) -> str:
-    """Return a property of a calendar event as plain text. Some programs export HTML, so HTML entities for quotes are
-    replaced by the quotes."""
+    """Return a property of a calendar event as plain text.
+
+    Some programs export HTML. If the text contains no `"` outside of HTML tags, the tags are removed and HTML entities
+    are replaced by their characters. Otherwise, the text is returned unchanged.
+    """
     text = str(event.get(name, ""))
     bare = _MARKUP.sub(" ", text)
     return text if '"' in bare else html.unescape(bare)
@@ -219,7 +222,7 @@ def _texts(event: Any) -> list[str]:
     """Return the texts in braces in a calendar event's description. If the description has none, return those in the
     event's title.
 
-    Raises CepError if a brace or a quote is not closed.
+    Raises CepError if a brace or a quote is not closed or not opened.
     """
     for name in ("DESCRIPTION", "SUMMARY"):
         if texts := [match[0] for match in _MATCHERS.finditer(_plain(event, name))]:

@@ -427,7 +427,8 @@ class Outbox:
             return self._came.wait_for(lambda: self.last > number, seconds)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Register a function that is called after changes or actions were added, in the thread that added them."""
+        """Register a function that is called after changes were added, in the thread that added them. `begin` and
+        `begin_revised` also call it."""
         self._listeners.append(listener)
 
     # --- receivers ---

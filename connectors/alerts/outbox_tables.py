@@ -91,7 +91,8 @@ def unwritten(where: str, error: Exception) -> CepError:
 
 @contextmanager
 def writing(where: str) -> Iterator[None]:
-    """Run a `with` block that writes to the database. Convert the block's database errors to CepError."""
+    """Run a `with` block that writes to the database. If the disk is full or fails, convert the database error to
+    CepError. Other errors are raised unchanged."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -73,7 +73,8 @@ def silence(
 ) -> Silence:
     """Create a silence that begins `now` or later.
 
-    Raises CepError if the silence would hide every alert, if it ends before it begins, or if its end is in the past.
+    Raises CepError if the silence would hide every alert, if it has no end, if it does not end after it begins, or if
+    its end is in the past.
     """
     if matchers.match_all:
         message = "silence: these matchers hide every alert" if matchers else "silence: the matchers are missing"

@@ -88,7 +88,8 @@ class Topic:
         include all available messages.
 
         A partition that has more unread messages gets a larger share. So the reading reaches about the same time in all
-        partitions. Raises CepError if some messages from `start` on are no longer available.
+        partitions. Raises CepError if some messages from `start` on are no longer available. With `gone=skip`, these
+        messages are skipped, and the error is only raised if the partition ends before `start`.
         """
         ends = dict(start)
         gone = self.address.choice("gone", ("refuse", "skip")) == "refuse"

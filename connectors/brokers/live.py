@@ -62,7 +62,7 @@ def opened_source(address: Address, place: Mapping[int, int], lasting: bool = Fa
 
     `lasting`: True if a source that is not available is opened later. A connection that has ended is then opened again,
     unless the address says otherwise. Raises CepError if a library is not installed. Raises CepError if the source is
-    not available and `lasting` is False.
+    not available and is not opened later: if `lasting` is False, or if the address has `until=now` or `until=closed`.
     """
     match address.kind:
         case "mqtt":

@@ -12,8 +12,11 @@ WAIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to a broker. `id`: a hash of the event that the message contains. The hash of an event is the same in
-    every run. Different events have different hashes."""
+    """A message to a broker.
+
+    `id`: a hash of the event that the message contains. It is the same in every run, and different events have
+    different hashes. If an event occurs several times, each occurrence has its own hash.
+    """
 
     topic: str
     key: bytes | None

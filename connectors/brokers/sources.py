@@ -41,8 +41,8 @@ class Sources:
     - `lost`: for each input that is lost now, the reason of the loss. The keys are the names of the inputs.
     - `awaited`: the names of the inputs that have not been available so far.
     - `losses`: for each input, how often it was lost. The keys are the names of the inputs.
-    - `lasting`: True if a pipe counts as live. If the other side closes a connection, the connection then counts
-      as lost. Otherwise, or if the connection's address says so, it counts as ended.
+    - `lasting`: True if a pipe counts as live, and if a connection that the other side has closed counts as lost, not
+      as ended. The address of a connection may define this differently.
     - `ahead`: the limits for record times that are ahead of the clock.
     """
 

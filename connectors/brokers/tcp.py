@@ -76,8 +76,8 @@ class Connection:
     """The lines of a TCP connection, for a reader that logs the lines before they are processed.
 
     `lasting`: True to reopen the connection after its end. The waits before the attempts grow from 1 s to 30 s. Lines
-    that the other side sends while the connection is closed are lost. `broken`: the reason why the connection ended, or
-    None if the other side closed it.
+    that the other side sends while the connection is closed are lost. `broken`: the reason why the connection last
+    broke. None if it has never broken, even if the other side has closed it.
     """
 
     def __init__(self, address: Address, lasting: bool) -> None:

@@ -64,7 +64,7 @@ class Resolver(MakesLines, Protocol):
 
         If an element cannot be converted, the result contains the reason instead of a line. If an element is not a
         record, the result contains None. `text`: a function that maps the index of an element to its source text. Raise
-        Unreadable if no element of the document can be used.
+        Unreadable if one element makes the whole document invalid.
         """
 
 

@@ -90,7 +90,7 @@ class Packs:
         """Convert the records of a pack to lines of JSON.
 
         If a record cannot be converted, the result contains the reason instead of a line. If a record has only base
-        fields, the result contains None. Raise Unreadable if no record of the pack can be used.
+        fields, the result contains None. Raise Unreadable if one record makes the whole pack invalid.
         """
         base: dict[str, Any] = {}
         return [self._line(record, base) for record in elements]
@@ -244,7 +244,7 @@ def _inherited(records: PlainRecords, label: str) -> tuple[Ints, Ints]:
 def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
     """Copy the base fields of a record to `base`. They apply to this record and all later records of the pack.
 
-    Raise Unreadable if a base field is invalid. Then neither this record nor a later record of the pack can be used.
+    Raise Unreadable if a base field is invalid. The whole pack is then invalid.
     """
     for label in _BASE:
         value = record.get(label)

@@ -309,8 +309,8 @@ def more_bytes(chunk: int, begun: int, longest: int = LONGEST) -> int:
 
 
 def skip_line(stream: ByteStream, rest: bytes, chunk: int) -> tuple[int, bytes, bytes]:
-    """Skip a line that begins with `rest`. Return the length of the line, its first bytes, and the bytes of the next
-    line that were read."""
+    """Skip a line that begins with `rest`. Return the length of the line, its first bytes (at most 1,000), and the
+    bytes after the line that were already read."""
     length = len(rest)
     head = rest[:1000]
     while data := stream.read(chunk):

@@ -122,8 +122,8 @@ def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None
 def _series(batch: pa.RecordBatch) -> Path | None:
     """Return the path of the list whose elements are events. Return None if each row is an event.
 
-    A list of structs that no row lacks is preferred, and otherwise a list of many numbers. If there are several such
-    lists, the result is the one that has the most elements in all rows together.
+    Only lists that every row has are considered. A list of structs is preferred to a list of many numbers. If there are
+    several such lists, the result is the one that has the most elements in all rows together.
     """
     best: tuple[bool, int] | None = None
     longest = None

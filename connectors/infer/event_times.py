@@ -165,7 +165,8 @@ def _pairs(source: str, texts: Sequence[str]) -> str | None:
 def _interval(begin: Guess, end: Guess) -> bool:
     """Return True if the columns `begin` and `end` can be the start and the end of intervals.
 
-    Both columns must have the same format, and no interval in the sample may end before it begins.
+    Both columns must have the same format. If this is the default format and all times are valid, no interval in the
+    sample may end before it begins.
     """
     if begin.format != end.format:
         return False

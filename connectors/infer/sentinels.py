@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 ALWAYS = (-999, -9999, -99999, -999999, -999.9, -9999.9, -999.99, -9999.99, -99.99)
-"""Numbers that mean "missing" if no other value of the column is near them."""
+"""Numbers that mean "missing" if all other values of the column are much greater. The difference must be more than half
+of the number's absolute value."""
 PERHAPS = (-99, -99.9, 99, 999, 9999, 99999, 999999, 999.9, 9999.9)
-"""Numbers that mean "missing" if they are far from all other values of the column. The distance must be greater than
-the difference between the largest and the smallest of the other values."""
+"""Numbers that mean "missing" if they are far below or far above all other values of the column. The distance must be
+greater than the difference between the largest and the smallest of the other values."""
 
 
 def sentinels(numbers: Sequence[int | float]) -> tuple[int | float, ...]:

@@ -200,9 +200,11 @@ def _is_value(text: str) -> bool:
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return True if a row is a header rather than a record.
 
-    `first`: the row. `rows`: the rows below it. A header contains words in columns in which the other rows contain
-    dates, or in at least half of the columns in which the other rows contain values. Columns that are mostly empty do
-    not count.
+    `first`: the row. `rows`: the rows below it. If `rows` is empty, or `first` contains only words, the row is a
+    header.
+
+    Otherwise, a header contains words in columns in which the other rows contain dates, or in at least half of the
+    columns in which the other rows contain values. Columns that are mostly empty do not count.
     """
     if not rows or not any(map(_is_value, first)):
         return True

@@ -260,8 +260,11 @@ def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Seq
 
 
 def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, optional: bool) -> Guess:
-    """Guess the type of a column of a text table. The type is a numeric type, boolean or time if the fields fit, and
-    otherwise string or IRI."""
+    """Guess the type of a column of a text table.
+
+    The type is int, float, bool or time if all fields fit. If all except a few fit, it may be int, float or time.
+    Otherwise, it is string or IRI.
+    """
     present = [text.strip(" \t") for text in raw]
     words = tuple(sorted({value for value in present if value.lower() in ABSENT}))
     some = [value for value in present if value not in words]
@@ -366,8 +369,8 @@ def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[
 
 
 def _texts(name: str, present: Sequence[str], optional: bool) -> Guess:
-    """Guess the type of texts that do not come from a text table. The type is time if all texts are times, and
-    otherwise string or IRI."""
+    """Guess the type of texts that do not come from a text table. The type is time if all texts are times, or all
+    except a few. Otherwise, it is string or IRI."""
     absent = {value for value in present if value.strip(" \t").lower() in ABSENT}
     words = tuple(sorted({form for text in absent for form in (text, text.strip(" \t"))}))
     some = [value for value in present if value not in words]

@@ -26,10 +26,10 @@ class FairQueue:
         return True
 
     def next(self) -> int | None:
-        """Assign a slot to the next query, and return the number of this query. Return None if no slot is free or no
-        query waits.
+        """Assign a slot to the next query, and return the number of this query.
 
-        The client of this query gets its next turn after all other clients.
+        Return None if no slot is free, if no query waits, or if each client whose queries wait already has SHARE
+        running queries. The client of this query gets its next turn after all other clients.
         """
         if self._running.total() >= PLACES:
             return None

@@ -28,7 +28,8 @@ class Stamp:
 
     - `start`, `end`: the positions in the query's text at which the predicate begins and the variable ends.
     - `way`: the first property, if the predicate is a path of two properties; otherwise an empty text.
-    - `subject`: the subject of the pattern, which begins or ends at the time. It is written as in `Link.subject`.
+    - `subject`: the subject of the pattern, written as in `Link.subject`. This is an instant or, if `way` is set, the
+      thing that begins or ends at the time.
     """
 
     start: int

@@ -25,8 +25,8 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""A limit for the share of records whose time is earlier than that of the record before. Above this limit, an event
-type's times count as descending."""
+"""A limit for the share of records whose time is earlier than that of the record before, among the records whose time
+differs from it. Above this limit, an event type's times count as descending."""
 
 
 @lru_cache(maxsize=64)

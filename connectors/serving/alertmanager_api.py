@@ -85,7 +85,8 @@ def router(
         """Return the fingerprints of the alerts that inhibit an alert. `change`: the last change of the inhibited
         alert.
 
-        If a fluent or a hidden alert inhibits it, return the name of that fluent or alert.
+        If a fluent or a hidden alert inhibits it, return the name of that fluent or alert. If the inhibitor is unknown,
+        return the text "inhibited". If the alert is not inhibited, return an empty list.
         """
         inhibitor = (inhibitors or {}).get(change.name)
         if not change.inhibited or inhibitor is None:

@@ -27,8 +27,8 @@ OPEN = frozenset(("/health", "/ready"))
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
 """The paths whose responses are endless streams. A client may keep only a limited number of them open."""
 QUERIES = "/sparql"
-"""The path of queries. A response may take long, so the server checks during a response whether the client still has
-access."""
+"""The path of queries. A response may take long to begin. Until it begins, the server checks whether the client still
+has access."""
 UNKNOWN = "the token is not known\n"
 MANY = 200
 """The default number of streams that a client on another machine may keep open."""
@@ -291,7 +291,7 @@ def peer_of(scope: Scope) -> str:
 
 def client_of(scope: Scope) -> str:
     """Return the client to which a request is attributed when requests are counted. This is an IPv4 address, or a /64
-    network for IPv6."""
+    network for IPv6. All addresses of this machine itself count as one client."""
     host = (scope.get("client") or ("", 0))[0]
     try:
         address = inner(host)

@@ -15,8 +15,8 @@ from cep.connectors.serving.gazette import SubjectColumns, texts
 from cep.core.schema import Schema
 
 RECORDS = 300_000
-"""The number of newest input records that are kept. The newest table of each event type is kept even if it exceeds this
-number."""
+"""The number of newest input records that are kept. The newest table of each event type is kept even if there are then
+more records than this."""
 POINTS = 2_000
 """The maximum number of points in a series.
 

@@ -283,7 +283,8 @@ def router(questions: Questions | None) -> APIRouter:
         depth: Annotated[int, Query(ge=1, le=FARTHEST)] = DEEPEST,
         format: Form | None = None,
     ) -> Response:
-        """Return the explanation of a derived event as a tree, as `cep explain` does."""
+        """Return the explanation of a derived event as a tree, as `cep explain` does. For an event that was withdrawn,
+        return its changes."""
         name = id.removeprefix("@")
         if not _ID.fullmatch(name):
             return PlainTextResponse("an `@id` has 32 hexadecimal digits\n", 404, _NO_STORE)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = {"timeout": "25s", "retry_timeout": "20s"}
 """The time limit for a request to an object store, and the time limit for repeating a failed request. The library's
-defaults are 3 minutes."""
+default for the second limit is 3 minutes."""
 
 
 def table(name: TableName) -> DeltaTable | None:
@@ -45,8 +45,8 @@ def table(name: TableName) -> DeltaTable | None:
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
     """Raise CepError if rows with the columns `schema` cannot be written to the table.
 
-    This is the case if `name.place` is a file or a folder with other content, or if a column of the existing table has
-    another type than in `schema`.
+    This is the case if `name.place` is a file or a folder with other content. If rows are added under a name, it is
+    also the case if a column of the existing table has another type than in `schema` (see `_fitting`).
     """
     existing = table_at(name)
     if existing is not None and name.append is not None and schema is not None:
@@ -73,7 +73,8 @@ def table_at(name: TableName) -> DeltaTable | None:
 def _fitting(name: TableName, existing: DeltaTable, schema: pa.Schema) -> None:
     """Raise CepError if a column in `schema` has another type than the column of the same name in the existing table.
 
-    Without this check, the library would convert the new values, for example true to 1.0.
+    Without this check, the library would convert the new values, for example true to 1.0. Only integers may be added to
+    a column of floats.
     """
     known = {field.name: field.type for field in pa.schema(existing.schema().to_arrow())}
     for field in schema:

@@ -20,7 +20,7 @@ files alone."""
 def table_files(name: TableName) -> list[str]:
     """Return the Parquet files of the table's current version, sorted by name.
 
-    Raise CepError if the table does not exist, or if its rows cannot be read from these files alone.
+    Raise CepError if the table does not exist or has no rows, or if its rows cannot be read from these files alone.
     """
     files = _of_delta(name) if name.kind == "delta" else _of_iceberg(name)
     if not files:
