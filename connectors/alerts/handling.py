@@ -1,7 +1,7 @@
 """Actions of people on alerts: acknowledge, assign, comment, close, silence.
 
-Each action becomes a change of its alert. Its number follows those of the changes that the program causes. The outbox
-also records each action, with the watermark at which the action took effect.
+Each action becomes a change of its alert. These changes and the changes that the program causes are numbered together.
+The outbox also records each action, with the watermark at which the action took effect.
 
 A round is one batch of input that the engine processes. The program changes alerts only during a round, and people
 change alerts only between two rounds. A lock enforces this order. Silences and maintenance windows begin and end by the

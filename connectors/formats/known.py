@@ -43,7 +43,7 @@ class Format:
       format.
     - `inferred`: True if `cep infer` can write declarations for this format.
     - `written`: True if derived events can be written in this format.
-    - `numeric_times`: True if times may be numbers. The declaration names their unit.
+    - `numeric_times`: True if times may be numbers. The declaration may name their unit.
     - `declared`: True if only a declaration can select the format, False if a command-line option can also select
       it.
     """

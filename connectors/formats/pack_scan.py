@@ -20,7 +20,7 @@ LONGEST = 12
 def flat(buffer):  # type: ignore[no-untyped-def]
     """Return a copy of the bytes in which line ends are replaced by blanks.
 
-    Also return True if no string contains a line end and all strings are closed.
+    Also return True if all strings are closed and contain no line end or other control character.
     """
     out = np.empty(len(buffer), np.uint8)
     inside = False

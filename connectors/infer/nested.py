@@ -128,8 +128,8 @@ def _is_place(shape: _Shape, steps: Path) -> bool:
 def _series(shape: _Shape, count: int) -> Path | None:
     """Return the path of the list whose elements are events. Return None if each record is an event.
 
-    Only lists that every record has are considered. A list of objects is preferred to a list of many numbers. If there
-    are several such lists, the result is the one that has the most elements in all records together.
+    Only lists that almost every record has are considered. A list of objects is preferred to a list of many numbers. If
+    there are several such lists, the result is the one that has the most elements in all records together.
     """
     best: tuple[bool, int, int] | None = None
     series = None

@@ -24,8 +24,8 @@ class RecordSample:
     - `records`: the number of records.
     - `series`: the path of the list whose elements are events.
     - `positional`: True if the values in a record have positions instead of names.
-    - `bound`: True if the value of `type` in the records cannot be the name of an event type. The user has to bind
-      the file to an event type.
+    - `bound`: True if records have a key `type` that does not name an event type. The user has to bind the file to an
+      event type.
     - `when`: the test that selects the records of the event type, or None if all records belong to it.
     - `nameless`: True if the file does not name its columns, so the names of the columns are invented.
     """

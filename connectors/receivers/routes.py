@@ -311,7 +311,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
 
 
 def unreached(routes: Routes, alerts: Iterable[Alert], origin: Publisher) -> list[str]:
-    """Return the names of the alerts that no receiver is sent, whatever the values of their attributes are."""
+    """Return the names of the alerts that are sent to no receiver, whatever the values of their attributes are."""
     return [
         alert.name
         for alert in alerts

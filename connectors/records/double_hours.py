@@ -103,9 +103,12 @@ class OrderedTimes:
 class OrderedIntervals:
     """The intervals of one event type in one input, if the declaration has `FOLD order`.
 
-    A double hour is the hour that clocks pass twice when summer time ends. If one of its passes lets an interval begin
-    where the previous interval ends, this pass is chosen. If several intervals in a row have the same start, it may
-    also begin where the previous interval begins. Otherwise, the order of records decides, as in `OrderedTimes`.
+    A double hour is the hour that clocks pass twice when summer time ends. An interval begins at the first of these
+    times that one of the two passes allows:
+
+    - the start of the previous interval, if there are fewer intervals with this start than with the start before it;
+    - the end of the previous interval;
+    - the time in the pass that the order of records determines, as in `OrderedTimes`.
 
     The end is chosen so that the interval has the length of the previous interval, if possible. An end that is written
     as a clock time is later than the start.

@@ -29,7 +29,8 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASC
 class Unreadable(Exception):
     """The error for a record that is not a valid event of the program.
 
-    `code`: json, object, type, time, ill-typed, args, row, utf-8 or long. `reason`: the explanation.
+    `code`: the kind of the error, such as json, object, type, time, ill-typed, args, row, utf-8 or long. `reason`: the
+    explanation.
     """
 
     def __init__(self, code: str, reason: str) -> None:

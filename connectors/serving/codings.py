@@ -60,7 +60,7 @@ class Codings:
 class _Packing:
     """A wrapper of `send` that compresses a response if the client accepts this.
 
-    Small responses, and responses that consist of several messages, are sent uncompressed.
+    Small responses, responses that are not text, and responses that consist of several messages are sent uncompressed.
     """
 
     def __init__(self, send: Send, wanted: bool) -> None:

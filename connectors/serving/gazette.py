@@ -2,9 +2,9 @@
 
 The subject of an event is the value of its first attribute of type string or IRI. If there is no such attribute, it is
 the value of the first attribute of type int. Two numeric attributes of an event contain the coordinates of its subject
-if AS maps the attributes to wgs84:lat and wgs84:long, or if they have these names. Otherwise the coordinates are taken
-from the knowledge. There, the subject is the IRI or an identifier (IDENTIFIERS) of a thing that has wgs84:lat and
-wgs84:long.
+if AS maps the attributes to wgs84:lat and wgs84:long, or if their names are in LATITUDES and LONGITUDES. Otherwise the
+coordinates are taken from the knowledge. There, the subject is the IRI or an identifier (IDENTIFIERS) of a thing that
+has wgs84:lat and wgs84:long.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Gazette:
     - `points`: the coordinates of each thing, by IRI.
     - `names`: the names of things, by IRI.
     - `identified`: the IRI of each thing that has an identifier, by identifier.
-    - `stations`: the identifier of each station, by IRI.
+    - `stations`: the identifier of each station, by IRI. A station without an identifier has its IRI instead.
     - `rights`: the attributions to the knowledge's authors that the page must show.
     """
 

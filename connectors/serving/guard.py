@@ -75,8 +75,8 @@ class Guard:
 
     A program sends its token in the header `Authorization: Bearer`. A browser sends a cookie, which the login form or
     `?access_token=` sets. The cookie's value is computed from the token and does not reveal the token. If the address
-    of a request contains a token, the response redirects the browser to the address without the token. Routes call
-    `people.person_of` to get the person who has the token.
+    of the page `/` contains a valid token, the response redirects the browser to the address without the token. Routes
+    call `people.person_of` to get the person who has the token.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:

@@ -2,7 +2,8 @@
 
 The first message, `answer`, is the whole result. Each later message, `change`, is {"added": [...], "removed": [...]},
 with bindings in SPARQL's JSON format. After an event whose class or property the query names, and after a change of the
-knowledge, the query is evaluated again soon. After other events, it is evaluated less often.
+knowledge, the query is evaluated again soon. After other events, it is evaluated less often. A query that names no
+class or property of an event is evaluated again soon after every event.
 """
 
 from __future__ import annotations
