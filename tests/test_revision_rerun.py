@@ -111,6 +111,23 @@ def test_the_law_where_pairs_use_up_their_rows(seed: int, monkeypatch: pytest.Mo
     check(text, revising_events(rng, text, keys), rng, rng.choice((3, 10, 30, 100)), keys)
 
 
+def test_a_row_has_the_same_id_in_order_and_among_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incremental, "A_PUSH", 10**6)
+    text = (
+        "event a(k: string, v: int).\nevent c(v: int).\nfluent h(v: int).\ninitiate h(V) <- c(V).\n"
+        "d(K, V) <- a(K, V).\nd(K, 1) <- (a(K, V)) WHERE not h(V).\n"
+        "policy recent.\ns(K, V, W) <- (d(K, V) SEQ a(K, W)) WITHIN 0.000004 s."
+    )
+    ids = []
+    for time in (7, 1):  # in order, and late
+        engine = Engine.from_text(text, revise=100)
+        engine.push([Event("a", ("p", 0), 6, 6)])
+        made = engine.push([Event("c", (5,), time, time), Event("a", ("r", 0), 9, 9)])["d"]
+        assert incremental_of(engine).begun == (time == 1)
+        ids.append(made.sort(made.columns[3])["@id"].to_list())
+    assert ids[0] == ids[1] and len(ids[0]) == 2
+
+
 def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows goals are given each time that they are run again."""
     monkeypatch.setattr(incremental, "A_PUSH", 10**6)

@@ -297,7 +297,10 @@ def edges_of(table, kind_row, slots, tuples, changes):  # type: ignore[no-untype
 
 @inside
 def _into_table(matched, pairs, i, times, sign, tuples, taken, table, place):  # type: ignore[no-untyped-def]
-    """Write a pair into a table of changes, once for each copy of its occurrence. Return the next free place."""
+    """Write a pair into a table of changes, once for each copy of its occurrence. Return the next free place.
+
+    `sign`: GOES if the pair is removed, 0 if it is added.
+    """
     row, tuple_, width = pairs[i, 0], pairs[i, 1], matched.shape[1] - R_REST - 2
     for _ in range(matched[row, times]):
         table[END, place], table[START, place] = matched[row, R_END], matched[row, R_START]
@@ -321,7 +324,7 @@ def told(matched, was, now, tuples, taken, table):  # type: ignore[no-untyped-de
     for i in range(was.shape[0]):
         place = _into_table(matched, was, i, words, GOES, tuples, taken, table, place)
     for i in range(now.shape[0]):
-        place = _into_table(matched, now, i, words + 1, COMES, tuples, taken, table, place)
+        place = _into_table(matched, now, i, words + 1, 0, tuples, taken, table, place)
 
 
 @bare

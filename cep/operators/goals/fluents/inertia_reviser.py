@@ -39,7 +39,6 @@ from cep.operators.goals.fluents.timers import put_timer
 from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keyed_rows import (
     AT,
-    COMES,
     COUNT,
     GOES,
     KEY,
@@ -240,7 +239,7 @@ def _revise(  # type: ignore[no-untyped-def]
 
 @inside
 def _into(told, i, sign, known, valued, table, place):  # type: ignore[no-untyped-def]
-    """Write an output row into a table of changes, as removed or added (`sign`)."""
+    """Write an output row into a table of changes. `sign`: GOES if it is removed, 0 if it is added."""
     width = known.shape[1]
     table[START, place], table[END, place], table[ORDER, place] = told[i, 0], told[i, 1], told[i, 2]
     table[IDENTITY, place] = sign
@@ -257,7 +256,7 @@ def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
     for i in range(was.shape[0]):
         _into(was, i, GOES, known, valued, table, i)
     for i in range(now.shape[0]):
-        _into(now, i, COMES, known, valued, table, was.shape[0] + i)
+        _into(now, i, 0, known, valued, table, was.shape[0] + i)
 
 
 @bare
