@@ -29,7 +29,7 @@ PORTS: Mapping[str, int | None] = {
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("client", "qos", "version", "retained", "quiet", "limit", "format", "ca", "cert", "key"),
-    "kafka": ("from", "until", "group", "gone", "limit", "format", "through", "ca", "cert", "key", "sasl"),
+    "kafka": ("from", "until", "group", "gone", "limit", "format", "ca", "cert", "key", "sasl"),
     "tcp": ("until", "quiet", "limit", "format"),
     "rate": ("start", "keys", "until", "limit"),
     "sensorthings": ("by", "from", "until", "every", "page", "filter", "expand", "private", "ca", "cert", "key"),

@@ -127,7 +127,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     watch = Watch(
         charts(request.engine.plan, request.program.stages), RunStats(), options.log, 0, request.program.buckets
     )
-    endless = options.spark.follow or reads.live or reads.beside
+    endless = options.spark.follow or reads.live
     remarks = InputRemarks(request.engine.inputs, options.spark.open_ended, options.source.lateness_by is not None)
     if request.program.window is not None:
         watch.meter.revision = RevisionStats()
@@ -149,7 +149,7 @@ def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) ->
     with (
         watch.watching(options.watch.metrics, quiet=False, **begins),
         queries.StopRequest(
-            request.checkpoint, bool(reads.beside), lambda: watch.working(*queries.running_tasks(spark))
+            request.checkpoint, lambda: watch.working(*queries.running_tasks(spark))
         ).listening() as stop,
         queries.listening(spark, watcher, watcher.look),
         forwarding(

@@ -221,14 +221,6 @@ class SparkOptions(PlaceOptions):
         int | None, Option("--files", metavar="N", min=1, help="Largest number of files in a micro-batch.")
     ] = None
     conf: Annotated[tuple[str, ...], Option(metavar="NAME=VALUE", help="A Spark setting. Repeatable.")] = ()
-    packages: Annotated[
-        tuple[str, ...],
-        Option(
-            metavar="NAMES",
-            help="Maven names of jars, as for spark-submit. With the Kafka connector of Spark, topics are read "
-            "through it. Repeatable.",
-        ),
-    ] = ()
 
     @property
     def open_ended(self) -> bool:

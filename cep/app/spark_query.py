@@ -30,7 +30,7 @@ from cep.knowledge.growing_files import there
 from cep.plan.event_schemas import inputs_of
 from cep.runtime.run_stats import count
 from cep.spark import spark_files
-from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable
+from cep.spark.disk import CHECKPOINT, FILES, OUTGOING, check_writable, writing_to
 from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.mirror import STATE, Mirror
@@ -40,9 +40,8 @@ from cep.spark.rules import Rules
 from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.forwarding import check_table
-from cep.spark.source import data_source, kafka_connector, knowledge_changes
+from cep.spark.source import data_source, knowledge_changes
 from cep.spark.source.file_list import FileList
-from cep.spark.state import checkpoint as checkpoints
 from cep.spark.state.migration import EarlierInput, StartingPoint
 from cep.spark.warming import warmed
 
@@ -79,7 +78,7 @@ class JobRequest:
     def of(cls, options: RunOptions) -> JobRequest:
         """Create the request. Raises CepError if a rule or option is wrong, or if Java is not installed."""
         inputs, checkpoint = options.checked()
-        settings = session.with_packages(options.spark.packages, options.spark.settings)
+        settings = options.spark.settings
         strict_types = options.source.strict_types
         policy, parameters = options.evaluation.policy, options.parameters
         source = ProgramSource.read(
@@ -99,8 +98,6 @@ class JobRequest:
             raise refuse(f"{options.name} has no rules, so it derives nothing", hint)
         _judgeable(planned.program)
         session.needs_java()
-        if options.spark.packages and session.submitted():
-            raise refuse("--packages: Java is already running", "give them to spark-submit, which has started it")
         if (master := options.spark.master or settings.get(session.MASTER)) is not None:
             session.checked(master)
         return cls(options, inputs, checkpoint, settings, planned, wanted)
@@ -146,44 +143,29 @@ class JobInputs:
 
     - `files`: the files that no earlier run has read.
     - `known`: the number of files that earlier runs have read.
-    - `live`: the live inputs that this project reads, by position among all inputs.
-    - `beside`: the live inputs that Spark's own connector reads, by position among all inputs.
+    - `live`: the live inputs, by position among all inputs.
     """
 
     files: list[str]
     known: int
     live: dict[int, Input]
-    beside: dict[int, Input]
 
     @classmethod
     def of(cls, request: JobRequest) -> JobInputs:
         """Find the input of a job. Raises CepError if an input is wrong or missing."""
         options, schemas = request.options, request.engine.inputs
-        with checkpoints.checkpoint_errors(request.checkpoint):
+        with writing_to("--checkpoint", request.checkpoint, begins=True):
             known = FileList(str(request.checkpoint / FILES)).known
         absent = ("no-files",) if options.spark.open_ended else ()  # files may be added later
         file_inputs = [
             file.path for file in data_source.new_files(schemas, request.inputs, options.source.format, absent, known)
         ]
-        every = {
+        live = {
             n: source
             for n, spec in enumerate(request.inputs)
             for source in data_source.alive(schemas, spec, options.source.format)
         }
-        named = session.has_kafka_connector(session.inherited() | request.settings)
-        beside = {
-            n: source
-            for n, source in every.items()
-            if source.address and kafka_connector.reads_address(source.address, named)
-        }
-        if beside and not options.spark.open_ended:
-            message = "input through Spark's own connector has no end"
-            raise refuse(
-                f"{next(iter(beside.values())).path}: {message}", "add `--once` or `--follow`, and `--lateness`"
-            )
-        if beside and options.spark.migrate:
-            raise refuse("--migrate: input through Spark's own connector cannot be migrated", "start anew")
-        for source in every.values():
+        for source in live.values():
             assert source.address is not None, "a live input has an address"
             if source.address.kind == "sensorthings":
                 hint = "run it in one process, or let the service send: `sensorthings+mqtt://host`"
@@ -193,15 +175,12 @@ class JobInputs:
                     f"{source.path}: messages would be acknowledged before they are in {request.mirror.places[STATE]}"
                 )
                 raise refuse(message, "use a folder as --checkpoint, or a topic of Kafka")
-        for place, source in every.items():
-            if place in beside and source.address is not None:
-                kafka_connector.check_reachable(source.address)
-            else:
-                reach(source)
-        return cls(file_inputs, len(known), {n: source for n, source in every.items() if n not in beside}, beside)
+        for source in live.values():
+            reach(source)
+        return cls(file_inputs, len(known), live)
 
 
-def planned(request: JobRequest, reads: JobInputs) -> Job:
+def planned(request: JobRequest) -> Job:
     """Return the query, before its checkpoint is opened. Raises CepError if an option is wrong."""
     options = request.options
     if request.mirror is not None and request.mirror.apart and request.program.lateness_by is not None:
@@ -211,8 +190,6 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
     def lasting(text: str | None, option: str) -> int | None:
         return None if text is None else duration(text, option)
 
-    most = None if request.rules.lateness is None else MESSAGES
-    ahead = options.source.ahead_limits
     return Job(
         request.program,
         request.inputs,
@@ -225,17 +202,14 @@ def planned(request: JobRequest, reads: JobInputs) -> Job:
         options.spark.most_files or (FILES_AT_ONCE if options.spark.open_ended else None),
         not options.spark.open_ended,
         None if options.source.dead_letter is None else str(Path(options.source.dead_letter).absolute()),
-        most,
+        None if request.rules.lateness is None else MESSAGES,
         duration(options.spark.every or EVERY, "--every"),
         lasting(options.source.idle, "--idle"),
-        ahead,
+        options.source.ahead_limits,
         lasting(options.spark.keep, "--keep"),
         options.knowledge.updates,
         stretch=_stretch(options, request.engine.inputs),
         mirror=request.mirror,
-        frames=tuple(
-            kafka_connector.topic_rows(place, source, most, ahead.live) for place, source in reads.beside.items()
-        ),
     )
 
 
@@ -245,7 +219,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     `locks`: the stack that holds the lock until it is closed. Raises CepError if the checkpoint belongs to another
     program, is in use or cannot be continued, or if the disk is full.
     """
-    options, query, folder = request.options, planned(request, reads), request.checkpoint
+    options, query, folder = request.options, planned(request), request.checkpoint
     warn(warnings_of(request.engine, options.name, options.knowledge.predicates), options.rules, options.log)
     announce_compiling(options.log)
     if is_table(options.sink.output):
@@ -254,7 +228,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         output_address(options.sink.output, request.sent_schemas)
         if not (folder / CHECKPOINT).exists():
             Sending(options.sink.output, request.sent_schemas).close()  # from here on, derived events wait if necessary
-    migratable = not (query.frames or request.engine.beginning or query.apart)
+    migratable = not (request.engine.beginning or query.apart)
     query, moved = opened(
         request.engine, query, locks, lambda: _times(request), migrate=options.spark.migrate, migratable=migratable
     )
@@ -337,7 +311,7 @@ def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
     options, own = request.options, query.generation.spark(request.checkpoint)
     end_sent = spark_files.ends_sent(own) > 0
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
-    if over and (options.spark.follow or reads.live or reads.beside or reads.files):
+    if over and (options.spark.follow or reads.live or reads.files):
         raise refuse(
             f"--checkpoint: the input of {request.checkpoint} has ended, so new input would be late",
             "start anew with other folders; where more is to come, as it does live, run with `--once` or `--follow`",

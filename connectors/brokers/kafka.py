@@ -41,8 +41,6 @@ class Topic:
         """
         if not address.path or "/" in address.path:
             raise address.refused("the address names no topic", f"e.g. `kafka://{address.servers}/readings`")
-        if address.choice("through", ("python", "spark")) == "spark":
-            raise address.refused("`through=spark` works on Spark only", "add `--on spark`, or leave `through` out")
         self.address, self.name = address, address.path
         self._error: str | None = None
         try:

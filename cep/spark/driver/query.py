@@ -135,14 +135,12 @@ class StopRequest:
 
     - `signal`: the number of the received signal, or 0. A second signal stops the query at once. The next run then
       repeats the current micro-batch.
-    - `beside`: True if the query also has inputs that ignore the request. The query is then stopped during the next
-      micro-batch, and the next run repeats that micro-batch.
     - `working`: a function that is called every two seconds while the query runs.
     """
 
-    def __init__(self, checkpoint: Path, beside: bool = False, working: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, checkpoint: Path, working: Callable[[], None] = lambda: None) -> None:
         self.signal, self._working = 0, working
-        self._again, self._beside = False, beside
+        self._again = False
         self._file = checkpoint / STOP
 
     @property
@@ -175,18 +173,14 @@ class StopRequest:
 
         `endless`: True if the query runs until it is stopped.
         """
-        last: int | None = None  # the last micro-batch that had ended when the request was passed on
         looked = monotonic()
         try:
             while not query.awaitTermination(_POLL):  # type: ignore[arg-type]
                 if self._again:
                     query.stop()
                 elif self._file.exists():
-                    last = _last(query) if last is None else last
                     # A micro-batch that begins now would have no rows.
                     if endless and not query.status["isTriggerActive"]:
-                        query.stop()
-                    elif self._beside and _last(query) > last:
                         query.stop()
                 elif self.signal:
                     self._file.touch()
@@ -236,9 +230,3 @@ def passing(error: CepError) -> bool:
     """Return True if the error may be temporary: the machine was busy or short of memory."""
     why = error.message.removeprefix(FAILED)
     return why in _LOST or any(words in why for words in _PASSING)
-
-
-def _last(query: StreamingQuery) -> int:
-    """Return the number of the last finished micro-batch, or -1."""
-    progress = query.lastProgress
-    return -1 if progress is None else int(progress["batchId"])

@@ -12,12 +12,10 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlparse
 
-import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -56,19 +54,6 @@ TRIES = 4
 
 OLDEST = 17
 """The oldest version of Java that Spark 4 supports."""
-
-PACKAGES = "spark.jars.packages"
-JARS = "spark.jars"
-KAFKA = "spark-sql-kafka-0-10"
-"""The Maven artifact of Spark's own Kafka connector."""
-
-SCALA = "2.13"
-"""The Scala version of all jars of Spark 4."""
-
-_PATHS = (JARS, "spark.driver.extraClassPath", "spark.executor.extraClassPath")
-_COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
-_CONNECTOR = re.compile(rf"{re.escape(KAFKA)}_([\d.]+)[:-](\d+\.\d+)([\w.-]*)", re.ASCII)
-_UNRESOLVED = re.compile(r"unresolved dependency: ([^#\s]+)#([^;\s]+);([^:\s\],]+)")
 
 MASTER = "spark.master"
 
@@ -228,63 +213,6 @@ def session(master: str | None, options: Mapping[str, str], begins: JavaStart | 
     return spark_session
 
 
-def connector_artifact() -> str:
-    """Return the Maven coordinates of the Kafka connector for the installed version of Spark."""
-    return f"org.apache.spark:{KAFKA}_{SCALA}:{pyspark.__version__}"
-
-
-def with_packages(options: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Add packages to the settings. `options`: the values of `--packages`. Raises CepError if a name is not valid."""
-    names = [name.strip() for text in options for name in text.split(",")]
-    for name in names:
-        if not _COORDINATES.fullmatch(name):
-            raise CepError(
-                f"--packages: expected `group:artifact:version`, found `{name}`",
-                hint=f"`--packages {connector_artifact()}`",
-                code="option",
-            )
-    known = list(filter(None, settings.get(PACKAGES, "").split(",")))
-    return dict(settings) | ({PACKAGES: ",".join(dict.fromkeys([*known, *names]))} if names else {})
-
-
-def has_kafka_connector(settings: Mapping[str, str]) -> bool:
-    """Return True if the settings name a jar of the Kafka connector.
-
-    Raises CepError if the connector is for another version of Spark, or if a jar does not exist.
-    """
-    for jar in filter(None, settings.get(JARS, "").split(",")):
-        place = urlparse(jar.strip())
-        if place.scheme in ("", "file") and "*" not in place.path and not Path(place.path).is_file():
-            raise CepError(f"--conf {JARS}: {place.path}: no such file", code="option")
-    named = ",".join(settings.get(name, "") for name in (PACKAGES, *_PATHS))
-    ours = ".".join(pyspark.__version__.split(".")[:2])
-    for scala, version, rest in _CONNECTOR.findall(named):
-        if (scala, version) != (SCALA, ours):
-            raise CepError(
-                f"{KAFKA}_{scala}, version {version}{rest.removesuffix('.jar')}, does not fit this Spark, which is "
-                f"{pyspark.__version__} with Scala {SCALA}",
-                hint=f"`--packages {connector_artifact()}`",
-                code="option",
-            )
-    return KAFKA in named
-
-
-def unresolved(said: str) -> CepError | None:
-    """Return the error for packages that could not be downloaded. Returns None if Spark failed for another reason.
-
-    `said`: the last output of Spark.
-    """
-    missing = [":".join(coordinates) for coordinates in _UNRESOLVED.findall(said)]
-    if not missing:
-        return None
-    return CepError(
-        f"--packages: {' and '.join(missing)} cannot be downloaded from any repository",
-        hint="check the name and the connection to Maven Central; `--conf spark.jars.repositories=URL` names another "
-        "repository, `--conf spark.jars=FILE,FILE` names local jars",
-        code="spark",
-    )
-
-
 def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
     """Return the number of tasks that can run at once. Returns None if neither the master nor the settings determine
     it."""
@@ -358,8 +286,6 @@ def start_session(
             why = reason(texts)
         else:
             why = said(log, before) or str(error).partition("\n")[0]
-        if (absent := unresolved(why)) is not None:
-            raise absent from None
         hint = f"check --master and --conf; {log} is Spark's log"
         raise CepError(f"Spark cannot be started: {why}", hint=hint, code="spark") from None
     silence_gateway(spark_session.sparkContext._accumulatorServer)
