@@ -20,7 +20,6 @@ from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, TIE
 from cep.spark import multiplicity_task, stage_task, tasks, worker_dir
 from cep.spark.multiplicity_task import WaysWork
-from cep.spark.outbox import handed
 from cep.spark.packs import Packed, Packs
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import ShuffleBlock
@@ -28,10 +27,10 @@ from cep.spark.shuffled_batch import Place, Sent, ShuffledBatch, StageJob, dealt
 from cep.spark.sink.commit_log import OutputFile
 from cep.spark.sink.file_sink import FileSinkOptions
 from cep.spark.stage_task import StageWork
-from cep.spark.state import remote
 from cep.spark.state.batch_notes import BatchNote
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.tasks import PackedWork, QueryWork
+from cep.spark.tasks import QueryWork
+from cep.spark.worker import Packed as PackedValue
 from cep.spark.worker_dir import Files, TaskFound
 from tests.spark_operators import Query
 
@@ -41,7 +40,6 @@ _OF_WORKERS: tuple[dict[Any, Any], ...] = (
     stage_task._engines,
     multiplicity_task._known,
     worker_dir._homes,
-    remote._folders,
 )
 """What each worker process has for itself."""
 
@@ -93,8 +91,7 @@ class ApartQuery(Query):
         counts = program.window is not None and program.merged
         ways = WaysWork(program, run, BucketStates(none.folder, len(stages) + 1)) if counts else None
         sink = FileSinkOptions("/nowhere", "jsonl", program.outputs, frozenset())
-        self.sent: Any = SimpleNamespace(value=QueryWork(stages, ways, sink, None).packed())
-        assert isinstance(self.sent.value, PackedWork)
+        self.sent: Any = SimpleNamespace(value=PackedValue.of(QueryWork(stages, ways, sink, None)))
         self.packs, self.note, self.batch = HeldPacks(""), BatchNote(), 0
         self.states: dict[str, Files] = {}
         self.workers = [[dict[Any, Any]() for _ in _OF_WORKERS] for _ in range(WORKERS)]
@@ -135,9 +132,9 @@ class ApartQuery(Query):
     def batch_of(self, passing: Sequence[ShuffleBlock], watermark: int) -> tuple[ShuffledBatch, Tables]:
         """What a micro-batch makes, and what it writes."""
         place = Place(self.packs, self.batch, "run", "mark", dict(self.states))
-        made = ShuffledBatch(self.sent.value.work(), self.batch, watermark, self.note, place)
+        made = ShuffledBatch(self.sent.value.open(), self.batch, watermark, self.note, place)
         width, tables = self.rng.choice((1, 2, 3, 5)), Tables()
-        blocks = [handed(one, one.rows) for one in self.rng.sample(passing, len(passing))]
+        blocks = self.rng.sample(passing, len(passing))
         came = {slot: [one for one in dealt(blocks, width) if one[0] == slot] for slot in range(width)}
         for job in made.jobs(width):
             following: dict[int, list[Sent]] = {slot: [] for slot in range(width)}

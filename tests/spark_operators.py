@@ -107,12 +107,12 @@ class Query:
         world: list[WorldRows] = []
         for work, notes in self.works:
             if isinstance(work, WaysWork):
-                task, counting = work.task(), [one for one in world if one.event in self.program.merged]
+                counting = [one for one in world if one.event in self.program.merged]
                 world = [one for one in world if one.event not in self.program.merged]
                 for bucket in sorted({one.bucket for one in counting}):
                     mine = [one for one in counting if one.bucket == bucket]
                     mine = self.rng.sample(mine, len(mine))
-                    made = task.step(bucket, notes.versions.get(bucket, 0), mine, watermark, 0)
+                    made = work.step(bucket, notes.versions.get(bucket, 0), mine, watermark, 0)
                     notes.versions[bucket] = made.version
                     world += made.world
             else:

@@ -29,7 +29,7 @@ from tests.long import seeds
 
 pytest.importorskip("pyspark")
 
-from cep.spark import multiplicity_task, stage_task, tasks
+from cep.spark import multiplicity_task, stage_task, worker
 
 PROGRAM = """\
 event reading(sensor: int, value: int).
@@ -190,8 +190,9 @@ class Story:
 
 def forget() -> None:
     """What a process knew is gone with it."""
-    for known in (stage_task._engines, multiplicity_task._known, tasks._known):
-        known.clear()
+    stage_task._engines.clear()
+    multiplicity_task._known.clear()
+    worker._unpickled.cache_clear()
     gc.collect()  # files that are still open
 
 

@@ -43,7 +43,15 @@ from cep.spark import stage_task
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.state import delta_log
-from cep.spark.state.bucket_states import KEPT, BucketStates, batch_of, begin, log_place, remove_leftovers
+from cep.spark.state.bucket_states import (
+    KEPT,
+    BucketStates,
+    batch_of,
+    begin,
+    log_place,
+    read_state,
+    remove_leftovers,
+)
 from cep.spark.state.delta_log import ENTRIES, Came
 from cep.spark.whole_states import logged, settle
 from tests.spark_operators import Query, check, keyed_declarations, query
@@ -68,7 +76,7 @@ def test_a_log_lies_on_a_whole_state(tmp_path: Path) -> None:
     assert states.log(2, 6) == (1, [Came(ROWS, version) for version in range(2, 7)])
     assert (
         states.log(2, 1) == (1, [])
-        and states.read(2, 1) == b"w" * 2000
+        and read_state(tmp_path / "1-0002-00000001") == b"w" * 2000
         and batch_of(tmp_path / "1-0002-00000004") == 40
     )
     assert logged(tmp_path, {"1-0002": 6, "1-0003": 4}) == [(1, 2, 6)] and logged(tmp_path, {"1-0002": 1}) == []
@@ -84,7 +92,10 @@ def test_a_log_lies_on_a_whole_state(tmp_path: Path) -> None:
     remove_leftovers(tmp_path)
     assert names(tmp_path) == [version + n for n in range(KEPT)]
     states.settle(2, version + 2, b"settled")
-    assert batch_of(tmp_path / f"1-0002-{version + 2:08}") == 72 and states.read(2, version + 2) == b"settled"
+    assert (
+        batch_of(tmp_path / f"1-0002-{version + 2:08}") == 72
+        and read_state(tmp_path / f"1-0002-{version + 2:08}") == b"settled"
+    )
     assert states.log(2, version + 1)[0] == version, "what is done again begins there"
 
 

@@ -24,18 +24,18 @@ from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.knowledge.graph import Knowledge
 from cep.runtime.options import EngineOptions
-from cep.spark import Rules, program, tasks
-from cep.spark.disk import locked
+from cep.spark import Rules, program
+from cep.spark.disk import locked, writing_to
 from cep.spark.driver.failure import said
 from cep.spark.driver.session import checked, java, silent
 from cep.spark.driver.sockets import ENABLED, FOLDER, unix_sockets
 from cep.spark.handover import share
-from cep.spark.job import Job, _work
+from cep.spark.job import Job, work_of
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.program import ProgramOptions, ShippedProgram
 from cep.spark.source.data_source import FileReader, SparkSourceOptions
 from cep.spark.state.batch_notes import BatchNotes
-from cep.spark.state.checkpoint import checkpoint_errors, claim
+from cep.spark.state.checkpoint import claim
 from cep.spark.working_folder import own_folder
 from tests import spark_runs
 from tests.test_spark_migration import PAIR, READING, RISE, kept
@@ -136,14 +136,14 @@ def test_tasks_that_read_and_tasks_that_step_share_processes() -> None:
 def test_workers_load_a_program_before_they_have_anything_to_do(tmp_path: Path) -> None:
     wanted = spark_runs.job(READING + RISE, [], tmp_path)
     states = tmp_path / "states"
-    work = _work(wanted, states, str(tmp_path), None)
+    work = work_of(wanted, states, str(tmp_path))
     batches = MicroBatches(spark_runs.spark(), work, tmp_path, BatchNotes(states))
     batches.load_now()
     sent = batches.sent
 
     def loaded(_: Iterator[int]) -> list[bool]:
-        known = tasks._known.get(sent.value.name)
-        return [known is not None and [one for one, _ in program._last] == [known.stages[0].program]]
+        known = sent.value.open().stages[0].program
+        return [any(one is known for one, _ in program._last)]
 
     assert any(spark_runs.spark().sparkContext.parallelize(range(2), 2).mapPartitions(loaded).collect())
 
@@ -194,7 +194,7 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "state"
     refusal = r"--checkpoint: .*/file/state cannot be created or written: not a directory"
-    with pytest.raises(CepError, match=refusal), checkpoint_errors(folder):
+    with pytest.raises(CepError, match=refusal), writing_to("--checkpoint", folder, begins=True):
         claim(folder, kept(READING + RISE, tmp_path))
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import pickle
+from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
-from cep.spark.handed_blocks import FilePart, HandedBlock, HandedBlocks
+from cep.spark.handed_blocks import FilePart, HandedBlocks
+from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.tasks import BucketInput, TaskInput
 
 ROOT = Path(__file__).parent.parent
@@ -16,14 +20,11 @@ MESSAGES = {
     "cep/core/kernel_files.py": "numba's cache, in a folder that its owner alone may write (`cep.core.kernels`)",
     "cep/spark/handed_blocks.py": "blocks that Spark has brought from a task",
     "cep/spark/handover.py": "blocks that Spark brings from a task",
-    "cep/spark/grouped.py": "a program that is in the plan of a query",
+    "cep/spark/micro_batch.py": "the input of a task, that Spark broadcasts",
     "cep/spark/program.py": "the knowledge, which Spark has brought to a worker",
     "cep/spark/rules.py": "the knowledge, to be sent to workers",
-    "cep/spark/whole_states.py": "a program that Spark broadcasts",
     "cep/spark/shuffled_batch.py": "blocks that Spark brings from a task to another",
-    "cep/spark/source/data_frames.py": "a program that is in the plan of a query",
-    "cep/spark/source/data_source.py": "a program that is in the plan of a query",
-    "cep/spark/tasks.py": "the work of a query, and the input of a task, that Spark broadcasts",
+    "cep/spark/worker.py": "programs and the work of a query, that Spark broadcasts or has in the plan of a query",
     "cep/workers/messages.py": "messages between a process and its workers, over a pair of sockets",
     "connectors/rdf/query_process.py": "the answer of a fork, through a pipe",
     "connectors/rdf/store_process.py": "messages to the process of the store, over a pair of sockets",
@@ -59,18 +60,20 @@ def test_only_messages_between_processes_are_pickled() -> None:
     assert MESSAGES.keys() <= found.keys(), "they still do"
 
 
-def test_what_a_task_is_to_do_comes_as_it_was() -> None:
+def test_what_a_task_is_to_do_comes_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"rows in a file")
     blocks = [
-        HandedBlock(1, 0, "e", 7, "f", b"rows"),
-        HandedBlock(1, 2, "Kälte", 1 << 40, None, b""),
-        HandedBlock(0, 2, "e", 7, None, FilePart("/a/b", 5, 1 << 33, 1 << 31)),
-        HandedBlock(-1, 0, "", 0, "f", FilePart("/a/b", 6, 7, 8)),
+        ShuffleBlock(0, 2, "e", 7, None, b"in a"),
+        ShuffleBlock(1, 0, "e", 7, "f", b"rows"),
+        ShuffleBlock(1, 2, "Kälte", 1 << 40),
     ]
-    every = HandedBlocks.of(blocks)
-    for world, some in ((blocks, every), (every[1:3], ()), ((), blocks[:1])):
+    stored = HandedBlocks.of(
+        [replace(blocks[0], rows=b""), *blocks[1:]], [FilePart(str(tmp_path / "a"), 5, 4, crc32(b"in a"))]
+    )
+    for world, some in ((blocks, stored), (stored, ()), ((), blocks[:1])):
         asked = TaskInput(4, 7, 1, 99, {0: BucketInput(5, some), 3: BucketInput(0, ())}, world, True)
-        found = TaskInput.unpacked(asked.packed())
-        assert [*found.world] == [*world]
+        found: TaskInput = pickle.loads(pickle.dumps(asked))
+        assert [*found.world] == [*world] in ([], blocks)
         assert {bucket: (one.version, [*one.blocks]) for bucket, one in found.buckets.items()} == {
             bucket: (one.version, [*one.blocks]) for bucket, one in asked.buckets.items()
         }

@@ -17,14 +17,14 @@ import polars as pl
 
 from cep.core.fluents import ENDS_AT
 from cep.core.schema import CHANGE
-from cep.spark.handed_blocks import HandedBlock, rows_of
 from cep.spark.outbox import Outbox
 from cep.spark.program import ShippedProgram
-from cep.spark.shuffle_blocks import WorldRows, for_world
+from cep.spark.shuffle_blocks import ShuffleBlock, WorldRows, for_world
 from cep.spark.sink.commit_log import OutputFile
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
 from cep.spark.state.migration import StartingPoint
-from cep.spark.tasks import PackedWork, QueryWork
+from cep.spark.tasks import QueryWork
+from cep.spark.worker import Packed
 
 if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
@@ -52,7 +52,7 @@ class FormerFluents:
         If the former program wrote to another folder, the intervals are written and committed in that folder. Raises
         CepError if a state is missing or damaged, or if a file cannot be written. Spark's errors are raised.
         """
-        blocks = [WorldRows.of(block) for block in rows_of(self._collected(context))]
+        blocks = [WorldRows.of(block) for block in self._collected(context)]
         rows = sorted(blocks, key=lambda row_block: (row_block.event, row_block.place, row_block.bucket))
         tables = [(row.event, row.table) for row in rows]
         mine = self.work.sink
@@ -63,7 +63,7 @@ class FormerFluents:
             writer.commit(writer.write(tables, 1, batch), batch)
         return ()
 
-    def _collected(self, context: SparkContext) -> Sequence[HandedBlock]:
+    def _collected(self, context: SparkContext) -> Sequence[ShuffleBlock]:
         """Return the open intervals of all buckets whose stage derives such a fluent."""
         stages = self.work.stages[0].program.stages
         names = {name: tuple(map(int, name.split("-"))) for name in self.start.versions}
@@ -71,7 +71,7 @@ class FormerFluents:
         states = [(*place, self.start.versions[name]) for name, place in names.items() if place[0] in derive]
         if not states:
             return ()
-        sent, count = context.broadcast(self.work.packed()), min(len(states), context.defaultParallelism)
+        sent, count = context.broadcast(Packed.of(self.work)), min(len(states), context.defaultParallelism)
         ended = partial(_ended, sent, self.fluents, self.start.time)
         return context.parallelize(states, count).mapPartitions(ended).collect()
 
@@ -83,10 +83,10 @@ class FormerFluents:
 
 
 def _ended(
-    sent: Broadcast[PackedWork], fluents: frozenset[str], until: int, states: Iterable[_State]
-) -> Iterator[HandedBlock]:
+    sent: Broadcast[Packed[QueryWork]], fluents: frozenset[str], until: int, states: Iterable[_State]
+) -> Iterator[ShuffleBlock]:
     """Yield the open intervals of some buckets as output rows. Each interval ends at `until` (microseconds)."""
-    work, outbox = sent.value.work(), Outbox(None, 0)
+    work, outbox = sent.value.open(), Outbox(None, 0)
     for number, bucket, version in states:
         stage = work.stages[number - 1]
         held = stage.task().engine(bucket, version).held_now()

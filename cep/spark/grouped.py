@@ -6,9 +6,7 @@ Spark runs the plan only when a result is used. All operations of the plan exist
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,13 +15,12 @@ from pyspark.sql.types import StructType
 
 from cep.connectors.dead_letters import letter_line
 from cep.connectors.writing.layout import ParquetLayout
-from cep.core import checksum
 from cep.spark.frame_events import LETTERS
 from cep.spark.handover import with_dead_letters
 from cep.spark.shuffle_blocks import DEAD, END, REPORT, WORLD, ShuffleBlock, WorldRows, for_world, from_stage, wake_ups
 from cep.spark.stage_task import StageTask, StageWork
 from cep.spark.state.bucket_states import BucketStates
-from cep.spark.worker import freeze_garbage
+from cep.spark.worker import Packed, freeze_garbage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,35 +42,11 @@ _ROW = 1 << 23
 
 _END = END // 1000  # milliseconds
 
-_known: dict[bytes, ShippedProgram] = {}
-"""The program that this worker used last, by its hash."""
 
-
-@dataclass(frozen=True, slots=True)
-class PackedProgram:
-    """A pickled program. Each worker unpickles it only once."""
-
-    name: bytes
-    data: bytes
-
-    @classmethod
-    def of(cls, program: ShippedProgram) -> PackedProgram:
-        data = pickle.dumps(program)
-        return cls(checksum.digest(data), data)
-
-    @property
-    def program(self) -> ShippedProgram:
-        """The program, which is unpickled on the first use in a worker."""
-        if self.name not in _known:
-            _known.clear()
-            _known[self.name] = pickle.loads(self.data)
-        return _known[self.name]
-
-    def stage(self, number: int) -> StageWork:
-        """Return the work of a stage that has no stored states."""
-        program = self.program
-        wanted = tuple(program.outputs)
-        return StageWork(program, number, self.name.hex(), wanted, "", BucketStates("", number), None)
+def stage_work(packed: Packed[ShippedProgram], number: int) -> StageWork:
+    """Return the work of a stage that has no stored states, in a worker."""
+    program = packed.open()
+    return StageWork(program, number, packed.name.hex(), tuple(program.outputs), "", BucketStates("", number), None)
 
 
 def derived(
@@ -83,7 +56,7 @@ def derived(
 
     The results are a DataFrame for each derived event, the dead letters, and the blocks from which both are computed.
     """
-    packed = PackedProgram.of(program)
+    packed = Packed.of(program)
     blocks = dealt(spark, program, frames)
     for stage in program.stages:
         blocks = blocks.repartition(program.count(stage), "bucket")  # each task has a cost, even without rows
@@ -99,17 +72,17 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provide
     ]
     blocks = spark.createDataFrame(wake_rows, BLOCKS)
     for frame, reader in frames:
-        blocks = blocks.unionAll(frame(spark).mapInArrow(dealing(program, reader), BLOCKS))
+        blocks = blocks.unionAll(frame.mapInArrow(dealing(program, reader), BLOCKS))
     return blocks
 
 
 def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
     """Return the function that converts rows to blocks in a worker. `timed`: True if the blocks need the column
     `TIMED`."""
-    bare = pickle.dumps(program.bare())
+    bare = Packed.of(program.bare())
 
     def dealt(batches: RecordBatches) -> RecordBatches:
-        read = partial(feed.blocks, pickle.loads(bare), batches)
+        read = partial(feed.blocks, bare.open(), batches)
         yield from as_batches(with_dead_letters(lambda begin: read(begin, "rows"), "rows-"), timed)
 
     return dealt
@@ -133,7 +106,7 @@ def columns_of(schema: Schema) -> StructType:
     return from_arrow_schema(ParquetLayout({schema.name: schema}).schema, prefer_timestamp_ntz=True)
 
 
-def _stepping(packed: PackedProgram, number: int) -> Callable[[pa.Table], pa.Table]:
+def _stepping(packed: Packed[ShippedProgram], number: int) -> Callable[[pa.Table], pa.Table]:
     """Return the function that Spark calls for each bucket of a stage.
 
     The result is not a `partial`, because Spark inspects the function's arguments and annotations.
@@ -141,7 +114,7 @@ def _stepping(packed: PackedProgram, number: int) -> Callable[[pa.Table], pa.Tab
     return lambda table: _stepped(packed, number, table)
 
 
-def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
+def _stepped(packed: Packed[ShippedProgram], number: int, table: pa.Table) -> pa.Table:
     """Run one bucket of a stage over all its input. Return its results, and the blocks of other stages unchanged."""
     import pyarrow as pa
 
@@ -150,7 +123,7 @@ def _stepped(packed: PackedProgram, number: int, table: pa.Table) -> pa.Table:
     mine = [block for block in blocks if block.stage == number]
     out_blocks = [block for block in blocks if block.stage != number]
     if mine:
-        task = packed.stage(number).task()
+        task = stage_work(packed, number).task()
         engine = task.program.engine(number)
         for version, (rows, watermark) in enumerate(((mine, 0), ((), _END))):
             out_blocks += step(task, engine, mine[0].bucket, version, rows, watermark)
@@ -174,7 +147,7 @@ def step(
 def letter_blocks(bucket: int, lines: Iterable[bytes]) -> Iterator[ShuffleBlock]:
     """Yield one block that contains all dead letters, or nothing if there are none."""
     if text := b"".join(lines):
-        yield ShuffleBlock(DEAD, bucket, "", 0, None, text, 0)
+        yield ShuffleBlock(DEAD, bucket, rows=text)
 
 
 def as_batches(blocks: Iterable[ShuffleBlock], timed: bool = False) -> RecordBatches:
@@ -214,11 +187,7 @@ def _batch(blocks: Sequence[ShuffleBlock], timed: bool) -> pa.RecordBatch:
 
 def blocks_of(rows: pa.Table | pa.RecordBatch) -> list[ShuffleBlock]:
     """Convert rows of a plan back to blocks."""
-    columns = (rows[name].to_pylist() for name in ("stage", "bucket", "event", "place", "source", "rows"))
-    rest = zip(*columns, strict=True)
-    return [
-        ShuffleBlock(stage, bucket, event, place, source, data, 0) for stage, bucket, event, place, source, data in rest
-    ]
+    return [ShuffleBlock(**row) for row in rows.to_pylist()]
 
 
 def _tables(event: str, schema: Schema, merged: bool, batches: RecordBatches) -> RecordBatches:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from itertools import zip_longest
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -48,24 +49,6 @@ class FilePart:
         return content
 
 
-@dataclass(frozen=True, slots=True)
-class HandedBlock:
-    """A block on its way between tasks (`cep.spark.shuffle_blocks.ShuffleBlock`). Its rows are in memory or in a
-    file."""
-
-    stage: int
-    bucket: int
-    event: str
-    place: int
-    source: str | None
-    rows: bytes | FilePart
-
-    def block(self) -> ShuffleBlock:
-        """Read the rows, and return the block. Raises CepError if the rows are lost."""
-        rows = self.rows if isinstance(self.rows, bytes) else self.rows.read()
-        return ShuffleBlock(self.stage, self.bucket, self.event, self.place, self.source, rows, 0)
-
-
 def lost_file(path: str) -> CepError:
     """Return the error for a missing or damaged file of blocks."""
     return CepError(
@@ -75,8 +58,10 @@ def lost_file(path: str) -> CepError:
     )
 
 
-class HandedBlocks(Sequence[HandedBlock]):
-    """A sequence of blocks, stored by column.
+class HandedBlocks:
+    """A sequence of blocks, stored by column. The rows of a block are read when the block is reached.
+
+    This raises CepError if the rows are lost.
 
     - `numbers`: a matrix with one column per block. Its rows are the fields of blocks.
     - `texts`: the names of events and sources. `numbers` contains indexes into this sequence.
@@ -92,22 +77,21 @@ class HandedBlocks(Sequence[HandedBlock]):
         self._numbers, self._texts, self._holders = numbers, texts, holders
 
     @classmethod
-    def of(cls, blocks: Iterable[HandedBlock]) -> HandedBlocks:
-        """Store blocks by column."""
+    def of(cls, blocks: Iterable[ShuffleBlock], parts: Iterable[FilePart] = ()) -> HandedBlocks:
+        """Store blocks by column. `parts`: the places of rows in files. They belong to the first blocks."""
         texts, files, number_rows = dict[str | None, int](), dict[str, int](), list[tuple[int, ...]]()
         holders = list[bytes | str]()
-        for block in blocks:
-            rows = block.rows
-            if isinstance(rows, bytes):
-                part = len(holders), 0, len(rows), 0
-                holders.append(rows)
+        for block, part in zip_longest(blocks, parts):
+            if part is None:
+                place = len(holders), 0, len(block.rows), 0
+                holders.append(block.rows)
             else:
-                if rows.path not in files:
-                    files[rows.path] = len(holders)
-                    holders.append(rows.path)
-                part = files[rows.path], rows.offset, rows.length, rows.sum
+                if part.path not in files:
+                    files[part.path] = len(holders)
+                    holders.append(part.path)
+                place = files[part.path], part.offset, part.length, part.sum
             event, source = (texts.setdefault(text, len(texts)) for text in (block.event, block.source))
-            number_rows.append((block.stage, block.bucket, event, block.place, source, *part))
+            number_rows.append((block.stage, block.bucket, event, block.place, source, *place))
         numbers = np.array(number_rows, np.int64).T if number_rows else _NONE
         return cls(np.ascontiguousarray(numbers), tuple(texts), tuple(holders))
 
@@ -136,6 +120,11 @@ class HandedBlocks(Sequence[HandedBlock]):
         bucket_numbers: Ints = self._numbers[_BUCKET]
         return bucket_numbers
 
+    @property
+    def sources(self) -> list[str]:
+        """The source of each block."""
+        return [self._texts[number] or "" for number in self._numbers[_SOURCE].tolist()]
+
     def of_events(self, names: Collection[str]) -> HandedBlocks:
         """Return the blocks that contain rows of the event types `names`."""
         wanted = np.array([text in names for text in self._texts], bool)
@@ -153,23 +142,11 @@ class HandedBlocks(Sequence[HandedBlock]):
     def __len__(self) -> int:
         return len(self._numbers[_STAGE])
 
-    def __iter__(self) -> Iterator[HandedBlock]:
-        return map(self._block, self._numbers.T.tolist())
-
-    @overload
-    def __getitem__(self, place: int) -> HandedBlock: ...
-    @overload
-    def __getitem__(self, place: slice) -> HandedBlocks: ...
-    def __getitem__(self, place: int | slice) -> HandedBlock | HandedBlocks:
-        if isinstance(place, slice):
-            return HandedBlocks(self._numbers[:, place], self._texts, self._holders)
-        return self._block(self._numbers[:, place].tolist())
-
-    def _block(self, numbers: Sequence[int]) -> HandedBlock:
-        stage, bucket, event, place, source, holder, offset, length, total = numbers
-        held, name = self._holders[holder], self._texts[event]
-        rows = held if isinstance(held, bytes) else FilePart(held, offset, length, total)
-        return HandedBlock(stage, bucket, name or "", place, self._texts[source], rows)
+    def __iter__(self) -> Iterator[ShuffleBlock]:
+        for stage, bucket, event, place, source, holder, offset, length, total in self._numbers.T.tolist():
+            held, name = self._holders[holder], self._texts[event]
+            rows = held if isinstance(held, bytes) else FilePart(held, offset, length, total).read()
+            yield ShuffleBlock(stage, bucket, name or "", place, self._texts[source], rows)
 
     def __reduce__(self) -> tuple[Callable[..., HandedBlocks], tuple[Any, ...]]:
         """Pickle only the texts and the data that these blocks use."""
@@ -189,8 +166,3 @@ def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Hel
 def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
     """Unpickle sequences of blocks and concatenate them. `rows`: the pickled sequences."""
     return HandedBlocks.joined(pickle.loads(row) for row in rows)
-
-
-def rows_of(blocks: Iterable[HandedBlock]) -> list[ShuffleBlock]:
-    """Read the rows of blocks. Raises CepError if the rows of a block are lost."""
-    return [block.block() for block in blocks]

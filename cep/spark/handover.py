@@ -96,7 +96,7 @@ def with_dead_letters(
         for path in sorted(Path(folder).iterdir()):
             with path.open("rb") as file:
                 while piece := b"".join(file.readlines(ROW)):
-                    yield ShuffleBlock(DEAD, 0, path.name, file.tell() - len(piece), None, piece, 0)
+                    yield ShuffleBlock(DEAD, 0, path.name, file.tell() - len(piece), rows=piece)
 
 
 def begin(folder: Path) -> None:

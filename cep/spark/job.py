@@ -61,7 +61,7 @@ class Job:
     - `mirror`: keeps the folders in an object store. None: they stay in local or shared folders.
     - `run`: the name of this run, by which workers recognize their engines.
     - `earlier`: input from earlier files for new rules. None: there is none.
-    - `former`: the query before a migration. None: no fluent of an earlier program ends.
+    - `former`: the fluents of an earlier program that end with the first micro-batch. None: there are none.
     """
 
     program: ShippedProgram
@@ -90,7 +90,7 @@ class Job:
     callback: Each | None = None
     forwarding: Forwarding | None = None
     earlier: EarlierInput | None = None
-    former: Former | None = None
+    former: FormerFluents | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -122,20 +122,6 @@ class Job:
         return None if self.dead_letters is None else os.path.join(self.dead_letters, self.mark)
 
 
-@dataclass(frozen=True, slots=True)
-class Former:
-    """The query before a migration. `fluents`: its fluents that end when the new program takes over."""
-
-    job: Job
-    fluents: frozenset[str]
-
-    def ending(self, generation: Generation) -> FormerFluents:
-        """Return the fluents that end at the start of the new program's `generation`."""
-        assert generation.start is not None, "it follows a query"
-        states = self.job.generation.states(Path(self.job.checkpoint))
-        return FormerFluents(_work(self.job, states, None, None), generation.start, self.fluents)
-
-
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
     """Start the query. `follow`: True if the query runs until it is stopped. Otherwise it ends when it has processed
     the existing input."""
@@ -150,19 +136,18 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     spark.dataSource.register(data_source)
     records = spark.readStream.format(data_source.name()).load()
     for frame, reader in reversed(job.frames):
-        rows = provided(frame(spark), reader, job.program, job.dead, handed, job.generation.first)
+        rows = provided(frame, reader, job.program, job.dead, handed, job.generation.first)
         records = rows.union(records)  # our own source must be the last one in Spark's log
     late = -(-(job.lateness or 0) // 1000)  # rounded up, because Spark drops fractions of a millisecond
     stream = records.withWatermark("time", f"{late} milliseconds")
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
     notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder))
-    work = _work(job, states, handed, warm)
+    work = work_of(job, states, handed, warm)
     receiver: Receiver | None = job.forwarding
     if job.callback is not None:
         receiver = GivenBatches(job.callback, work.sink, notes, job.dead, job.generation)
-    ending = None if job.former is None else job.former.ending(job.generation)
-    batches = MicroBatches(spark, work, own, notes, job.mirror, receiver, ending)
+    batches = MicroBatches(spark, work, own, notes, job.mirror, receiver, job.former)
     writer = stream.writeStream.foreachBatch(batches)
     # The checkpoint is local, even if the cluster's default file system is another one.
     writer = writer.option("checkpointLocation", f"file://{own}")
@@ -174,8 +159,13 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     return writer.trigger(availableNow=True).start()
 
 
-def _work(job: Job, states: Path, handed: str | None, warm: WarmStates | None) -> QueryWork:
-    """Return the work of the query's tasks."""
+def work_of(job: Job, states: Path, handed: str | None = None, warm: WarmStates | None = None) -> QueryWork:
+    """Return the work of the query's tasks.
+
+    - `states`: the folder of the states.
+    - `handed`: the shared folder for blocks. None: there is none.
+    - `warm`: the states from which new rules start.
+    """
     program, generation, folder = job.program, job.generation, Path(job.checkpoint)
     run, start = job.run, generation.start
     beginning = None if start is None else GenerationStart(start, generation.before(folder), warm)

@@ -24,7 +24,6 @@ from cep.core.values import Ints, Pool
 from cep.runtime.change_admission import named_by_key
 from cep.runtime.encode import PushedColumns, admit
 from cep.runtime.key_clocks import KeyClocks
-from cep.spark.handed_blocks import HandedBlock
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import LATE, TIMES, ShuffleBlock
 
@@ -45,7 +44,7 @@ def key_times(program: ShippedProgram, tables: Mapping[str, pl.DataFrame], place
             taken = admit(PushedColumns.of(rows), schema or named_by_key(program.schemas[event]), pool, 0)
             words = clocks.words(event, {event: rows}, taken.pushed(slice(None)))
             frame = pl.DataFrame({_WORD: words, _END: taken.table[END], _ORDER: taken.table[ORDER]})
-            yield ShuffleBlock(TIMES, 0, event, place, None, pack(frame, narrow=True), 0)
+            yield ShuffleBlock(TIMES, 0, event, place, rows=pack(frame, narrow=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class KeyRule:
     behind: int
     window: int
 
-    def judge(self, arrived: Iterable[HandedBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
+    def judge(self, arrived: Iterable[ShuffleBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
         """Find the late records of a micro-batch. Raises CepError if a block is lost.
 
         `clocks`: the keys' clocks before the micro-batch. `passed`: records that end at this time or earlier are late
@@ -71,7 +70,7 @@ class KeyRule:
         known = self.program.clocks(self.lateness)
         if clocks is not None:
             known.restore(clocks)
-        blocks = sorted((handed.block() for handed in arrived), key=lambda block: (block.place, block.event))
+        blocks = sorted(arrived, key=lambda block: (block.place, block.event))
         if not blocks:
             return KeyVerdict({}, known.save(), self._reached(known))
         columns = pl.concat([unpack(block.rows) for block in blocks])
@@ -103,10 +102,10 @@ class KeyVerdict:
     clocks: Mapping[str, Any]
     reached: int
 
-    def block(self, stage: int, bucket: int) -> HandedBlock:
+    def block(self, stage: int, bucket: int) -> ShuffleBlock:
         """Return a block that tells a bucket which keys have late records."""
         rows = json.dumps([*self.until.items()], separators=(",", ":")).encode()
-        return HandedBlock(stage, bucket, LATE, 0, None, rows)
+        return ShuffleBlock(stage, bucket, LATE, rows=rows)
 
 
 class LateKeys:

@@ -8,6 +8,7 @@ again.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,9 +25,9 @@ from cep.runtime.report import Report
 from cep.spark import handover
 from cep.spark.claims import Claims
 from cep.spark.driver.reports import tell
-from cep.spark.handed_blocks import HandedBlock, HandedBlocks, of_rows
+from cep.spark.handed_blocks import HandedBlocks, of_rows
 from cep.spark.key_lateness import KeyRule, KeyVerdict
-from cep.spark.shuffle_blocks import REPORT, TIMES, WORLD
+from cep.spark.shuffle_blocks import REPORT, TIMES, WORLD, ShuffleBlock
 from cep.spark.shuffled_batch import Place, ShuffledBatch
 from cep.spark.sink.commit_log import OutputFile
 from cep.spark.sink.file_sink import FileWriter
@@ -34,7 +35,8 @@ from cep.spark.spark_files import planned_at
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import RUN, state_name
 from cep.spark.task_affinity import Slots, drained
-from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput, TaskOutput, run_task
+from cep.spark.tasks import BucketInput, QueryWork, TaskInput, TaskOutput, run_task
+from cep.spark.worker import Packed
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
@@ -79,7 +81,7 @@ class MicroBatches:
         self.context, self.work, self.spark, self.notes = session.sparkContext, work, spark, notes
         self.mirror, self.given = mirror, receiver
         self.slots = Slots(self.context)
-        self.sent: Broadcast[PackedWork] = self.context.broadcast(work.packed())
+        self.sent: Broadcast[Packed[QueryWork]] = self.context.broadcast(Packed.of(work))
         self.writer = FileWriter(work.sink)
         self._loads = work.handed is not None  # otherwise, each task has its own worker (`cep.spark.task_affinity`)
         self._running, self._ended = Lock(), monotonic()
@@ -101,7 +103,7 @@ class MicroBatches:
         """Compile the program now, in as many workers as a stage has tasks. Spark's errors are raised."""
         program, sent = self.work.stages[0].program, self.sent
         count = max(1, min(self.context.defaultParallelism, *map(program.count, program.stages)))
-        self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.work().load())
+        self.context.parallelize(range(count), count).foreachPartition(lambda _: sent.value.open().load())
 
     def touch(self) -> None:
         """Run an empty task on each core, to keep workers alive. Spark's errors are raised.
@@ -243,7 +245,7 @@ class MicroBatch:
         """Return the input of the buckets of a stage, by number. Only buckets that have input, or that must run at the
         current watermark, are included."""
         arrived = self._came(stage)
-        blocks: dict[int, Sequence[HandedBlock]] = {**arrived.by(arrived.buckets)}
+        blocks: dict[int, Iterable[ShuffleBlock]] = {**arrived.by(arrived.buckets)}
         for bucket in range(count):
             if self._before.calls.get(state_name(stage, bucket), self.watermark + 1) <= self.watermark:
                 blocks.setdefault(bucket, ())
@@ -286,7 +288,8 @@ class MicroBatch:
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"
         context, claims = self._query.context, Claims.put(handed, tasks)
-        inputs = context.broadcast([task.packed() for task in tasks])
+        # Each input is pickled by itself, because a worker receives all of them but needs only its own.
+        inputs = context.broadcast([pickle.dumps(task) for task in tasks])
         jobs = context.parallelize(range(count), count)
         claimed: list[TaskOutput] = jobs.mapPartitions(lambda some: _done(sent, inputs, claims, some)).collect()
         inputs.destroy()
@@ -302,7 +305,7 @@ class MicroBatch:
     def _take(self, blocks: HandedBlocks) -> None:
         for stage, some in blocks.by(blocks.stages).items():
             if stage == REPORT:
-                self.reports += [block.source or "" for block in some]
+                self.reports += some.sources
             else:
                 self._waiting.setdefault(stage, []).append(some)
 
@@ -331,8 +334,8 @@ def every(
 
 
 def _done(
-    sent: Broadcast[PackedWork], inputs: Broadcast[list[bytes]], claims: Claims, some: Iterable[int]
+    sent: Broadcast[Packed[QueryWork]], inputs: Broadcast[list[bytes]], claims: Claims, some: Iterable[int]
 ) -> list[TaskOutput]:
-    work = sent.value.work()
+    work = sent.value.open()
     places = (claims.claim(task, work.keeps) for task in some)
-    return [run_task(work, TaskInput.unpacked(inputs.value[place])) for place in places if place is not None]
+    return [run_task(work, pickle.loads(inputs.value[place])) for place in places if place is not None]

@@ -206,7 +206,7 @@ class Mirror:
         created, or is no longer the last one.
         """
         manifest = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
-        text = json.dumps(manifest | {"files": {name: packed.fields() for name, packed in entries.items()}})
+        text = json.dumps(manifest | {"files": entries})
         address = _manifest(self.places[STATE], number)
         if not create(address, checksum.seal(text.encode(), of=_name(number))):
             raise self._taken_over()

@@ -79,19 +79,6 @@ class WaysWork:
     run: str
     states: BucketStates
 
-    def task(self) -> WaysTask:
-        """Create the task in a worker."""
-        return WaysTask(self)
-
-
-class WaysTask:
-    """A task that adds up the multiplicities of some buckets."""
-
-    def __init__(self, work: WaysWork) -> None:
-        self.program = work.program
-        self.ways = KeptWays(work.program, work.run, work.states, work.program.outputs)
-        forget_others(work.run)
-
     def step(self, bucket: int, version: int, rows: Iterable[WorldRows], watermark: int, batch: int) -> Stepped:
         """Add the changes in `rows` to the multiplicities of a bucket. Return the rows that appear or disappear.
 
@@ -107,7 +94,9 @@ class WaysTask:
                 world.append(row)
         if not mine:
             return Stepped(version, None, [], world)
-        ways, going, last = self.ways.of(bucket, version), dict[str, int](), len(self.program.stages) + 1
+        forget_others(self.run)
+        kept = KeptWays(self.program, self.run, self.states, self.program.outputs)
+        ways, going, last = kept.of(bucket, version), dict[str, int](), len(self.program.stages) + 1
         for event, event_rows in sorted(mine.items()):
             tables = sorted(event_rows, key=lambda world_rows: world_rows.place)
             table = ways.take(event, stacked([table.table for table in tables]))
@@ -116,7 +105,7 @@ class WaysTask:
                 world.append(WorldRows(bucket, event, last << 32, table))
         if watermark > 0:
             ways.forget(watermark * 1000 - 1 - (self.program.window or 0))
-        self.ways.keep(bucket, version + 1, batch)
+        kept.keep(bucket, version + 1, batch)
         blocks = []
         if going:
             done = RevisionStats(withdrawn=sum(going.values()))

@@ -4,13 +4,14 @@ and small amounts stay in memory."""
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from uuid import uuid4
 from zlib import crc32
 
 from cep.spark.disk import writing_to
-from cep.spark.handed_blocks import FilePart, HandedBlock, HandedBlocks
+from cep.spark.handed_blocks import FilePart, HandedBlocks
 
 if TYPE_CHECKING:
     from cep.spark.shuffle_blocks import ShuffleBlock
@@ -28,7 +29,8 @@ class Outbox:
         self._folder, self._few = folder, few
         self._here: list[ShuffleBlock] = []
         self.size = 0  # bytes of blocks that are in no file
-        self._handed: list[HandedBlock] = []
+        self._filed: list[ShuffleBlock] = []  # without their rows, which are at `_parts`
+        self._parts: list[FilePart] = []
         self._file: BinaryIO | None = None
 
     def add(self, block: ShuffleBlock) -> None:
@@ -44,19 +46,14 @@ class Outbox:
             self._write(self._folder)
             with writing_to("--checkpoint", Path(self._file.name).parent):
                 self._file.close()
-        return HandedBlocks.of([*self._handed, *(handed(block, block.rows) for block in self._here)])
+        return HandedBlocks.of([*self._filed, *self._here], self._parts)
 
     def _write(self, folder: str) -> None:
         with writing_to("--checkpoint", Path(folder)):
             if self._file is None:
                 self._file = open(os.path.join(folder, uuid4().hex), "wb")  # noqa: SIM115 - closed by `close`
             for block in self._here:
-                part = FilePart(self._file.name, self._file.tell(), len(block.rows), crc32(block.rows))
+                self._parts.append(FilePart(self._file.name, self._file.tell(), len(block.rows), crc32(block.rows)))
                 self._file.write(block.rows)
-                self._handed.append(handed(block, part))
+                self._filed.append(replace(block, rows=b""))
         self._here, self.size = [], 0
-
-
-def handed(block: ShuffleBlock, rows: bytes | FilePart) -> HandedBlock:
-    """Return a block whose rows are in memory or in a file (`rows`)."""
-    return HandedBlock(block.stage, block.bucket, block.event, block.place, block.source, rows)

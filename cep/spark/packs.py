@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import uuid4
 
 from cep.core import checksum
@@ -21,18 +22,13 @@ from cep.core.storage.urls import joined
 from cep.spark.disk import BACK
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(NamedTuple):
     """The place of a file: the name of its pack, its offset and length in the pack, and a hash of its content."""
 
     pack: str
     offset: int
     length: int
     digest: str
-
-    def fields(self) -> list[str | int]:
-        """Return the place as a list, which is short in a manifest that has thousands of files."""
-        return [self.pack, self.offset, self.length, self.digest]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from cep.engine import Engine
 from cep.spark import disk, spark_files
 from cep.spark.dead_letters import remove_uncounted
 from cep.spark.disk import remove_hidden
-from cep.spark.job import Former, Job
+from cep.spark.former_fluents import FormerFluents
+from cep.spark.job import Job, work_of
 from cep.spark.program import ShippedProgram
 from cep.spark.sink import file_sink
 from cep.spark.state import bucket_states, migration
@@ -91,7 +92,7 @@ def opened(
     raises the errors of `cep.spark.state.checkpoint.claim`.
     """
     folder = Path(query.checkpoint)
-    with checkpoints.checkpoint_errors(folder):
+    with disk.writing_to("--checkpoint", folder, begins=True):
         mine = _info(engine, query, ISO if checkpoints.depends_on_input(folder) else times())
         if not (folder / disk.CHECKPOINT).exists():
             checkpoints.vacant(folder, query.output)  # check this before anything is written there
@@ -167,8 +168,8 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
         settle(program, str(states), some)
 
 
-def former(engine: Engine, query: Job) -> Former | None:
-    """Return the query before a migration, and its fluents that end when the program of `engine` takes over.
+def former(engine: Engine, query: Job) -> FormerFluents | None:
+    """Return the fluents of the program before a migration that end when the program of `engine` takes over.
 
     Returns None if no fluent ends or the migration is already over. Raises CepError if the former program can no longer
     be compiled.
@@ -192,7 +193,8 @@ def former(engine: Engine, query: Job) -> Former | None:
             f"{names}: the intervals that hold at {iso(start.time)} cannot be written: {message}", code="checkpoint"
         )
     output = replace(query, output=was.output, format=was.format, wanted=tuple(was.only), times=was.times)
-    return Former(replace(output, program=program, generation=was.generation), ended)
+    earlier = replace(output, program=program, generation=was.generation)
+    return FormerFluents(work_of(earlier, was.generation.states(folder)), start, ended)
 
 
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo) -> ShippedProgram | None:

@@ -81,11 +81,11 @@ class ShuffleBlock:
 
     stage: int
     bucket: int
-    event: str
-    place: int
-    source: str | None
-    rows: bytes
-    latest: int
+    event: str = ""
+    place: int = 0
+    source: str | None = None
+    rows: bytes = b""
+    latest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,45 +212,41 @@ def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBl
 
     `every`: True to yield a block for each bucket of the program.
     """
-    for stage in program.stages:
-        if every or stage.number in program.ticking:
-            for bucket in range(program.count(stage)):
-                yield ShuffleBlock(stage.number, bucket, "", 0, None, b"", 0)
+    return _to_buckets(program, None if every else program.ticking)
 
 
 def change_blocks(program: ShippedProgram, lines: Sequence[ChangeLine]) -> Iterator[ShuffleBlock]:
     """Yield blocks that contain changes of the knowledge, one for each bucket."""
-    rows = json.dumps(lines).encode()
-    for stage in program.stages:
-        for bucket in range(program.count(stage)):
-            yield ShuffleBlock(stage.number, bucket, CHANGE, 0, None, rows, 0)
+    return _to_buckets(program, None, CHANGE, json.dumps(lines))
 
 
 def latest_blocks(program: ShippedProgram, latest: int) -> Iterator[ShuffleBlock]:
-    """Yield blocks that contain the latest time in the input (microseconds).
-
-    There is one block for each bucket of the stages in `program.unending`.
-    """
-    for stage in program.stages:
-        for bucket in range(program.count(stage)) if stage.number in program.unending else ():
-            yield ShuffleBlock(stage.number, bucket, LATEST, 0, None, str(latest).encode(), 0)
+    """Yield blocks that contain the latest time in the input (microseconds), for the stages in `program.unending`."""
+    return _to_buckets(program, program.unending, LATEST, str(latest))
 
 
 def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[ShuffleBlock]:
-    """Yield blocks that contain the first ends of records.
+    """Yield blocks that contain the first ends of records, for the stages in `program.beginning`.
 
-    There is one block for each bucket of the stages in `program.beginning`. `ends`: ends of records in microseconds,
-    sorted. Only the first `FIRSTS` + 1 are sent.
+    `ends`: ends of records in microseconds, sorted. Only the first `FIRSTS` + 1 are sent.
     """
-    rows = json.dumps(list(ends[: FIRSTS + 1])).encode()
+    return _to_buckets(program, program.beginning, FIRST, json.dumps(list(ends[: FIRSTS + 1])))
+
+
+def _to_buckets(
+    program: ShippedProgram, stages: frozenset[int] | None, event: str = "", text: str = ""
+) -> Iterator[ShuffleBlock]:
+    """Yield the same block for each bucket of some stages. None: all stages."""
+    rows = text.encode()
     for stage in program.stages:
-        for bucket in range(program.count(stage)) if stage.number in program.beginning else ():
-            yield ShuffleBlock(stage.number, bucket, FIRST, 0, None, rows, 0)
+        if stages is None or stage.number in stages:
+            for bucket in range(program.count(stage)):
+                yield ShuffleBlock(stage.number, bucket, event, rows=rows)
 
 
 def report_block(report: Report) -> ShuffleBlock:
     """Convert a report to a block for the driver."""
-    return ShuffleBlock(REPORT, 0, "", 0, report.line(), b"", 0)
+    return ShuffleBlock(REPORT, 0, source=report.line())
 
 
 def _dealt(

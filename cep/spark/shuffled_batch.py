@@ -12,19 +12,19 @@ the driver count.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
-from cep.spark.handed_blocks import HandedBlock
 from cep.spark.packs import Packs
-from cep.spark.shuffle_blocks import DEAD, REPORT, WORLD
+from cep.spark.shuffle_blocks import DEAD, REPORT, WORLD, ShuffleBlock
 from cep.spark.sink.commit_log import OutputFile
 from cep.spark.state.batch_notes import BatchNote
 from cep.spark.state.bucket_states import state_name
-from cep.spark.tasks import BucketInput, PackedWork, QueryWork, TaskInput
+from cep.spark.tasks import BucketInput, QueryWork, TaskInput
+from cep.spark.worker import Packed
 from cep.spark.worker_dir import Files, TaskFound, home_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.core.rdd import RDD
     from pyspark.sql import DataFrame
 
-    from cep.spark.task_affinity import Slots
+    from cep.spark.task_affinity import Slots, Step
 
 Sent: TypeAlias = "tuple[int, bytes | TaskFound]"
 """The number of a task, and a value for that task: pickled blocks, or results on their way to the driver."""
@@ -92,13 +92,17 @@ class StageJob:
         }
         return replace(self, place=replace(self.place, files=mine))
 
-    def step(self, sent: Broadcast[PackedWork], slot: int, arrived: Iterable[Sent]) -> Iterator[Sent]:
+    def steps(self, sent: Broadcast[Packed[QueryWork]], slots: Sequence[int]) -> Step:
+        """Return the function that some tasks run. `slots`: the numbers of these tasks."""
+        return partial(self.of(slots).step, sent)
+
+    def step(self, sent: Broadcast[Packed[QueryWork]], slot: int, arrived: Iterable[Sent]) -> Iterator[Sent]:
         """Run a task in a worker. Raises CepError as `Home.run` does.
 
         `slot`: the number of the task. `arrived`: the values that other tasks have sent to this task.
         """
-        steps, world, later = dict[int, list[HandedBlock]](), list[HandedBlock](), list[HandedBlock]()
-        letters, reports = list[HandedBlock](), list[HandedBlock]()
+        steps, world, later = dict[int, list[ShuffleBlock]](), list[ShuffleBlock](), list[ShuffleBlock]()
+        letters, reports = list[ShuffleBlock](), list[ShuffleBlock]()
         for _, value in arrived:
             if isinstance(value, TaskFound):
                 yield slot, value
@@ -124,19 +128,19 @@ class StageJob:
             asked = TaskInput(slot, self.batch, self.number, self.watermark, buckets, world, self.writes)
             home = home_of(sent.value, self.place.packs, self.place.mark)
             names = [
-                state_name(stage, bucket) for stage in sent.value.work().states_of(self.number) for bucket in buckets
+                state_name(stage, bucket) for stage in sent.value.open().states_of(self.number) for bucket in buckets
             ]
             entries = {file: packed for name in names for file, packed in self.place.files.get(name, {}).items()}
             outcome, handed = home.run(asked, entries, self.versions, letters, self.place.number, self.place.run)
             reports += [block for block in handed if block.stage == REPORT]
             later += [block for block in handed if block.stage != REPORT]
-            yield slot, outcome.telling(reports)
+            yield slot, replace(outcome, output=replace(outcome.output, handed=reports))
         yield from dealt(later, self.width)
 
 
-def dealt(blocks: Iterable[HandedBlock], width: int) -> Iterator[Sent]:
+def dealt(blocks: Iterable[ShuffleBlock], width: int) -> Iterator[Sent]:
     """Pickle blocks for the tasks that must receive them. `width`: the number of tasks."""
-    blocks_by_slot: dict[int, list[HandedBlock]] = {}
+    blocks_by_slot: dict[int, list[ShuffleBlock]] = {}
     for block in blocks:
         slot = crc32(block.event.encode()) if block.stage == DEAD else block.bucket
         blocks_by_slot.setdefault(slot % width, []).append(block)
@@ -149,12 +153,6 @@ def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
     that the reading tasks return."""
     for row in rows:
         yield from dealt(pickle.loads(row[0]), width)
-
-
-def _tasks(
-    job: StageJob, sent: Broadcast[PackedWork], slots: Sequence[int]
-) -> Callable[[int, Iterable[Sent]], Iterator[Sent]]:
-    return partial(job.of(slots).step, sent)
 
 
 class ShuffledBatch:
@@ -170,14 +168,14 @@ class ShuffledBatch:
         self.states: dict[str, Files] = {}
         self.written: dict[str, Files] = {"output": {}, "dead": {}}
 
-    def run(self, slots: Slots, sent: Broadcast[PackedWork], stream: DataFrame) -> None:
+    def run(self, slots: Slots, sent: Broadcast[Packed[QueryWork]], stream: DataFrame) -> None:
         """Run the job of the micro-batch. Raises CepError as `Home.run` does, and Spark's errors if the job has
         failed."""
         width = min(slots.count, self._work.stages[0].program.buckets)
         rows: RDD[Sent] = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))
         try:
             for job in self.jobs(width):
-                rows = slots.run(rows.partitionBy(width, int), partial(_tasks, job, sent))
+                rows = slots.run(rows.partitionBy(width, int), partial(job.steps, sent))
             outcomes = [sent_part for _, sent_part in rows.collect() if isinstance(sent_part, TaskFound)]
         finally:
             slots.clear()

@@ -19,10 +19,10 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from cep.core.errors import CepError
 from cep.core.time import FARTHEST
 from cep.spark.frame_events import Events
-from cep.spark.grouped import BLOCKS, TIMED, PackedProgram, dealing, parted, step
+from cep.spark.grouped import BLOCKS, TIMED, dealing, parted, stage_work, step
 from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.source.knowledge_changes import ChangeRows
-from cep.spark.worker import freeze_garbage
+from cep.spark.worker import Packed, freeze_garbage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,10 +77,10 @@ def streamed(
             stacklevel=4,
         )
     timed = f"{BLOCKS}, {TIMED} timestamp"
-    every = [frame(spark).mapInArrow(dealing(program, reader, timed=True), timed) for frame, reader in frames]
+    every = [frame.mapInArrow(dealing(program, reader, timed=True), timed) for frame, reader in frames]
     late = -(-lateness // 1000)  # rounded up, because Spark drops fractions of a millisecond
     blocks = reduce(DataFrame.unionAll, every).withWatermark(TIMED, f"{late} milliseconds").drop(TIMED)
-    packed = PackedProgram.of(program)
+    packed = Packed.of(program)
     for stage in program.stages:
         processor = Buckets(packed, stage.number)
         blocks = blocks.groupBy("bucket").transformWithState(processor, BLOCKS, "Append", "EventTime")
@@ -94,7 +94,7 @@ class Buckets(StatefulProcessor):
     A worker also keeps engines in memory. It continues with such an engine if Spark's store has the same version.
     """
 
-    def __init__(self, packed: PackedProgram, number: int) -> None:
+    def __init__(self, packed: Packed[ShippedProgram], number: int) -> None:
         self._packed, self._number = packed, number
         self._task: StageTask | None = None
 
@@ -127,7 +127,7 @@ class Buckets(StatefulProcessor):
 
     def _step(self, bucket: int, rows: Sequence[ShuffleBlock], watermark: int) -> Iterator[Row]:
         if self._task is None:
-            self._task = self._packed.stage(self._number).task()
+            self._task = stage_work(self._packed, self._number).task()
         kept = self._version.get()
         version = 0 if kept is None else int(kept[0])
         engine = self._engine(bucket, version)

@@ -7,12 +7,9 @@ content.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cep.core import checksum
-from cep.spark.handed_blocks import HandedBlock, rows_of
 from cep.spark.handover import FEW
 from cep.spark.key_lateness import KeyRule
 from cep.spark.multiplicity_task import WaysWork
@@ -22,9 +19,6 @@ from cep.spark.sink.commit_log import OutputFile
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
 from cep.spark.stage_task import StageWork, kept_version
 from cep.spark.worker import freeze_garbage
-
-_known: dict[bytes, QueryWork] = {}
-"""The work that this worker unpickled last, by its hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +55,6 @@ class QueryWork:
         count = len(self.stages)
         return [stage, count + stage] if 1 < stage <= count else [stage]
 
-    def packed(self) -> PackedWork:
-        """Pickle the work."""
-        data = pickle.dumps(self)
-        return PackedWork(checksum.digest(data), data)
-
-
-@dataclass(frozen=True, slots=True)
-class PackedWork:
-    """The pickled work of a query. `name`: a hash of its content."""
-
-    name: bytes
-    data: bytes
-
-    def work(self) -> QueryWork:
-        """Return the work. Each worker unpickles it only once."""
-        if self.name not in _known:
-            _known.clear()
-            _known[self.name] = pickle.loads(self.data)
-        return _known[self.name]
-
 
 @dataclass(frozen=True, slots=True)
 class BucketInput:
@@ -88,7 +62,7 @@ class BucketInput:
     bucket has no state."""
 
     version: int
-    blocks: Sequence[HandedBlock]
+    blocks: Iterable[ShuffleBlock]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +84,8 @@ class TaskInput:
     stage: int
     watermark: int
     buckets: Mapping[int, BucketInput]
-    world: Sequence[HandedBlock] = ()
+    world: Iterable[ShuffleBlock] = ()
     writes: bool = False
-
-    def packed(self) -> bytes:
-        """Pickle the input of this task alone. A worker receives the inputs of all tasks, but unpickles only its
-        own."""
-        return pickle.dumps(self)
-
-    @staticmethod
-    def unpacked(data: bytes) -> TaskInput:
-        """Unpickle the input of a task."""
-        asked: TaskInput = pickle.loads(data)
-        return asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +103,7 @@ class TaskOutput:
     number: int
     versions: Mapping[int, int] = field(default_factory=dict)
     calls: Mapping[int, int | None] = field(default_factory=dict)
-    handed: Sequence[HandedBlock] = ()
+    handed: Iterable[ShuffleBlock] = ()
     files: Sequence[OutputFile] = ()
 
 
@@ -148,7 +111,7 @@ def run_task(work: QueryWork, asked: TaskInput) -> TaskOutput:
     """Run a task. Raises CepError if a state is missing or damaged, or if a file cannot be written."""
     freeze_garbage()
     outbox, versions, calls = Outbox(work.handed, FEW), dict[int, int](), dict[int, int | None]()
-    world = [WorldRows.of(block) for block in rows_of(asked.world)]
+    world = [WorldRows.of(block) for block in asked.world]
     if asked.stage > len(work.stages):
         outputs = list(_counted(work, asked, versions, outbox, world))
     else:
@@ -173,7 +136,7 @@ def _stepped(
         return
     task = work.stages[asked.stage - 1].task()
     for bucket, bucket_input in asked.buckets.items():
-        stepped = task.step(bucket, bucket_input.version, rows_of(bucket_input.blocks), asked.watermark, asked.batch)
+        stepped = task.step(bucket, bucket_input.version, list(bucket_input.blocks), asked.watermark, asked.batch)
         versions[bucket], calls[bucket] = stepped.version, stepped.call
         _put(outbox, stepped.blocks)
         yield from stepped.world
@@ -188,13 +151,13 @@ def _counted(
     to `versions`, and blocks for other tasks to `outbox`.
     """
     assert work.ways is not None, "ways are counted where there are some"
-    task, every = work.ways.task(), list(world)
+    every = list(world)
     yield from (row for row in every if row.bucket not in asked.buckets)
     mine: dict[int, list[WorldRows]] = {}
     for world_rows in every:
         mine.setdefault(world_rows.bucket, []).append(world_rows)
     for bucket, bucket_input in asked.buckets.items():
-        stepped = task.step(bucket, bucket_input.version, mine.get(bucket, []), asked.watermark, asked.batch)
+        stepped = work.ways.step(bucket, bucket_input.version, mine.get(bucket, []), asked.watermark, asked.batch)
         if stepped.version != bucket_input.version:
             versions[bucket] = stepped.version
         _put(outbox, stepped.blocks)

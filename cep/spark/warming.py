@@ -27,7 +27,7 @@ from cep.spark.disk import FILES, HANDED
 from cep.spark.handed_blocks import HandedBlocks
 from cep.spark.job import Job
 from cep.spark.micro_batch import MicroBatch, MicroBatches
-from cep.spark.outbox import Outbox, handed
+from cep.spark.outbox import Outbox
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import wake_ups
 from cep.spark.sink.file_sink import FileSinkOptions
@@ -86,7 +86,7 @@ class _Seen:
 
     def taken(self, pieces: Iterable[Batch], stretch: _Stretch) -> Iterator[Batch]:
         """Yield the batches of a file with only the selected rows. Record the earliest times of all rows."""
-        for piece in reading.in_time(pieces, stretch.ahead):
+        for piece in pieces:
             self.unread += [f"{letter.file}: {letter.reason}" for letter in piece.dead if letter.code == reading.FILE]
             tables = {
                 event: self._rows(table, stretch)
@@ -133,7 +133,7 @@ def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda
         files.append((later, _Stretch(earlier.since, start.time, earlier.events, ahead)))
     lines = FileChangeLog(folder, ()).lines(0, start.offset.get("changes", 0))
     calls = [*wake_ups(program, every=True), *(reading.changes(program, "", lines, None) if lines else ())]
-    blocks, seen, gone = [HandedBlocks.of(handed(block, block.rows) for block in calls)], _Seen(), list[str]()
+    blocks, seen, gone = [HandedBlocks.of(calls)], _Seen(), list[str]()
     for some, stretch in files:
         existing = [source for source in some if is_url(source.path) or Path(source.path).exists()]
         gone += sorted({source.path for source in some} - {source.path for source in existing})
@@ -167,7 +167,10 @@ def _read(
             outbox, seen = Outbox(shared, few), _Seen()
             for file in pack.files:
                 kept = partial(seen.taken, stretch=stretch)
-                for block in reading.part_blocks(sent.value, file.number, file.input, file.readable, kept):
+                blocks = reading.file_blocks(
+                    sent.value, file.number, file.input, None, file.readable, stretch.ahead, kept
+                )
+                for block in blocks:
                     outbox.add(block)
             yield outbox.close(), seen
 

@@ -6,7 +6,6 @@ states.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from cep.spark.program import ShippedProgram
 from cep.spark.stage_task import StageWork
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import BucketStates, log_place
+from cep.spark.worker import Packed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,10 +76,10 @@ def _settled(spark: SparkSession, job: Job) -> None:
     unsettled = logged(states, notes.after(done).versions)
     if unsettled:
         context, name, run = spark.sparkContext, str(states), job.run
-        sent = context.broadcast(pickle.dumps(job.program))
+        sent = context.broadcast(Packed.of(job.program))
 
         def settled(some: Iterable[Logged]) -> Sequence[None]:
-            settle(pickle.loads(sent.value), name, some, run)
+            settle(sent.value.open(), name, some, run)
             return ()
 
         context.parallelize(unsettled, min(len(unsettled), context.defaultParallelism)).mapPartitions(settled).collect()

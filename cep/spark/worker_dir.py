@@ -1,7 +1,7 @@
 """Folders of a worker that shares no folder with others. Its tasks use them in place of the folders of the checkpoint.
 
-State files are downloaded when a task needs them. Files that a task has written are uploaded to the object store. The
-driver receives their places and commits them. Recent files stay in the folder, so that each is downloaded only once.
+The state files of a task are downloaded before it runs. Files that a task has written are uploaded to the object store.
+The driver receives their places and commits them. Recent files stay in the folder, so each is downloaded only once.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
 from cep.core.storage import objects
-from cep.spark.handed_blocks import HandedBlock
+from cep.spark import worker
 from cep.spark.multiplicity_task import drop_ways
 from cep.spark.packs import Packed, Packs, pack_name
+from cep.spark.shuffle_blocks import ShuffleBlock
 from cep.spark.sink.commit_log import CommitLog, OutputFile
-from cep.spark.stage_task import drop_engine, kept_version
-from cep.spark.state.bucket_states import BucketStates, begin, state_name, state_of
-from cep.spark.state.remote import bringing
-from cep.spark.tasks import PackedWork, QueryWork, TaskInput, TaskOutput, run_task
+from cep.spark.stage_task import drop_engine
+from cep.spark.state.bucket_states import BucketStates, begin, state_name
+from cep.spark.tasks import QueryWork, TaskInput, TaskOutput, run_task
 
 Files = Mapping[str, Packed]
 """The places of files, by the names of the files."""
@@ -53,10 +53,6 @@ class TaskFound:
     written: Files = field(default_factory=dict)
     letters: Files = field(default_factory=dict)
 
-    def telling(self, reports: Sequence[HandedBlock]) -> TaskFound:
-        """Return a copy that contains these reports."""
-        return replace(self, output=replace(self.output, handed=reports))
-
 
 class Home:
     """The folders that this worker uses for a query. `mark`: the name of the checkpoint."""
@@ -73,7 +69,6 @@ class Home:
         self.work = self._moved(work)
         self._entries: dict[str, Packed] = {}
         self._known: dict[str, Packed] = {}
-        bringing(self.states, self._bring)
 
     def _moved(self, work: QueryWork) -> QueryWork:
         """Return a copy of the work that uses this worker's folders in place of the checkpoint's folders."""
@@ -93,10 +88,10 @@ class Home:
         asked: TaskInput,
         entries: Files,
         versions: Mapping[str, int],
-        letters: Iterable[HandedBlock],
+        letters: Iterable[ShuffleBlock],
         number: int,
         run: str,
-    ) -> tuple[TaskFound, list[HandedBlock]]:
+    ) -> tuple[TaskFound, list[ShuffleBlock]]:
         """Run a task. Return the result for the driver, and the blocks for other tasks.
 
         - `asked`: the input of the task.
@@ -110,13 +105,13 @@ class Home:
         self._entries = dict(entries)
         self._sweep(versions)
         self._forget(asked)
-        self._bring_cold(asked)
+        objects.at_once(self._bring, [*self._entries])
         for folder in (self.dead, CommitLog(self.output).coming("").parent):  # files of a failed task
             shutil.rmtree(folder, ignore_errors=True)
         self.dead.mkdir()
         for piece in sorted(letters, key=lambda piece: (piece.event, piece.place)):
             with (self.dead / piece.event).open("ab") as file:
-                file.write(piece.block().rows)
+                file.write(piece.rows)
         output = run_task(self.work, asked)
         return self._put(asked, output, number, run), list(output.handed)
 
@@ -174,16 +169,6 @@ class Home:
                     drop_engine(run, number, bucket)
                     drop_ways(run, number, bucket)
 
-    def _bring_cold(self, asked: TaskInput) -> None:
-        """Download the states of all buckets for which this worker keeps no engine, in parallel."""
-        run = self.work.stages[0].run
-        cold = {
-            state_name(asked.stage, bucket)
-            for bucket, bucket_input in asked.buckets.items()
-            if kept_version(run, asked.stage, bucket) != bucket_input.version
-        }
-        objects.at_once(self._bring, [name for name in self._entries if state_of(name) in cold])
-
     def _stepped(self, name: str) -> str:
         """Return the name of the bucket whose task writes a state. `name`: the first part of the state's file name."""
         stage, _, bucket = name.partition("-")
@@ -191,9 +176,9 @@ class Home:
         return f"{int(stage) - count}-{bucket}" if int(stage) > count + 1 else name
 
     def _bring(self, name: str) -> None:
-        """Download a state file if the task needs it and it is not here. Raises CepError if it cannot be read."""
-        packed, path = self._entries.get(name), self.states / name
-        if packed is None or (self._known.get(name) == packed and path.exists()):
+        """Download a state file if it is not here. Raises CepError if it cannot be read."""
+        packed, path = self._entries[name], self.states / name
+        if self._known.get(name) == packed and path.exists():
             return
         path.write_bytes(self.packs.read(packed))
         self._known[name] = packed
@@ -215,11 +200,11 @@ def _remove_left(local: Path) -> None:
             continue
 
 
-def home_of(work: PackedWork, packs: Packs, mark: str) -> Home:
+def home_of(work: worker.Packed[QueryWork], packs: Packs, mark: str) -> Home:
     """Return the folders that this worker uses for a query. Remove the folders of an earlier query."""
     if work.name not in _homes:
         for other in _homes.values():
             other.close()
         _homes.clear()
-        _homes[work.name] = Home(work.work(), packs, mark)
+        _homes[work.name] = Home(work.open(), packs, mark)
     return _homes[work.name]

@@ -27,9 +27,9 @@ class WakeUp(WorkItem):
         self.every = every
 
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
-        from cep.spark.source import reading
+        from cep.spark.shuffle_blocks import wake_ups
 
-        yield from reading.wake_up(program, self.every)
+        yield from wake_ups(program, self.every)
 
 
 class WaitingEvents(WorkItem):
@@ -53,9 +53,9 @@ class TimeReached(WorkItem):
         self.time = time
 
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
-        from cep.spark.source import reading
+        from cep.spark.shuffle_blocks import END, TIME, ShuffleBlock
 
-        yield reading.end() if self.time is None else reading.until(self.time)
+        yield ShuffleBlock(TIME, 0, latest=END if self.time is None else self.time)
 
 
 class IdleWatermark:

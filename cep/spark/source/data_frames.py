@@ -8,8 +8,7 @@ it does not depend on partitions, micro-batches or machines.
 from __future__ import annotations
 
 import json
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,10 +24,11 @@ from cep.core.schema import Schema
 from cep.spark.dead_letters import LINE_BITS
 from cep.spark.handover import COLUMNS, as_row
 from cep.spark.source.file_list import FILE_BITS
+from cep.spark.worker import Packed
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
     from cep.connectors.records.batch import Batch
     from cep.core.values import Ints
@@ -83,10 +83,10 @@ class FrameInput:
         self, program: ShippedProgram, batches: Iterable[pa.RecordBatch], dead_letters: str | None, name: str
     ) -> Iterator[ShuffleBlock]:
         """See `RowReader`. Also raises CepError if the order of a row is not valid."""
-        from cep.spark.source.reading import row_blocks
+        from cep.spark.source.reading import record_blocks
 
         pieces = self._pieces(program.read[self.event], batches)
-        return row_blocks(program, self.place << FILE_BITS, self.event, pieces, dead_letters, name)
+        return record_blocks(program, self.place << FILE_BITS, self.event, pieces, dead_letters, name, BITS)
 
     def _pieces(self, schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
         from cep.connectors.frames.reading import read_data
@@ -148,7 +148,7 @@ def frame_input(
     if ahead is not None:
         numbers.append(F.unix_micros(F.current_timestamp()).alias(CLOCK))
     columns_read = frame.select(*values, *numbers)
-    return lambda _: columns_read, FrameInput(schema.name, place, tuple(needed), len(order), ahead)
+    return columns_read, FrameInput(schema.name, place, tuple(needed), len(order), ahead)
 
 
 class RowReader(Protocol):
@@ -175,8 +175,8 @@ class RowReader(Protocol):
         """
 
 
-Provided = tuple[Callable[["SparkSession"], "DataFrame"], RowReader]
-"""A function that returns a DataFrame of a session, and the reader of the DataFrame's rows."""
+Provided = tuple["DataFrame", RowReader]
+"""A DataFrame, and the reader of its rows."""
 
 
 def provided(
@@ -190,7 +190,7 @@ def provided(
     - `handed`: the shared folder for blocks, or None if workers share no folder.
     - `first`: the number of the query's first micro-batch, counted through all generations.
     """
-    carried = pickle.dumps(program.bare())
+    carried = Packed.of(program.bare())
 
     def taken(batches: RecordBatches) -> RecordBatches:
         from pyspark import TaskContext
@@ -199,7 +199,7 @@ def provided(
         assert task is not None, "a task runs it"
         batch = first + int(task.getLocalProperty(_BATCH) or 0)
         name = f"{letters_of(feed.place << FILE_BITS, batch)}{task.partitionId():05}"
-        known = pickle.loads(carried)
+        known = carried.open()
         yield from as_row(lambda begin: feed.blocks(known, batches, begin, name), dead_letters, handed)
 
     observed = frame.observe(feed.metric, F.count(F.lit(1)).alias("rows"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import chdir
@@ -28,6 +27,7 @@ from cep.spark.source.work_item import WorkItem, packed
 from cep.spark.spark_files import ends_sent, last_ended, moved, next_watermark
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.migration import Generation
+from cep.spark.worker import Packed
 
 if TYPE_CHECKING:  # loaded only where files are read, because processes that plan start often
     import pyarrow as pa
@@ -66,7 +66,7 @@ class SparkSourceOptions:
       events.
     """
 
-    program: bytes
+    program: Packed[ShippedProgram]
     ticking: bool
     schemas: Mapping[str, Schema]
     specs: tuple[str, ...]
@@ -92,7 +92,7 @@ class SparkSourceOptions:
     def of(
         cls, job: Job, closing: bool, tasks: int = 1, waits: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ) -> SparkSourceOptions:
-        """Return the options for the files and live inputs of a query. Inputs that are DataFrames are left out.
+        """Return the options for the files and live inputs of a query.
 
         `waits`: see the class.
         """
@@ -102,10 +102,8 @@ class SparkSourceOptions:
             raise CepError(
                 f"--input: {len(job.inputs)} inputs are more than the limit of {SPECS}", hint=hint, code="input"
             )
-        others = {reader.place for _, reader in job.frames}
-        mine = [(place, spec) for place, spec in enumerate(job.inputs) if place not in others]
         return cls(
-            pickle.dumps(program.bare()),
+            Packed.of(program.bare()),
             bool(program.ticking),
             schemas,
             job.inputs,
@@ -115,7 +113,11 @@ class SparkSourceOptions:
             job.limit,
             closing,
             job.dead,
-            {place: source_input for place, spec in mine for source_input in alive(schemas, spec, job.input_format)},
+            {
+                place: source_input
+                for place, spec in enumerate(job.inputs)
+                for source_input in alive(schemas, spec, job.input_format)
+            },
             job.most,
             job.idle,
             job.lateness or 0,
@@ -270,8 +272,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def blocks(self, item: WorkItem, dead_letters: str | None) -> Iterator[ShuffleBlock]:
         """Yield the rows of a work item as blocks for the buckets. `dead_letters`: the path prefix of dead-letter
         files."""
-        program: ShippedProgram = pickle.loads(self.files.program)
-        return item.read(program, dead_letters, self.files.ahead)
+        return item.read(self.files.program.open(), dead_letters, self.files.ahead)
 
     def commit(self, end: dict[str, Any]) -> None:
         for name, source in self._live_inputs.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import has_magic
 from operator import itemgetter
@@ -30,7 +30,7 @@ from cep.spark.source.work_item import WorkItem
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from cep.knowledge.growing_files import GrowingFile
     from cep.spark.program import ShippedProgram
@@ -257,7 +257,7 @@ class ChangeRows:
         yield from reading.changes(program, name, [{"changes": changes, "refused": refused}], dead_letters)
 
 
-def change_rows(frame: DataFrame, place: int) -> tuple[Callable[[SparkSession], DataFrame], ChangeRows]:
+def change_rows(frame: DataFrame, place: int) -> tuple[DataFrame, ChangeRows]:
     """Return the columns of a DataFrame of changes, and the reader of its rows.
 
     Raises CepError if a column is missing or has another type.
@@ -270,7 +270,7 @@ def change_rows(frame: DataFrame, place: int) -> tuple[Callable[[SparkSession], 
             raise CepError(f"changes: the column `{name}` is {type_name}", hint=hint, code="input")
     time, *texts = (F.col(name) for name in _COLUMNS)
     columns = frame.select(F.unix_micros(time).alias("time"), *texts).coalesce(1)
-    return lambda _: columns, ChangeRows(place)
+    return columns, ChangeRows(place)
 
 
 _COLUMNS, _SOURCE = ("time", "add", "remove"), "changes"

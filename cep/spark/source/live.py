@@ -7,6 +7,7 @@ import json
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,12 +36,16 @@ _LONGEST = 10.0  # seconds, or ten times `quiet` if longer: then a finite run st
 _END = 10.0  # seconds that writing may take when a run stops
 
 
-class LiveInput(Protocol):
-    """A live input in the process that plans micro-batches."""
+class LiveInput(ABC):
+    """A live input in the process that plans micro-batches. Its offsets are numbers of messages by default."""
+
+    _target: Any = None
 
     def begin(self) -> Offset:
         """Return the offset at which a new query begins. All calls return the same offset."""
+        return 0
 
+    @abstractmethod
     def latest(self, start: Offset, most: int | None) -> Offset:
         """Return the offset after the messages that exist now. If these are more than `most` messages after `start`,
         return the offset after about `most` of them.
@@ -48,20 +53,26 @@ class LiveInput(Protocol):
         Raises CepError if the input fails.
         """
 
+    @abstractmethod
     def target(self) -> None:
         """Fix the end of the input: it is after the messages that exist now."""
 
     def reached(self, offset: Offset) -> bool:
         """Return True if `offset` is at or after the end that `target` has set."""
+        return self._target is not None and bool(offset >= self._target)
 
+    @abstractmethod
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
         """Return work items that read the messages between two offsets. The same offsets always return the same work
         items."""
 
     def commit(self, end: Offset) -> None:
         """Note that messages before this offset will not be read again."""
+        return
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Close the input."""
+        return
 
 
 def live_input(input: Input, number: int, folder: Path) -> LiveInput:
@@ -103,19 +114,7 @@ class Arrivals(Protocol):
     def close(self) -> None: ...
 
 
-class _Counted:
-    """An input whose offsets are numbers of messages or records."""
-
-    _target: int | None = None
-
-    def begin(self) -> Offset:
-        return 0
-
-    def reached(self, offset: Offset) -> bool:
-        return self._target is not None and offset >= self._target
-
-
-class LoggedInput(_Counted):
+class LoggedInput(LiveInput):
     """Messages from MQTT or from connections. They are written to a log on disk before they are acknowledged.
 
     An offset is the number of messages in the log.
@@ -124,7 +123,6 @@ class LoggedInput(_Counted):
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._address, self._number, self._folder = input, address, number, folder
         self._log = MessageLog(folder)
-        self._target: int | None = None
         self._sender: Arrivals | None = None
         self._thread = threading.Thread(target=self._receive, daemon=True)
         self._failure: BaseException | None = None
@@ -202,13 +200,12 @@ class LoggedInput(_Counted):
             self._failure = error
 
 
-class TopicInput:
+class TopicInput(LiveInput):
     """A topic of Kafka. An offset contains a number of messages for each partition."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._number, self._folder = input, number, folder
         self._topic = Topic(address)
-        self._target: dict[int, int] | None = None
 
     def begin(self) -> Offset:
         return read_or_make(self._folder / "begin", lambda: _named(self._topic.begin()))
@@ -239,20 +236,16 @@ class TopicInput:
                 ranges.append(OffsetRange(number, replace(self._input, path=path), partition, first, stop))
         return ranges
 
-    def commit(self, end: Offset) -> None:
-        pass
-
     def stop(self) -> None:
         self._topic.close()
 
 
-class RateInput(_Counted):
+class RateInput(LiveInput):
     """An input `rate://`, which generates records. An offset is the number of records."""
 
     def __init__(self, input: Input, address: Address, number: int, folder: Path) -> None:
         self._input, self._number = input, number
         self._rate = Rate(address, int(read_or_make(folder / "begin", now)))
-        self._target: int | None = None
 
     def latest(self, start: Offset, most: int | None) -> Offset:
         end = self._rate.end(now()) if self._target is None else self._target
@@ -264,12 +257,6 @@ class RateInput(_Counted):
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
         firsts = range(start, end, _EACH)
         return [RateRange(self._number, self._input, self._rate.start, n, min(end, n + _EACH)) for n in firsts]
-
-    def commit(self, end: Offset) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
 
 
 def read_or_make(file: Path, make: Callable[[], Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cep.connectors.ahead_limits import AheadLimits
 from cep.connectors.brokers.kafka import Topic
-from cep.connectors.brokers.messages import Messages
+from cep.connectors.brokers.messages import Inbox, Messages
 from cep.connectors.brokers.mqtt import messages
 from cep.connectors.brokers.rate import Rate
 from cep.connectors.inputs import Input
@@ -34,10 +34,12 @@ class MessageRange(WorkItem):
         """Read the messages in a worker."""
 
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
-        from cep.spark.source.reading import message_blocks
+        from cep.spark.source.reading import in_time, record_blocks
 
         name, limit = f"read-{self.number:08}-{self.first:012}", (ahead.live, self.clock)
-        yield from message_blocks(program, self.number, self.input, self.messages(), dead_letters, name, limit)
+        inbox = Inbox(self.input, program.read)
+        pieces = in_time((inbox.batch(part, 0) for part in self.messages()), limit)
+        yield from record_blocks(program, self.number, self.input.path, pieces, dead_letters, name)
 
 
 class LoggedMessages(MessageRange):

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cep.connectors.brokers.messages import Inbox, Messages
 from cep.connectors.clock_skew import place_of, without_ahead
 from cep.connectors.files import ABSENT, DEVICE, read_one
 from cep.connectors.inputs import Input
@@ -35,18 +34,14 @@ from cep.spark.dead_letters import LINE_BITS, dead_letter_file, write_dead_lette
 from cep.spark.key_lateness import key_times
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import (
-    END,
     FIRSTS,
-    TIME,
     ShuffleBlock,
     change_blocks,
     first_blocks,
     from_outside,
     latest_blocks,
     report_block,
-    wake_ups,
 )
-from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state import bucket_states
 from cep.spark.worker import freeze_garbage
 
@@ -69,6 +64,7 @@ def file_blocks(
     dead_letters: str | None,
     must_exist: bool = False,
     ahead: tuple[int | None, int | None] = ANY_TIME,
+    kept: Callable[[Iterator[Batch]], Iterator[Batch]] = lambda pieces: pieces,
 ) -> Iterator[ShuffleBlock]:
     """Yield the records of a file as blocks for the stages. Text that is not a valid event becomes a dead letter.
 
@@ -76,58 +72,14 @@ def file_blocks(
     - `dead_letters`: the path prefix of dead-letter files. None: dead letters are dropped.
     - `must_exist`: True if the planning process could read the file.
     - `ahead`: as for `in_time`.
+    - `kept`: a function that selects records from the file's batches. By default, all records are kept.
 
     If a file cannot be read to the end, a dead letter says so. Raises CepError if the file may be readable later or on
     another machine.
     """
     pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, must_exist)
-    yield from _packed(program, number, input.path, in_time(pieces, ahead), dead_letters, f"read-{number:08}")
-
-
-def part_blocks(
-    program: ShippedProgram,
-    number: int,
-    input: Input,
-    must_exist: bool,
-    kept: Callable[[Iterable[Batch]], Iterable[Batch]],
-) -> Iterator[ShuffleBlock]:
-    """Yield some records of a file as blocks, like `file_blocks`. Dead letters are dropped.
-
-    `kept`: a function that selects the records from the file's batches.
-    """
-    pieces = readable_batches(read_one(input, program.read, rows=ROWS), input.path, must_exist)
-    yield from _packed(program, number, input.path, kept(pieces), None, "")
-
-
-def message_blocks(
-    program: ShippedProgram,
-    number: int,
-    input: Input,
-    parts: Iterable[Messages],
-    dead_letters: str | None,
-    name: str,
-    ahead: tuple[int | None, int | None] = ANY_TIME,
-) -> Iterator[ShuffleBlock]:
-    """Yield the records of messages as blocks, like `file_blocks`. `name`: the name of the dead-letter file."""
-    inbox = Inbox(input, program.read)
-    pieces = in_time((inbox.batch(part, 0) for part in parts), ahead)
-    yield from _packed(program, number, input.path, pieces, dead_letters, name)
-
-
-def row_blocks(
-    program: ShippedProgram,
-    number: int,
-    source: str,
-    pieces: Iterable[Batch],
-    dead_letters: str | None,
-    name: str,
-) -> Iterator[ShuffleBlock]:
-    """Yield the records of a DataFrame as blocks, like `file_blocks`.
-
-    `number`: the number of the input. `source`: its name. In `pieces`, the line number of a record is its order. This
-    number may use all bits below the number of the input.
-    """
-    yield from _packed(program, number, source, pieces, dead_letters, name, LINE_BITS + FILE_BITS)
+    pieces = kept(in_time(pieces, ahead))
+    yield from record_blocks(program, number, input.path, pieces, dead_letters, f"read-{number:08}")
 
 
 def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
@@ -167,7 +119,7 @@ def readable_batches(pieces: Iterable[Batch], file: str, must_exist: bool = Fals
         yield Batch({}, [DeadLetter(file, line, why, FILE, of_file=True)], [])
 
 
-def _packed(
+def record_blocks(
     program: ShippedProgram,
     number: int,
     source: str,
@@ -176,6 +128,12 @@ def _packed(
     name: str,
     bits: int = LINE_BITS,
 ) -> Iterator[ShuffleBlock]:
+    """Yield records as blocks for the stages, followed by a report.
+
+    - `number`: the number of the file, partition or DataFrame. `source`: its name.
+    - `name`: the name of the dead-letter file.
+    - `bits`: the number of bits that the line number of a record may use.
+    """
     freeze_garbage()
     dead: Counter[str] = Counter()
     taken: Counter[str] = Counter()
@@ -262,11 +220,6 @@ def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> I
     return np.unique(np.concatenate([np.empty(0, np.int64), *ends]))[: FIRSTS + 1]
 
 
-def wake_up(program: ShippedProgram, every: bool) -> Iterator[ShuffleBlock]:
-    """Return blocks for the buckets that must run before the first row, or for `every` bucket."""
-    return wake_ups(program, every)
-
-
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
     """Yield the rows that wait for the watermark in a state of another program. This program reads the rows as if they
     arrived now.
@@ -301,16 +254,6 @@ def changes(
     if taken:
         yield from change_blocks(program, taken)
     yield report_block(report)
-
-
-def end() -> ShuffleBlock:
-    """Return a block that moves the watermark to the end of the input."""
-    return until(END)
-
-
-def until(time: int) -> ShuffleBlock:
-    """Return a block that says that event time has reached `time` (microseconds). It moves the watermark."""
-    return ShuffleBlock(TIME, 0, "", 0, None, b"", time)
 
 
 def numbered(piece: Batch, number: int, bits: int = LINE_BITS) -> dict[str, pl.DataFrame]:

@@ -47,18 +47,11 @@ class BatchNote:
     watermark: int = 0
     reached: int = 0
 
-    def after(
-        self,
-        versions: Mapping[str, int],
-        calls: Mapping[str, int | None],
-        reports: Sequence[str],
-        watermark: int = 0,
-        reached: int = 0,
-    ) -> BatchNote:
+    def after(self, versions: Mapping[str, int], calls: Mapping[str, int | None], reports: Sequence[str]) -> BatchNote:
         """Return the note of the next micro-batch. `versions`, `calls`: the entries of the buckets that have run."""
         waiting = {**self.calls, **calls}
         calling = {name: call for name, call in waiting.items() if call is not None}
-        return BatchNote({**self.versions, **versions}, calling, reports, watermark, reached)
+        return BatchNote({**self.versions, **versions}, calling, reports)
 
 
 class BatchNotes:

@@ -24,7 +24,6 @@ from cep.core import checksum
 from cep.core.errors import CepError
 from cep.spark.disk import BACK, damaged_file, put, remove_hidden, writing_to
 from cep.spark.state.delta_log import HEAD, Came, LogPlace
-from cep.spark.state.remote import present
 from cep.spark.state.segment_files import PREFIX, Segments, missing_file
 
 if TYPE_CHECKING:  # it loads Arrow, which processes that only plan do without
@@ -52,10 +51,6 @@ class BucketStates:
 
     folder: str
     stage: int
-
-    def read(self, bucket: int, version: int) -> bytes:
-        """Return the bytes of a state. Raises CepError if the file is missing or damaged."""
-        return read_state(self._path(bucket, version))
 
     def opened(self, bucket: int, version: int, open: Callable[[bytes, Segments], Opened]) -> Opened:
         """Read a state and its segments, and pass both to `open`. Return the result of `open`.
@@ -225,7 +220,7 @@ def _put(path: Path, content: bytes, batch: int) -> None:
 def log_place(path: Path) -> LogPlace | None:
     """Return the place of a version in its bucket's log. Returns None if the file is missing or too short."""
     try:
-        with present(path).open("rb") as file:
+        with path.open("rb") as file:
             begins = file.read(_BEFORE + HEAD)
         return LogPlace.of(begins[_BEFORE:], path.stat().st_size, int(path.name.rpartition("-")[2]))
     except (FileNotFoundError, struct.error):
@@ -235,7 +230,7 @@ def log_place(path: Path) -> LogPlace | None:
 def batch_of(path: Path) -> int:
     """Return the number of the micro-batch that wrote a version. Raises CepError if the file is missing or damaged."""
     try:
-        with present(path).open("rb") as file:
+        with path.open("rb") as file:
             return int.from_bytes(_known(path, file.read(_BEFORE))[:_BATCH], "little")
     except FileNotFoundError:
         raise missing_file(path) from None
@@ -244,7 +239,7 @@ def batch_of(path: Path) -> int:
 def _segments(path: Path) -> Segments | None:
     """Return the segments of a state. Returns None if the file is missing or damaged."""
     try:
-        with present(path).open("rb") as file:
+        with path.open("rb") as file:
             file.seek(_BEFORE)
             return Segments.of(path.parent, file)
     except (FileNotFoundError, ValueError, LookupError, TypeError):
@@ -254,7 +249,7 @@ def _segments(path: Path) -> Segments | None:
 def _read(path: Path) -> bytes:
     """Read a state file and check its hashes. Return the state. Raises CepError if the file is missing or damaged."""
     try:
-        data = present(path).read_bytes()
+        data = path.read_bytes()
     except FileNotFoundError:
         raise missing_file(path) from None
     try:

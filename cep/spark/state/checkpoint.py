@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import unified_diff
 from functools import partial
@@ -26,7 +25,6 @@ from cep.spark.disk import (
     TURN,
     damaged_file,
     put,
-    writing_to,
 )
 from cep.spark.sink.file_sink import finish_batches
 from cep.spark.state.migration import FIRST, Generation, Migration, Settle, StateLayout, migrated, next_generation
@@ -190,8 +188,7 @@ def _migrated(
     )
     start = generation.start
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
-    if before.lateness_by != now.lateness_by:
-        reasons += _judged(before, now)
+    reasons += _changed(before, now, "lateness_by")
     if before.knowledge != now.knowledge and (folder / CHANGES).exists():
         reasons.append("knowledge: it is different, and changes of the earlier knowledge were applied")
     for event in sorted(before.laid.events.keys() & now.laid.events.keys()):
@@ -234,20 +231,12 @@ def depends_on_input(folder: Path) -> bool:
     return spark_files.has_planned(folder) or any(folder.glob(f"{INPUTS}*"))
 
 
-@contextmanager
-def checkpoint_errors(folder: Path) -> Iterator[None]:
-    """Convert an OSError of the block to a CepError. The block creates the checkpoint and writes into its folder."""
-    with writing_to("--checkpoint", folder, begins=True):
-        yield
-
-
 def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
     """Describe the differences between two programs and their options, one per line."""
     lines = list(
         unified_diff(before.text.splitlines(), now.text.splitlines(), "the checkpoint's", "now", lineterm="", n=1)
     )
-    if before.policy != now.policy:
-        lines.append(f"policy: {before.policy or 'the default'} before, {now.policy or 'the default'} now")
+    lines += _changed(before, now, "policy")
     for name in sorted(before.params.keys() | now.params.keys()):
         if (was := before.params.get(name)) != (is_now := now.params.get(name)):
             lines.append(f"parameter {name}: {was} before, {is_now} now")
@@ -256,23 +245,41 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
             lines.append(f"facts {name}: the rows are different")
     if before.knowledge != now.knowledge:
         lines.append("knowledge: it is different")
-    lines += [*fixed(before, now), *_fluents(before, now), *_revised(before, now), *_judged(before, now)]
-    if before.frames != now.frames:
-        lines.append(f"read through Spark: {_names(before.frames)} before, {_names(now.frames)} now")
-    if before.only != now.only:
-        lines.append(f"events written: {', '.join(before.only)} before, {', '.join(now.only)} now")
+    options = ("buckets", "output", "format", "changes", "revise", "final", "lateness_by", "frames", "only")
+    lines += _changed(before, now, *options)
     return "\n".join(lines or ["it was made by another version of semcep"])
 
 
-def fixed(
-    before: CheckpointInfo, now: CheckpointInfo, names: Sequence[str] = ("buckets", "output", "format")
-) -> list[str]:
+_LABELS = {"changes": "fluents: ", "frames": "read through Spark: ", "only": "events written: "}
+_LABELS |= {"revise": "", "final": "", "lateness_by": ""}
+
+
+def _changed(before: CheckpointInfo, now: CheckpointInfo, *names: str) -> list[str]:
     """Describe the differences between the options with these `names`."""
     return [
-        f"{name}: {getattr(before, name)} before, {getattr(now, name)} now"
+        f"{_LABELS.get(name, f'{name}: ')}{_shown(before, name)} before, {_shown(now, name)} now"
         for name in names
         if getattr(before, name) != getattr(now, name)
     ]
+
+
+def _shown(info: CheckpointInfo, name: str) -> str:
+    """Return the value of an option as text."""
+    value = getattr(info, name)
+    match name:
+        case "policy":
+            return value or "the default"
+        case "changes":
+            return "`--changes`" if value else "whole intervals"
+        case "revise":
+            return "no --revise" if value is None else f"--revise {value / SECOND:g}s"
+        case "final":
+            return "`--final`" if value else "no `--final`"
+        case "lateness_by":
+            return f"--lateness-by {value}" if value else "no --lateness-by"
+        case "frames" | "only":
+            return ", ".join(value) or "none"
+    return str(value)
 
 
 def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
@@ -282,8 +289,8 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
     `outgoing`: the folder of output that is forwarded to a broker.
     """
     if before.output != now.output:
-        return fixed(before, now, ("output",)) if str(outgoing) in (before.output, now.output) else []
-    reasons = [*fixed(before, now, ("format",)), *_fluents(before, now)]
+        return _changed(before, now, "output") if str(outgoing) in (before.output, now.output) else []
+    reasons = _changed(before, now, "format", "changes")
     if before.withdraws != now.withdraws:
         ways = {True: "a changelog", False: "only final rows"}
         reasons.append(f"rows written: {ways[before.withdraws]} before, {ways[now.withdraws]} now")
@@ -298,30 +305,6 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
         ]
     other = f"use another folder, `--output {now.output}-2`; the files in this one stay"
     return [f"--output: {reason}: {other}" for reason in reasons]
-
-
-def _fluents(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
-    """Describe how the output of fluents differs."""
-    ways = {False: "whole intervals", True: "`--changes`"}
-    return [] if before.changes == now.changes else [f"fluents: {ways[before.changes]} before, {ways[now.changes]} now"]
-
-
-def _revised(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
-    """Describe how the revision settings differ."""
-    ways = [f"--revise {run.revise / SECOND:g}s" if run.revise is not None else "no --revise" for run in (before, now)]
-    reasons = [] if before.revise == now.revise else ["{} before, {} now".format(*ways)]
-    ways = ["`--final`" if run.final else "no `--final`" for run in (before, now)]
-    return reasons + ([] if before.final == now.final else ["{} before, {} now".format(*ways)])
-
-
-def _judged(before: CheckpointInfo, now: CheckpointInfo) -> list[str]:
-    """Describe how `--lateness-by` differs."""
-    ways = [f"--lateness-by {run.lateness_by}" if run.lateness_by else "no --lateness-by" for run in (before, now)]
-    return [] if before.lateness_by == now.lateness_by else ["{} before, {} now".format(*ways)]
-
-
-def _names(events: list[str]) -> str:
-    return ", ".join(events) or "none"
 
 
 def _listed(events: list[str]) -> str:

@@ -285,14 +285,9 @@ class Generation:
         assert self.start is not None, "it began with something"
         return str(checkpoint / _numbered(BUCKETS, self.start.number))
 
-    @property
-    def done(self) -> str:
-        """A pattern of Spark's files that record finished micro-batches."""
-        return "commits/[0-9]*"
-
     def begun(self, checkpoint: Path) -> bool:
         """Return True if the generation has finished a micro-batch."""
-        return any(self.spark(checkpoint).glob(self.done))
+        return spark_files.last(self.spark(checkpoint) / "commits") >= 0
 
     def retire(self, checkpoint: Path) -> None:
         """Remove the folders of earlier generations when this generation no longer needs them. Do not call this while a
@@ -338,7 +333,7 @@ def next_generation(
     spark_files.remove_spoilt(spark)
     spark_files.verify_checksums(spark)
     agree(spark, output, before.first)
-    done = max((int(file.name) for file in spark.glob(before.done)), default=-1)
+    done = spark_files.last(spark / "commits")
     last = max(
         done, CommitLog(output).last - before.first
     )  # a micro-batch in the sink counts, even if Spark was killed right after it

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from cep.core import checksum
 from cep.core.errors import CepError
 from cep.spark.disk import damaged_file, put
-from cep.spark.state.remote import present
 
 if TYPE_CHECKING:  # it loads Arrow, which processes that only plan do without
     from cep.runtime.snapshot import SegmentedState
@@ -85,7 +84,7 @@ class Segments:
         file, offset, length = self.places[name]
         path = self.folder / file
         try:
-            with present(path).open("rb") as opened:
+            with path.open("rb") as opened:
                 opened.seek(offset)
                 data = opened.read(length)
         except FileNotFoundError:
