@@ -74,8 +74,4 @@ def _refused(options: RunOptions) -> None:
 
 def _apart(options: RunOptions) -> bool:
     """Return True if the job runs on several machines that share no folder."""
-    known = session.inherited() | options.spark.settings
-    named = options.spark.master or known.get(session.MASTER)
-    if named is None:
-        return session.master_configured()
-    return re.match(r"local(\[|$)", named) is None
+    return re.match(r"local(\[|$)", session.named_master(options.spark.master, options.spark.settings)) is None

@@ -161,25 +161,18 @@ def beginning(master: str | None, options: Mapping[str, str], keep: bool = False
     `keep`: True if this run will end by itself. Java may then save its classes for later runs.
     """
     try:
-        return java_start(java_program(), _named(_or_local(master, options), options), options, keep)
+        return java_start(java_program(), named_master(master, options), options, keep)
     except OSError:  # e.g. the disk is full: Java then starts later
         return JavaStart()
 
 
-def _or_local(master: str | None, options: Mapping[str, str]) -> str | None:
-    """Return the master that the user chose.
+def named_master(master: str | None, settings: Mapping[str, str]) -> str:
+    """Return the master that the user or spark-submit names. If nothing names one, return all cores of this machine.
 
-    If the user chose none and the configuration names none, return the master for all cores of this machine. Returns
-    None if only the configuration names a master.
+    Returns an empty text if only the configuration of the Spark installation names a master.
     """
-    if master is None and not ({MASTER} & (submitted() | options.keys()) or master_configured()):
-        return "local[*]"
-    return master
-
-
-def _named(master: str | None, options: Mapping[str, str]) -> str:
-    """Return the name of the master, or an empty text if the name is unknown."""
-    return master or options.get(MASTER) or inherited().get(MASTER, "")
+    known = inherited() | dict(settings)
+    return master or known.get(MASTER) or ("" if master_configured() else "local[*]")
 
 
 def session(master: str | None, options: Mapping[str, str], begins: JavaStart | None = None) -> SparkSession:
@@ -195,10 +188,9 @@ def session(master: str | None, options: Mapping[str, str], begins: JavaStart | 
         os.environ["PYTHONPATH"] = os.pathsep.join([home, *filter(None, paths)])
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("semcep")
-    master = _or_local(master, options)
-    if master is not None:
-        builder = builder.master(with_retries(master))
-    named = _named(master, options)
+    named = named_master(master, options)
+    if named and (master or MASTER not in submitted() | options.keys()):
+        builder = builder.master(with_retries(named))
     begins = begins or beginning(master, options)
     chosen = {name: value for name, value in {**CHOSEN, **unix_sockets(named)}.items() if name not in submitted()}
     settings = {**chosen, **options, **NEEDED}
@@ -216,8 +208,7 @@ def session(master: str | None, options: Mapping[str, str], begins: JavaStart | 
 def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
     """Return the number of tasks that can run at once. Returns None if neither the master nor the settings determine
     it."""
-    known = inherited() | dict(settings)
-    named = master or known.get(MASTER) or ("" if master_configured() else "local[*]")
+    known, named = inherited() | dict(settings), named_master(master, settings)
     if master_match := re.fullmatch(r"local(?:\[\s*(\d+|\*)[^\]]*\])?", named):
         return len(os.sched_getaffinity(0)) if master_match[1] == "*" else int(master_match[1] or 1)
     if master_match := re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", named):
