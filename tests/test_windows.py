@@ -337,3 +337,26 @@ def test_the_plan_says_what_is_kept() -> None:
         said = explain(Engine.from_text(program.format(function, window)).plan)
         assert f"OVER {window}" in " ".join(said.split())
         assert f"remembers  {kept}\n" in said and f"forgets    {until}\n" in said
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_result_depends_on_the_rows_of_its_window_to_the_last_bit(seed: int) -> None:
+    rng, length = Random(f"own rows {seed}"), 20
+    text = (
+        "event a(v: float).\n"
+        f"d(S, M, D) <- a(V) AGGREGATE S = sum(V), M = avg(V), D = stddev(V) OVER LAST {length / 1_000_000:.6f} s.\n"
+    )
+    inexact = rng.choice((0.02, 0.2, 1))
+    events, now = list[Event](), 0
+    for _ in range(200):
+        now += rng.choice((0, 1, 1, 2, 3, rng.choice((1, 15, 30))))
+        value = rng.random() * 10.0 ** rng.randint(-14, 14) if rng.random() < inexact else rng.random() + 1
+        events.append(Event("a", (value,), now - rng.choice((0, 0, 0, rng.randint(0, 9))), now))
+
+    def results(events: list[Event]) -> pl.DataFrame:
+        after = Event("a", (0.0,), now + 100, now + 100)  # the results of an instant come with a later event
+        return Engine.from_text(text).push([*events, after])["d"].select("end", "s", "m", "d")
+
+    for row in results(events).rows():
+        own = [event for event in events if row[0] - length < event.end <= row[0]]
+        assert results(own).rows()[-1] == row
