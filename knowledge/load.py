@@ -115,8 +115,9 @@ def is_service(name: str | Path) -> bool:
 def files(names: str | Path | Iterable[str | Path]) -> list[Path | str]:
     """Return the sources for the given names, in the given order.
 
-    A name is a file, a register of places, a folder, or a pattern. The files in a folder, and the files that match a
-    pattern, are sorted by name. Raises CepError if a file does not exist or has an unknown type.
+    A name is a file, a built-in register of places (a name in `places.PACKAGES`) or a dump of GeoNames, a folder, or a
+    pattern. The files in a folder, and the files that match a pattern, are sorted by name. Raises CepError if a file
+    does not exist or has an unknown type.
     """
     paths: list[Path | str] = []
     for name in [names] if isinstance(names, str | Path) else names:

@@ -71,7 +71,7 @@ def test_all_that_a_test_can_check_passes() -> None:
     dead: 0
 """,
     )
-    assert (status, output) == (0, "1 passed, 9 runs under laws gave the same results\n")
+    assert (status, output) == (0, "1 passed, 9 repeated runs (laws) gave the same results\n")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ ALERT hot ON hot(F, T) TITLE "{F}" FOR 1 h KEYED BY F INHIBITED BY worse(f: F).
 """
     )
     result = cep("test")
-    assert (result.exit_code, result.output) == (0, "1 passed, 9 runs under laws gave the same results\n")
+    assert (result.exit_code, result.output) == (0, "1 passed, 9 repeated runs (laws) gave the same results\n")
 
 
 def test_at_least_allows_other_events() -> None:
@@ -286,7 +286,7 @@ tests:
     none: warming
 """)
     result = cep("test")
-    assert (result.exit_code, result.stdout) == (0, "3 passed, 9 runs under laws gave the same results\n"), (
+    assert (result.exit_code, result.stdout) == (0, "3 passed, 9 repeated runs (laws) gave the same results\n"), (
         result.output
     )
 
@@ -301,7 +301,7 @@ def test_records_are_corrected_under_revise() -> None:
     text = text.replace("8.2\n", "8.2,\n").replace("9.5\n", "9.5,\n        2024-05-01 08:20,milk,9.5,withdraw\n")
     write(text + "    none: warming\n    holds: {warm: [{fridge: milk}]}\n")
     result = cep("test", "--seeds", "5")
-    assert result.exit_code == 0 and "15 runs under laws" in result.stdout, result.output
+    assert result.exit_code == 0 and "15 repeated runs (laws)" in result.stdout, result.output
     write(text + "    expect: [warming]\n")
     assert "was withdrawn" in cep("test").stdout or "is not there" in cep("test").stdout
 
@@ -405,7 +405,7 @@ def test_the_law_of_workers_runs_in_processes(monkeypatch: pytest.MonkeyPatch) -
     """It is tried once for each test where it is asked for; a test that it does not pass fails."""
     write(HEAD + "    expect: [warming]\n")
     passed = cep("test", "--law", "workers", "--workers")
-    assert passed.exit_code == 0 and passed.stdout == "1 passed, 1 run under laws gave the same results\n", (
+    assert passed.exit_code == 0 and passed.stdout == "1 passed, 1 repeated run (laws) gave the same results\n", (
         passed.stdout
     )
     beside = cep("test", "--workers", "--seeds", "1").stdout

@@ -22,7 +22,7 @@ class LarsCheck:
     """A LARS program as its author wrote it.
 
     - `undeclared`: the input atoms, if the program has no event declarations.
-    - `others`: the number of rules in those of the program's files that use other dialects.
+    - `others`: the number of rules in files of the program that are not LARS.
     """
 
     program: LarsProgram

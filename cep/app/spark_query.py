@@ -237,7 +237,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
     _check_end(request, reads, query)
     if moved is not None:
         carried = {"on": moved.kept, "new": moved.new, "gone": moved.gone}
-        options.log("migrate", f"carried over: {moved}" if str(moved) else "nothing to carry over", "info", **carried)
+        options.log("migrate", str(moved) or "nothing to carry over", "info", **carried)
     if (start := query.generation.start) is not None and not query.generation.begun(folder):
         try:
             query = replace(query, former=former(request.engine, query))

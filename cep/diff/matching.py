@@ -146,8 +146,8 @@ def _matched(
 
 
 def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
-    """Sort the values of a row by attribute. `names`: the attributes of the row's values. `columns`: the attributes in
-    the order of the result."""
+    """Put the values of a row into the order of `columns`. `names`: the attributes of the row's values, in the present
+    order."""
     values = dict(zip(names, row[FIRST:]))
     rest = row[FIRST + len(names) :]
     return (*row[:FIRST], *(values.get(name, _WITHOUT) for name in columns), *rest)

@@ -48,7 +48,7 @@ class Loop:
 
     @property
     def unit(self) -> PlanUnit:
-        """See `cep.runtime.machine_part`."""
+        """The join, which is credited with the running time of the loop."""
         return self.join
 
     @property
@@ -58,11 +58,11 @@ class Loop:
 
     @property
     def takes(self) -> Takes:
-        """See `cep.runtime.machine_part`."""
+        """The units and the input event that the loop reads."""
         return Takes((*self.reads, self.right), (self.event,), False)
 
     def due(self) -> int | None:
-        """See `cep.runtime.machine_part`."""
+        """Return the earliest time at which the chain is due, or None if it is not."""
         return self.chain.due()
 
     def run(

@@ -84,21 +84,21 @@ class Cycle(GoalByGoal, ABC):
 
     @property
     def gives(self) -> Collection[PlanUnit]:
-        """See `cep.runtime.machine_part`."""
+        """The units of the cycle. The cycle adds the output of each of them to `outputs`."""
         return self.inside
 
     @property
     def takes(self) -> Takes:
-        """See `cep.runtime.machine_part`."""
+        """The units and input events that the cycle reads from outside. The cycle also runs when a goal is due."""
         return Takes(self.outside, self.own, True)
 
     def due(self) -> int | None:
-        """See `cep.runtime.machine_part`."""
+        """Return the earliest time at which a goal of the cycle is due, or None if no goal is."""
         due = next_due(self.timed)
         return None if due == END_OF_TIME else due
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """See `cep.runtime.machine_part`."""
+        """Return all goals of the cycle, each with its unit."""
         return [(single.unit, single.goal) for single in self.singles]
 
     def run(
@@ -108,7 +108,7 @@ class Cycle(GoalByGoal, ABC):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """See `cep.runtime.machine_part`."""
+        """Run the cycle up to the frontier. See `MachinePart.run` for the arguments and the result."""
         tables = {unit: outputs[unit] for unit in self.outside}
         self.arrivals = Arrivals({**{event: inputs[event] for event in self.own if event in inputs}, **tables})
         self.given: dict[PlanUnit, list[Table]] = {unit: [] for unit in self.inside}
@@ -173,7 +173,7 @@ class Whole(Cycle):
         self.rounds = rounds
 
     def due(self) -> int | None:
-        """See `cep.runtime.machine_part`."""
+        """Return the earliest time at which the rounds are due, or None if they are not."""
         return self.rounds.due()
 
     def go(self, frontier: Frontier) -> None:

@@ -256,8 +256,8 @@ class Lagged(Cycle):
 
     @property
     def takes(self) -> Takes:
-        """See `cep.runtime.machine_part`. The cycle runs in every step, because its output may change when the engine
-        learns of an earlier first time of the input."""
+        """The inputs from outside the cycle. The cycle runs in every step, because its output may change when the
+        engine learns of an earlier first time of the input."""
         return Takes(self.outside, self.own, True, always=True)
 
     def go(self, frontier: Frontier) -> None:

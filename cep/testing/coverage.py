@@ -189,8 +189,8 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
     merged, probes = rules, list[_Probe]()
 
     def copied(rule: Rule, body: Any, name: str) -> str | None:
-        """Add a copy of a rule that has another body. Return the name of the copy, or None if the copy would not be
-        valid."""
+        """Copy a rule, give the copy another body, and add it. Return the name of the copy, or None if the copy would
+        not be valid."""
         nonlocal merged
         schema = replace(rules.schemas[rule.event], name=name, fluent=None)
         copy = replace(rule, event=name, body=body)

@@ -48,13 +48,13 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def closing_line(results: Sequence[Result]) -> str:
-    """Return the last line of a report: the numbers of passed tests, of failed tests, and of runs under laws whose
-    result equalled that of the plain run."""
+    """Return the last line of a report: the numbers of passed tests, of failed tests, and of repeated runs (laws)
+    whose result equalled that of the plain run."""
     failed = sum(not result.passed for result in results)
     passed = len(results) - failed
     laws = sum(result.laws for result in results)
     texts = [f"{passed} passed"] + ([f"{failed} failed"] if failed else [])
-    texts += [f"{count(laws, 'run')} under laws gave the same results"] if laws else []
+    texts += [f"{count(laws, 'repeated run')} (laws) gave the same results"] if laws else []
     return ", ".join(texts)
 
 

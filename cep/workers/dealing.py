@@ -73,7 +73,8 @@ def _rows_of(part: pl.DataFrame, schema: Schema, route: Route, count: int, keys:
 
 
 def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count: int) -> list[PackedTable]:
-    """Return the rows of one table for each partition. `rows`: the row numbers, by part and partition."""
+    """Distribute the rows of one table, and return one packed table for each partition. `parts`: the table, in parts.
+    `rows`: the row numbers, by part and partition."""
     names = parts[0].columns
     packed = [PackedTable(sum(len(row[number]) for row in rows), names) for number in range(count)]
     rest = []

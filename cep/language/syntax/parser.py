@@ -363,7 +363,8 @@ def _end_event_rule(cursor: Cursor, body: ast.PatternTree) -> None:
     elif token.key in COMPARISONS or token.kind == "variable":
         hint = join_hint(cursor) or "conditions follow `WHERE`: `smoke(R, T) WHERE T > 50`"
     elif token.kind == "name":
-        hint = join_hint(cursor) or "events are joined by an operator: `smoke(R) SEQ heat(R)`"
+        missing = f"if a rule begins at `{token.text}`, write `.` before it"
+        hint = join_hint(cursor) or f"events are joined by an operator: `smoke(R) SEQ heat(R)`; {missing}"
     else:
         hint = join_hint(cursor) or _hyphen_hint(cursor) or messages.EVENT_RULE
     end_statement(cursor, "the rule", hint, "an operator or `.`")

@@ -185,9 +185,11 @@ class FileChangeLog:
 
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
-    """Read the known parts of a file again. Return the known part, as `_open` returns it.
+    """Read the known parts of a file again. Return what is now known of the file as a whole, as a value of the result
+    of `_open`.
 
-    `parts`: for each search, the number of bytes and their hash. Raises CepError if the file's text has changed since.
+    `parts`: for each earlier search for new changes, the number of bytes of the file that had been read by then, and
+    their hash. Raises CepError if the file's text has changed since.
     """
     from cep.knowledge.growing_files import GrowingFile, grows
 

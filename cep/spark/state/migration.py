@@ -415,7 +415,7 @@ class Migration:
 
     def __str__(self) -> str:
         parts = {"go on": self.kept, "are new": self.new, "are gone": self.gone}
-        return "; ".join(f"{what}: {', '.join(rules)}" for what, rules in parts.items() if rules)
+        return "; ".join(f"rules that {what}: {', '.join(rules)}" for what, rules in parts.items() if rules)
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
