@@ -102,7 +102,6 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
     from cep.connectors.files import read_one
     from cep.connectors.inputs import Input
     from cep.engine import Engine
-    from cep.spark.handed_blocks import rows_of
     from cep.spark.handover import FEW
     from cep.spark.outbox import Outbox
     from cep.spark.program import ProgramOptions, ShippedProgram
@@ -165,8 +164,7 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
                 costs.hand += process_time() - began
             costs.deal -= costs.read
             began = process_time()
-            handed = outbox.close()
-            taken = [block for block in rows_of(handed) if block.stage != REPORT]
+            taken = [block for block in outbox.close() if block.stage != REPORT]
             costs.hand += process_time() - began
             task, rows = Timed(work), list[WorldRows]()
             began = process_time()
