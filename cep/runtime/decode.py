@@ -165,8 +165,9 @@ def decoded_series(values: NDArray[np.int64], type: str, pool: Pool) -> pl.Serie
         return pool.decode(values, type)
     values = np.ascontiguousarray(values).view(np.float64) if type == "float" else values
     cells = pl.Series(values)
-    missing = np.isnan(values) if type == "float" else values == MISSING
-    if missing.any():
+    least = values.min(initial=0)  # NaN if any value is; no integer is less than MISSING
+    if least == MISSING or least != least:
+        missing = np.isnan(values) if type == "float" else values == MISSING
         cells = cells.zip_with(pl.Series(~missing), pl.Series([None], dtype=cells.dtype).new_from_index(0, len(cells)))
     return cells.cast(pl.Boolean) if type == "bool" else cells
 

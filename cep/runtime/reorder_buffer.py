@@ -110,7 +110,8 @@ class ReorderBuffer:
             passed: list[Table] = []
             later: list[Table] = []
             for table in self._waiting[name]:
-                (passed if rows(table) and span(table)[0] <= watermark else later).append(table)
+                passes = rows(table) and (table[END, 0] <= watermark or span(table)[0] <= watermark)
+                (passed if passes else later).append(table)
             if not passed:
                 continue
             table = by_arrival(concat(passed))

@@ -312,7 +312,7 @@ class Project(Memoryless, InFamily):
         if not tables:
             return empty(self.width)
         own = bool(rows(inputs[0]))
-        if own and len(tables) == 1:
+        if len(tables) == 1 and (own or self.bag or self.distinct):
             return tables[0]
         if self.bag or (self.distinct and not own):
             return by_arrival(concat(tables))
@@ -407,7 +407,7 @@ class Project(Memoryless, InFamily):
 
 def _unnumbered(table: Table) -> Table:
     """Return the same occurrences with the number 0."""
-    if not table[IDENTITY].any():
+    if table[IDENTITY].max(initial=0) == 0:
         return table
     table = table.copy()
     table[IDENTITY] = 0

@@ -62,6 +62,18 @@ def around(x, u):  # type: ignore[no-untyped-def]
     return np.int64(np.uint64(x) + np.uint64(u))
 
 
+@njit(inline="always")
+def add_floats(x, y, u, v):  # type: ignore[no-untyped-def]
+    """Add two sums of floats, each with its rounding error. All numbers are bits."""
+    a = as_float(x)
+    b = as_float(u)
+    s = a + b
+    t = s - a
+    low = (a - (s - t)) + (b - t) + as_float(y) + as_float(v)
+    high = s + low
+    return as_bits(high), as_bits(low - (high - s))
+
+
 @njit()
 def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
     """Combine two partial results: the older one (n, x, y) and the younger one (m, u, v)."""
@@ -78,13 +90,8 @@ def combine(kind, n, x, y, m, u, v):  # type: ignore[no-untyped-def]
             round_trip = 1 if x > 0 else -1
         return total, s, y + v + round_trip
     if kind == SUM_FLOAT or kind == AVG:
-        a = as_float(x)
-        b = as_float(u)
-        s = a + b
-        t = s - a
-        low = (a - (s - t)) + (b - t) + as_float(y) + as_float(v)
-        high = s + low
-        return total, as_bits(high), as_bits(low - (high - s))
+        x, y = add_floats(x, y, u, v)
+        return total, x, y
     if kind == STDDEV:
         d = as_float(u) - as_float(x)
         mean = as_float(x) + d * (m / total)

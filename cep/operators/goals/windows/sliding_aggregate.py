@@ -24,6 +24,7 @@ from cep.operators.goals.windows import general_window, partial_aggregates, wide
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.sliding_rings import (
     COUNTS,
+    DISORDER,
     EDGES,
     FOLDS,
     FRONT,
@@ -221,11 +222,9 @@ def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder
 
     def values(table: Table) -> Ints:
         named = columns_of(table, types)
-        columns = np.zeros((len(evaluations), rows(table)), np.int64)
-        for k, evaluate in enumerate(evaluations):
-            if evaluate is not None:
-                columns[k] = bits(evaluate(named, rows(table)))
-        return columns
+        n = rows(table)
+        columns = [np.zeros(n, np.int64) if e is None else bits(e(named, n)) for e in evaluations]
+        return np.ascontiguousarray(columns[0], np.int64)[None] if len(columns) == 1 else np.array(columns, np.int64)
 
     return Results(tuple(kinds), tuple(taken), values)
 
@@ -247,9 +246,6 @@ class AggregateSpec:
     kinds: tuple[int, ...]
     values: Callable[[Table], Ints]
     value_codes: tuple[int, ...]
-
-
-NAMELESS: Ints = np.empty((2, 0), np.int64)
 
 
 class SlidingAggregate(DeclaredState, Untimed):
@@ -292,9 +288,9 @@ class SlidingAggregate(DeclaredState, Untimed):
         entering = Entering(contiguous(table[:FIRST]), self.spec.values(table), slots)
         outputs, edges = np.empty((width, n), np.int64), np.empty((0, 2), np.int64)
         later, superseded = np.empty(self.keys.count, np.int64), np.empty(n, np.bool_)
-        self.counts[EDGES] = done = count = 0
+        self.counts[EDGES] = self.counts[DISORDER] = done = count = 0
         while done < n:
-            sliding = SlidingResults(outputs, edges, later, superseded, NAMELESS)
+            sliding = SlidingResults(outputs, edges, later, superseded)
             done, count = slide(
                 entering, self.spec.events, self.spec.duration, self.kinds, self._windows(), self.keys.known, sliding,
                 done, count,
@@ -306,7 +302,7 @@ class SlidingAggregate(DeclaredState, Untimed):
         if self.lineage is not None:
             edges = edges[: self.counts[EDGES]]
             self.lineage.link(self.lineage.name(outputs)[edges[:, 0]], edges[:, 1])
-        return by_arrival(outputs)
+        return by_arrival(outputs) if self.counts[DISORDER] else outputs
 
     def _windows(self) -> Windows:
         return Windows(

@@ -26,7 +26,7 @@ from cep.core.relation import FIRST, IDENTITY, ORDER, START, Table
 from cep.operators.goals.contract import Bools, Ints
 from cep.operators.goals.intrinsics import as_bits, as_float, bare, inside, prefetch
 from cep.operators.goals.keys import MISSING, id_of_two
-from cep.operators.goals.pairs.found_pairs import make_place
+from cep.operators.goals.pairs.found_pairs import CLOSE, follows
 from cep.operators.goals.windows.partial_aggregates import (
     AVG,
     COUNT_VALUES,
@@ -34,6 +34,7 @@ from cep.operators.goals.windows.partial_aggregates import (
     EXACT_ROWS,
     SUM_FLOAT,
     SUM_INT,
+    add_floats,
     around,
     combine,
     exact,
@@ -58,9 +59,9 @@ ASCENDS, EXACT, FRONT = 1, 2, 4
 SUBTRACTS = ASCENDS | EXACT
 
 # Counts: the rows of all rings, the tallies of distinct values, the edges; the rows and edges that `slide` needs to
-# continue; 1 once there are partial results beside rows; and for each size of rings the first row of an unused ring,
-# from 1. The first word of an unused ring is the next one.
-ROWS, TALLIES, EDGES, MORE_ROWS, MORE_EDGES, FOLDS, UNUSED = range(7)
+# continue; 1 once there are partial results beside rows; 1 if the results of the step may be out of order; and for each
+# size of rings the first row of an unused ring, from 1. The first word of an unused ring is the next one.
+ROWS, TALLIES, EDGES, MORE_ROWS, MORE_EDGES, FOLDS, DISORDER, UNUSED = range(8)
 COUNTS = UNUSED + 62
 
 LEAST_SIZE, SHORT = 4, 16
@@ -70,6 +71,8 @@ FAR, NEAR = 24, 12
 """The number of rows by which prefetching of a group, and of its ring, is ahead of processing."""
 CACHED = 8192
 """The number of groups up to which most of them are in the processor's cache, so that less is prefetched."""
+BLOCK = 32
+"""The number of rows that `process` takes before `process_exact` tries again."""
 
 
 class Windows(NamedTuple):
@@ -79,7 +82,7 @@ class Windows(NamedTuple):
     - `groups`: a row for each group.
     - `tallies`: for each group and DISTINCT result, how often the window has each value: rows (group and result, value,
       count). `tally_index`: their hash table.
-    - `counts`: the numbers ROWS to FOLDS.
+    - `counts`: the numbers ROWS to DISORDER, and the unused rings.
     """
 
     rings: Ints
@@ -109,14 +112,12 @@ class SlidingResults(NamedTuple):
     - `edges`: rows (output row, handle of a row in its window), for lineage.
     - `later`, `superseded`: buffers with one word per group, and with one cell per occurrence. They need not be
       cleared.
-    - `nameless`: an array without handles, for calls that need none.
     """
 
     outputs: Table
     edges: Ints
     later: Ints
     superseded: Bools
-    nameless: Ints
 
 
 @inside
@@ -141,6 +142,9 @@ def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
         if ((x ^ total) & (value ^ total)) < 0:
             y += 1 if x > 0 else -1
         return n + 1, total, y
+    if (kind == SUM_FLOAT or kind == AVG) and n > 0 and more > 0:
+        x, y = add_floats(x, y, value, 0)
+        return n + 1, x, y
     return combine(kind, n, x, y, more, value, 0)
 
 
@@ -156,8 +160,8 @@ def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
         if ((x ^ value) & (x ^ rest)) < 0:
             y += 1 if x > 0 else -1
         return n - 1, rest, y
-    m, x, y = combine(kind, n, x, y, 1, as_bits(-as_float(value)), 0)
-    return m - 2, x, y
+    x, y = add_floats(x, y, as_bits(-as_float(value)), 0)
+    return n - 1, x, y
 
 
 @inside
@@ -374,34 +378,86 @@ def divide_at(windows, slot, kinds, since):  # type: ignore[no-untyped-def]
 
 
 @inside
-def process(entering, events, duration, kinds, results, windows, keys, sliding, done, out):  # type: ignore[no-untyped-def]
-    """See `slide`. `results`: the number of results."""
+def ask_ahead(windows, keys, slots, i):  # type: ignore[no-untyped-def]
+    """Prefetch the groups and rings of occurrences after the occurrence `i`."""
+    if i + FAR >= slots.shape[0]:
+        return
+    rings, groups = windows.rings, windows.groups
+    prefetch(groups, slots[i + FAR])
+    ahead = np.uint64(slots[i + NEAR])
+    ring, size, place = groups[ahead, G_RING], groups[ahead, G_SIZE], groups[ahead, G_OLDEST]
+    prefetch(rings, ring + place)
+    place = around_ring(ring, size, place + groups[ahead, G_COUNT])
+    prefetch(rings, place)
+    if keys.shape[0] > CACHED:  # rows may span two cache lines
+        prefetch(groups, slots[i + FAR] + 1)
+        prefetch(rings, ring + groups[ahead, G_OLDEST] + 1)
+        prefetch(rings, place - 1)
+        prefetch(keys, slots[i + NEAR])
+
+
+@inside
+def write_result(entering, windows, keys, sliding, i, start, out, last):  # type: ignore[no-untyped-def]
+    """Write the interval, the order and the group of a result, which the occurrence `i` causes.
+
+    The results of an instant are sorted by (start, order), so later ones move to the next row. If there are too many of
+    them, or lineage refers to the rows, the new row is the last one.
+
+    `last`: the end, start and order of the latest of the `out` results so far. Return it for the next result, and the
+    row of this one.
+    """
+    outputs, place, slot = sliding.outputs, out, np.uint64(entering.slots[i])
+    now, order = entering.table[T_END, i], entering.table[ORDER, i]
+    if (last[0] == now) & ((start < last[1]) | ((start == last[1]) & (order < last[2]))):
+        while place > 0 and out - place < CLOSE and follows(outputs, place - 1, start, now, order):
+            place -= 1
+        if out - place == CLOSE or windows.names.shape[1] > 0:
+            windows.counts[DISORDER], place = 1, out
+        for row in range(out, place, -1):
+            outputs[START, row], outputs[ORDER, row] = outputs[START, row - 1], outputs[ORDER, row - 1]
+            for c in range(FIRST, outputs.shape[0]):
+                outputs[c, row] = outputs[c, row - 1]
+    else:
+        last = now, start, order
+    outputs[T_END, out], outputs[IDENTITY, out] = now, 0
+    row = np.uint64(place)
+    outputs[START, row], outputs[ORDER, row] = start, order
+    if keys.shape[1] == 1:  # the compiler makes vector code of the loop, which is slow for one key
+        outputs[FIRST, row] = keys[slot, 0]
+    else:
+        for k in range(keys.shape[1]):
+            outputs[FIRST + k, row] = keys[slot, k]
+    return last, row
+
+
+@inside
+def latest_result(outputs, out):  # type: ignore[no-untyped-def]
+    """Return the end, start and order of the last of `out` results."""
+    if out == 0:
+        return -UNLIMITED, -UNLIMITED, -UNLIMITED
+    return outputs[T_END, out - 1], outputs[START, out - 1], outputs[ORDER, out - 1]
+
+
+@inside
+def result_of(kind, n, x, y):  # type: ignore[no-untyped-def]
+    """Do the same as `outcome`. Sums of integers need no call."""
+    if kind == SUM_INT:
+        return x if n > 0 and y == 0 else MISSING
+    return outcome(kind, n, x, y)
+
+
+@inside
+def process(entering, events, duration, kinds, results, windows, keys, sliding, done, until, out):  # type: ignore[no-untyped-def]
+    """Do what `slide` does, up to the occurrence `until`. `results`: the number of results."""
     table, values, slots = entering.table, entering.values, entering.slots
     rings, partials, groups, counts = windows.rings, windows.partials, windows.groups, windows.counts
     outputs, edges = sliding.outputs, sliding.edges
-    n = slots.shape[0]
     width = keys.shape[1]
     lineage = windows.names.shape[1] > 0
     limit = events if events > 0 else UNLIMITED
-    many = keys.shape[0] > CACHED
-    if done == 0:
-        mark_superseded(table, slots, sliding.later, sliding.superseded)
-    last_end = last_start = last_order = -UNLIMITED
-    if out > 0:
-        last_end, last_start, last_order = outputs[T_END, out - 1], outputs[START, out - 1], outputs[ORDER, out - 1]
-    for i in range(done, n):
-        if i + FAR < n:
-            prefetch(groups, slots[i + FAR])
-            ahead = np.uint64(slots[i + NEAR])
-            ring, size, place = groups[ahead, G_RING], groups[ahead, G_SIZE], groups[ahead, G_OLDEST]
-            prefetch(rings, ring + place)
-            place = around_ring(ring, size, place + groups[ahead, G_COUNT])
-            prefetch(rings, place)
-            if many:  # rows may span two cache lines
-                prefetch(groups, slots[i + FAR] + 1)
-                prefetch(rings, ring + groups[ahead, G_OLDEST] + 1)
-                prefetch(rings, place - 1)
-                prefetch(keys, slots[i + NEAR])
+    last = latest_result(outputs, out)
+    for i in range(done, until):
+        ask_ahead(windows, keys, slots, i)
         slot = np.uint64(slots[i])
         now = table[T_END, i]
         over = now - duration if duration > 0 else -UNLIMITED
@@ -469,19 +525,7 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
         head = np.uint64(ring + oldest)
         if parts >= FRONT:
             start = min(start, partials[head, LEAST])
-        order, place = table[ORDER, i], out
-        if (last_end == now) & ((start < last_start) | ((start == last_start) & (order < last_order))):
-            place = -1 if lineage else make_place(outputs, sliding.nameless, out, start, now, order)
-            if place < 0:
-                place = out
-        else:
-            last_end, last_start, last_order = now, start, order
-        outputs[START, place] = start
-        outputs[T_END, place] = now
-        outputs[ORDER, place] = order
-        outputs[IDENTITY, place] = 0
-        for k in range(width):
-            outputs[FIRST + k, place] = keys[slot, k]
+        last, written = write_result(entering, windows, keys, sliding, i, start, out, last)
         for k in range(results):
             kind, cell = kinds[k], G_BACK + 3 * k
             m, x, y = groups[slot, cell], groups[slot, cell + 1], groups[slot, cell + 2]
@@ -490,16 +534,62 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
                 m, x, y = combine(
                     kind, partials[head, cell], partials[head, cell + 1], partials[head, cell + 2], m, x, y
                 )
-            if kind == SUM_INT:
-                outputs[FIRST + width + k, place] = x if m > 0 and y == 0 else MISSING
-            else:
-                outputs[FIRST + width + k, place] = outcome(kind, m, x, y)
+            outputs[FIRST + width + k, written] = result_of(kind, m, x, y)
         for place in range(oldest, oldest + count if lineage else 0):
             edges[counts[EDGES], 0] = out
             edges[counts[EDGES], 1] = windows.names[around_ring(ring, size, place), 0]
             counts[EDGES] += 1
         out += 1
-    return n, out
+    return until, out
+
+
+@bare
+def process_exact(entering, events, duration, kind, windows, keys, sliding, done, out):  # type: ignore[no-untyped-def]
+    """Do what `slide` does for a single count, sum or average without lineage, but stop early at some occurrences.
+
+    These are occurrences of a group that needs a larger ring, or whose values cannot all be subtracted, or whose starts
+    do not ascend.
+    """
+    table, slots = entering.table, entering.slots
+    rings, groups = windows.rings, windows.groups
+    limit = events if events > 0 else UNLIMITED
+    last = latest_result(sliding.outputs, out)
+    for i in range(done, slots.shape[0]):
+        ask_ahead(windows, keys, slots, i)
+        cell = np.uint64(i)
+        slot = np.uint64(slots[cell])
+        now, begin, value = table[T_END, cell], table[START, cell], entering.values[0, cell]
+        over = now - duration if duration > 0 else -UNLIMITED
+        ring, size, oldest = groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_OLDEST]
+        count = groups[slot, G_COUNT]
+        if groups[slot, G_PARTS] != SUBTRACTS or (count == size and count < limit) or count + 1 >= EXACT_ROWS:
+            return i, out
+        if count > 0 and rings[np.uint64(around_ring(ring, size, oldest + count - 1)), BEGIN] > begin:
+            return i, out
+        if not subtractable(kind, value):
+            return i, out
+        n, x, y = groups[slot, G_BACK], groups[slot, G_BACK + 1], groups[slot, G_BACK + 2]
+        head = np.uint64(ring + oldest)
+        while count == limit or (count > 0 and rings[head, END] <= over):
+            n, x, y = subtract(kind, n, x, y, rings[head, VALUES])
+            oldest = oldest + 1 if oldest + 1 < size else 0
+            head = np.uint64(ring + oldest)
+            count -= 1
+        start = begin
+        if count > 0:
+            start = rings[head, BEGIN]
+        else:
+            n = x = y = 0
+        n, x, y = add(kind, n, x, y, value)
+        row = np.uint64(around_ring(ring, size, oldest + count))
+        rings[row, BEGIN], rings[row, END], rings[row, VALUES] = begin, now, value
+        groups[slot, G_OLDEST], groups[slot, G_COUNT] = oldest, count + 1
+        groups[slot, G_BACK], groups[slot, G_BACK + 1], groups[slot, G_BACK + 2] = n, x, y
+        if not sliding.superseded[cell]:
+            last, written = write_result(entering, windows, keys, sliding, cell, start, out, last)
+            sliding.outputs[FIRST + keys.shape[1], written] = result_of(kind, n, x, y)
+            out += 1
+    return slots.shape[0], out
 
 
 @bare
@@ -512,9 +602,20 @@ def slide(entering, events, duration, kinds, windows, keys, sliding, done, out):
     much room it needs. `groups` must have room for all slots, `outputs` for a result per occurrence. Unless windows are
     short, `tallies` must have room for one value per occurrence and DISTINCT result, and their index for twice as many.
     """
-    if kinds.shape[0] == 1:  # compiled by itself, without loops over results
-        return process(entering, events, duration, kinds, 1, windows, keys, sliding, done, out)
-    return process(entering, events, duration, kinds, kinds.shape[0], windows, keys, sliding, done, out)
+    n, results = entering.slots.shape[0], kinds.shape[0]
+    if done == 0:
+        mark_superseded(entering.table, entering.slots, sliding.later, sliding.superseded)
+    if results > 1:
+        return process(entering, events, duration, kinds, results, windows, keys, sliding, done, n, out)
+    exact = kinds[0] <= AVG and windows.names.shape[1] == 0
+    while done < n:  # windows with one result have compiled loops of their own, without loops over results
+        if exact:
+            done, out = process_exact(entering, events, duration, kinds[0], windows, keys, sliding, done, out)
+        until = min(done + BLOCK, n) if exact else n
+        done, out = process(entering, events, duration, kinds, 1, windows, keys, sliding, done, until, out)
+        if done < until:
+            break
+    return done, out
 
 
 @bare
