@@ -63,8 +63,9 @@ def column(table: Table, argument: int, type: str) -> Column:
 def bits(values: Column) -> NDArray[np.int64]:
     """Return a column in its stored form: ints unchanged, floats as their bits (-0.0 as 0.0, and a single NaN)."""
     if values.dtype == np.float64:
-        canonical: NDArray[np.int64] = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
-        return canonical
+        canonical = values + 0.0
+        canonical[np.isnan(values)] = np.nan
+        return canonical.view(np.int64)
     return values
 
 

@@ -413,10 +413,10 @@ def write_result(entering, windows, keys, sliding, i, start, out, last):  # type
             place -= 1
         if out - place == CLOSE or windows.names.shape[1] > 0:
             windows.counts[DISORDER], place = 1, out
-        for row in range(out, place, -1):
-            outputs[START, row], outputs[ORDER, row] = outputs[START, row - 1], outputs[ORDER, row - 1]
+        for moved in range(out, place, -1):
+            outputs[START, moved], outputs[ORDER, moved] = outputs[START, moved - 1], outputs[ORDER, moved - 1]
             for c in range(FIRST, outputs.shape[0]):
-                outputs[c, row] = outputs[c, row - 1]
+                outputs[c, moved] = outputs[c, moved - 1]
     else:
         last = now, start, order
     outputs[T_END, out], outputs[IDENTITY, out] = now, 0
