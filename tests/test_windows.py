@@ -248,6 +248,25 @@ def test_sums_of_sliding_windows_are_exact(window: str, numbers: tuple[float, ..
         assert sorted(made, key=str) == sorted(wanted, key=str), chosen
 
 
+@pytest.mark.parametrize("window", ["LAST 3 EVENTS", "LAST 40 EVENTS", "LAST 20 ms"])
+@pytest.mark.parametrize("function", ["count()", "count(X)", "sum(K)", "sum(X)", "avg(X)"])
+def test_single_results_are_those_of_windows_with_lineage(function: str, window: str) -> None:
+    """Windows with lineage have no loop of their own. Instants have up to 150 results, so some must be sorted."""
+    random, events, time = Random(5), list[Event](), 0
+    for number in range(4_000):
+        time += random.choice((0,) * 50 + (1_000, 30_000))
+        begin = time - random.choice((0, 0, 40_000) if number > 2_500 else (0,))
+        x = random.choice((1.5, 2.5, 1e-9, None) if number > 1_500 else (1.5, 2.5, None))
+        events.append(Event("a", (random.randrange(300), x), begin, time))
+    program = f"event a(k: int, x: float?).\ne(K, S) <- a(K, X) AGGREGATE S = {function} OVER {window} BY K.\n"
+    plain, named = (Engine.from_text(program, explain=explain) for explain in (False, True))
+    made = [plain.push(events), plain.close()]
+    table = pl.concat([frames["e"] for frames in made if "e" in frames])
+    wanted = [named.push(events), named.close()]
+    assert table.equals(pl.concat([frames["e"] for frames in wanted if "e" in frames]).select(table.columns))
+    assert table.equals(table.sort("end", "start", maintain_order=True))
+
+
 def test_functions_are_those_of_the_libraries() -> None:
     numbers = [random.gauss(0, 9) for random in [Random(3)] for _ in range(50)]
     events = [Event("a", (x,), n * SECOND, n * SECOND) for n, x in enumerate(numbers)]

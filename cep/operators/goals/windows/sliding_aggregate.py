@@ -189,7 +189,8 @@ class Results:
 
     - `kinds`: the function of each result, as the number that kernels use.
     - `types`: the type of each result's argument; None: no argument.
-    - `values`: a function that computes the arguments from a table, as bits, one row per result.
+    - `values`: a function that computes the arguments from a table, as bits, one row per result. A row may be a view of
+      the table.
     """
 
     kinds: tuple[int, ...]
