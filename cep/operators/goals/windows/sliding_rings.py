@@ -463,7 +463,7 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
         over = now - duration if duration > 0 else -UNLIMITED
         ring, size, oldest = groups[slot, G_RING], groups[slot, G_SIZE], groups[slot, G_OLDEST]
         count, parts = groups[slot, G_COUNT], groups[slot, G_PARTS]
-        if duration > 0 and parts & SUBTRACTS != SUBTRACTS:
+        if duration > 0 and count > 0 and parts & SUBTRACTS != SUBTRACTS:
             since = now - now % duration
             if rings[around_ring(ring, size, oldest + count - 1), END] < since:
                 divide(windows, slots[i], kinds, count)
