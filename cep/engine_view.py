@@ -94,7 +94,7 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
     def machine_of(plan: Plan) -> Machine:
         lineage = None if history is None else history.lineage
         builder = GoalBuilder(plan, bound.statics.relations, bound.pool, lineage, changes)
-        families = not (revises or lineage or changes)
+        families = not (revises or lineage)
         return Machine(plan, builder, options.fast_recursion, options.max_derivations, families)
 
     machine = machine_of(plan)

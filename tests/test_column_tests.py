@@ -119,6 +119,12 @@ def test_an_index_finds_what_is_concerned(seed: int) -> None:
                 assert (own[:, passing(own, of_reader)] == table[:, wanted]).all()
             elif number not in others:
                 assert not wanted
+        whole, unbounded = constant_indexes(tests, 0)
+        repeated = [index.repeated(table) for index in whole]
+        assert [index.count(table) for index in whole] == [wider.shape[1] for wider in repeated]
+        for number in tests.keys() - unbounded:
+            own = np.concatenate([wider[:-1, wider[-1] == number] for wider in repeated], axis=1)
+            assert (own[:, passing(own, tests[number])] == table[:, passing(table, tests[number])]).all()
 
 
 def rules(random: Random, many: int) -> tuple[str, list[tuple[str, int, int]]]:

@@ -42,12 +42,29 @@ class ConstantIndex:
         for kind in (0, 1, 3):
             kinds[kind].sort()
         every = [interval for kind in kinds for interval in kind]
-        self.readers = [number for _, _, number in every]
+        self.readers: Ints = np.array([number for _, _, number in every], np.int64)
         self.ranks = np.array(
             [-span[1] if kind == 2 else span[0] for kind, part in enumerate(kinds) for span in part], np.int64
         )
         self.highs = np.array([interval[1] for interval in every], np.int64)
         self.parts: Ints = np.cumsum([0, *map(len, kinds)])
+
+    def count(self, table: Table) -> int:
+        """Return the number of rows of `repeated(table)`."""
+        return int(self._repeat(contiguous(table), np.empty((len(table) + 1, 0), np.int64)))
+
+    def repeated(self, table: Table) -> Table:
+        """Return each row once for each reader that it concerns, with the reader's number in one more matrix row."""
+        table = contiguous(table)
+        wider = np.empty((len(table) + 1, self.count(table)), np.int64)
+        if rows(wider):
+            self._repeat(table, wider)
+        return wider
+
+    def _repeat(self, table: Table, wider: Table) -> int:
+        place = self.row, self.mask, self.least, self.greatest
+        written: int = _repeated(table, *place, self.ranks, self.highs, self.parts, self.readers, wider)
+        return written
 
     def concerned(self, table: Table) -> list[tuple[int, Table]]:
         """Return the readers whose conditions some rows of the table satisfy, each with these rows.
@@ -63,20 +80,22 @@ class ConstantIndex:
             own, start = table, int(starts[place])
             if start >= 0 and count > 1:
                 own = take(table, places[start : start + int(counts[place])])
-            reached.append((self.readers[place], own))
+            reached.append((int(self.readers[place]), own))
         return reached
 
 
-def constant_indexes(tests: Mapping[int, Tests]) -> tuple[list[ConstantIndex], list[int]]:
-    """Build indexes for readers. `tests`: the conditions of each reader. Also return the readers that are in no
-    index."""
+def constant_indexes(tests: Mapping[int, Tests], few: int = FEW) -> tuple[list[ConstantIndex], list[int]]:
+    """Build indexes for readers. Also return the readers that are in no index.
+
+    `tests`: the conditions of each reader. `few`: the number of readers up to which no index of a column is built.
+    """
     groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for number, of_reader in tests.items():
         bounds = [test for test in of_reader.tolist() if not test[NEGATED]]
         if bounds:
             best = min(bounds, key=lambda test: (test[HIGH] - test[LOW], test[ROW]))
             groups.setdefault((best[ROW], best[MASK]), {})[number] = best[LOW], best[HIGH]
-    large = {place: group for place, group in groups.items() if len(group) > FEW}
+    large = {place: group for place, group in groups.items() if len(group) > few}
     indexed = {number for group in large.values() for number in group}
     others = [number for number in tests if number not in indexed]
     return [ConstantIndex(*place, group) for place, group in large.items()], others
@@ -139,6 +158,37 @@ def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type:
                     places[ends[place]] = i
                     ends[place] += 1
     return counts, starts, places
+
+
+@njit()
+def _repeated(table, row, mask, least, greatest, ranks, highs, parts, readers, wider):  # type: ignore[no-untyped-def]
+    """Write each row once for each reader that it concerns, with the reader's number, as far as `wider` has room.
+
+    Return the number of rows that need room. The arguments are those of `_concerned`.
+    """
+    room, last, written = wider.shape[1], table.shape[0], 0
+    for i in range(table.shape[1]):
+        key = table[row, i] ^ ((table[row, i] >> 63) & mask)
+        if key < least or key > greatest:
+            continue
+        first = written
+        for part in range(4):
+            place = _reached(ranks, parts[0], parts[1], key - 1) if part == 0 else parts[part]
+            until = _reached(ranks, parts[part], parts[part + 1], -key if part == 2 else key)
+            if part < 3 and room == 0:
+                written += until - place
+                continue
+            while place < until:
+                if part < 3 or highs[place] >= key:
+                    if written < room:
+                        wider[last, written] = readers[place]
+                    written += 1
+                place += 1
+        for c in range(last):
+            value = table[c, i]
+            for k in range(first, min(written, room)):
+                wider[c, np.uint64(k)] = value
+    return written
 
 
 @njit(inline="always")

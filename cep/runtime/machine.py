@@ -11,12 +11,11 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TypeAlias, cast
 
-import numpy as np
 import pyarrow as pa
 
 from cep.core.errors import CepError
 from cep.core.fluents import EDGES, OWN_END, RECORDS, TRANSITIONS
-from cep.core.relation import END, Table, empty, rows, slice_until
+from cep.core.relation import Table, empty, rows
 from cep.core.signals import stops
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.build import GoalBuilder
@@ -28,36 +27,13 @@ from cep.plan.plan import Plan
 from cep.runtime.attempts import Attempts
 from cep.runtime.cycle_builder import CycleBuilder
 from cep.runtime.family import Family, with_families
-from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
+from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal, slices
 from cep.runtime.run_stats import Count
 from cep.runtime.schedule import Schedule
 
 # The number of rows in a slice. It is small enough that waiting and arriving rows stay in the processor's cache. It is
 # large, because each rule looks at its waiting rows in every slice.
 SLICE = 131_072
-
-
-def slices(inputs: Mapping[str, Table], watermark: int) -> list[tuple[dict[str, Table], int]]:
-    """Cut sorted inputs into slices of about SLICE rows. Return the tables of each slice, and the watermark after it.
-
-    All rows with the same end are in the same slice.
-    """
-    total = sum(rows(table) for table in inputs.values())
-    if total <= 2 * SLICE:
-        return [(dict(inputs), watermark)]
-    largest = max(inputs.values(), key=rows)
-    stride = max(1, rows(largest) * SLICE // total)
-    cuts = np.unique(largest[END, stride - 1 :: stride])
-    pieces: list[tuple[dict[str, Table], int]] = []
-    done = dict.fromkeys(inputs, 0)
-    for cut in [*(int(c) for c in cuts if c < watermark), watermark]:
-        piece: dict[str, Table] = {}
-        for name, table in inputs.items():
-            stop = rows(table) if cut == watermark else slice_until(table, cut)
-            piece[name] = table[:, done[name] : stop]
-            done[name] = stop
-        pieces.append((piece, cut))
-    return pieces
 
 
 CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]"
@@ -199,7 +175,7 @@ class Machine:
     ) -> dict[str, list[Table]]:
         collected: dict[str, list[Table]] = {}
         frontier = self._to_the_latest(inputs, frontier)
-        for pieces, until in slices(inputs, frontier.watermark):
+        for pieces, until in slices(inputs, frontier.watermark, SLICE):
             self.attempts.begin(back if until == frontier.watermark else None, kept)
             outputs = self._slice(pieces, frontier.until(until))
             ran = (event for event in outputs if isinstance(event, str) and event in self._places)

@@ -4,13 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from cep.core.relation import Table, empty
+import numpy as np
+
+from cep.core.relation import END, Table, empty, rows, slice_until
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Goal, Takes, Untimed
 from cep.plan.order import PlanUnit
 from cep.rules.conditions.column_tests import NO_TESTS, Tests
+
+Name = TypeVar("Name")
+
+
+def slices(inputs: Mapping[Name, Table], watermark: int, size: int) -> list[tuple[dict[Name, Table], int]]:
+    """Cut sorted inputs into slices of about `size` rows. Return the tables of each slice, and the watermark after it.
+
+    All rows with the same end are in the same slice.
+    """
+    total = sum(rows(table) for table in inputs.values())
+    if total <= 2 * size:
+        return [(dict(inputs), watermark)]
+    largest = max(inputs.values(), key=rows)
+    stride = max(1, rows(largest) * size // total)
+    cuts = np.unique(largest[END, stride - 1 :: stride])
+    pieces: list[tuple[dict[Name, Table], int]] = []
+    done = dict.fromkeys(inputs, 0)
+    for cut in [*(int(c) for c in cuts if c < watermark), watermark]:
+        piece: dict[Name, Table] = {}
+        for name, table in inputs.items():
+            stop = rows(table) if cut == watermark else slice_until(table, cut)
+            piece[name] = table[:, done[name] : stop]
+            done[name] = stop
+        pieces.append((piece, cut))
+    return pieces
 
 
 class MachinePart(Protocol):
