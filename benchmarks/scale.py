@@ -54,15 +54,15 @@ def tries() -> Iterator[Tried]:
 
 def compared(costs: Costs, found: Sequence[Tried]) -> Iterator[str]:
     """Yield a table of predicted and measured costs."""
-    cpu = "predicted CPU s | measured CPU s | driver: predicted, measured"
+    cpu = "predicted CPU s | measured CPU s | predicted for the driver | measured for the driver"
     yield f"| workers | events | keys | rules | files | buckets | {cpu} |"
-    yield "|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    yield "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     for one in found:
         shape, driver, every = one.shape, one.costs.driver, one.costs.driver + one.costs.workers
         guess = costs.of_driver(shape) + costs.of_workers(shape)
         off = f"{guess:.2f} ({guess / every - 1:+.0%})"
         what = f"{one.workers} | {shape.events:,} | {shape.keys:,} | {shape.rules} | {shape.files} | {shape.buckets}"
-        yield f"| {what} | {off} | {every:.2f} | {costs.of_driver(shape):.2f}, {driver:.2f} |"
+        yield f"| {what} | {off} | {every:.2f} | {costs.of_driver(shape):.2f} | {driver:.2f} |"
 
 
 def written(costs: Costs) -> Iterator[str]:
@@ -72,14 +72,18 @@ def written(costs: Costs) -> Iterator[str]:
     for name, text in (("batch", "micro-batch"), ("task", "file"), ("bucket", "bucket")):
         yield f"| {text}, ms | {getattr(costs.driver, name) * 1e3:.2f} | {getattr(costs.workers, name) * 1e3:.2f} |"
     yield f"| block, µs | {costs.driver.block * 1e6:.1f} | {costs.workers.block * 1e6:.1f} |"
-    steps = {"spread": "step, for each tenfold number of keys from 1,000 on", "rule": "step, for each further rule"}
+    steps = {
+        "spread": "added to *step* each time the number of keys grows tenfold, beyond 1,000 keys",
+        "rule": "added to *step* for each further rule",
+    }
     for name in ("read", "deal", "step", "spread", "rule", "write"):
         text = steps.get(name, name)
         yield f"| row: {text}, µs | | {getattr(costs, name) * 1e6:.3f} |"
     for name in ("hand", "log", "whole"):
         yield f"| byte: {name}, ns | | {getattr(costs, name) * 1e9:.2f} |"
-    sizes = f"{costs.row_bytes:.0f}, {costs.waits:.0f}, {costs.held:.0f}"
-    yield f"| row, in bytes: passed on, waiting for the watermark, waiting in a goal | | {sizes} |"
+    yield f"| row passed to its bucket, bytes | | {costs.row_bytes:.0f} |"
+    yield f"| row waiting for the watermark, bytes | | {costs.waits:.0f} |"
+    yield f"| row waiting for a partner, bytes | | {costs.held:.0f} |"
 
 
 def tables(costs: Costs, found: Sequence[Tried]) -> dict[str, str]:

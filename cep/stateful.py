@@ -199,8 +199,10 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def begin_window(self) -> None:
-        """Make all results so far final, if input is revised. The caller calls this after the engine has taken over the
-        state of other engines."""
+        """If the engine revises its results, make the results so far final, and begin a new revision window.
+
+        The caller calls this after the engine has taken over the state of other engines.
+        """
         if self._parts.revision is not None:
             begin_window(self._parts.revision, self.watermark)
 

@@ -301,7 +301,10 @@ def _statement_hint(cursor: Cursor) -> str | None:
     if token.key in (".", "..") and previous.key == ".":
         return "one `.` ends a statement"
     if token.kind == "number" and previous.key == ".":
-        return "use parentheses and no spaces, `(p).3`, or `p WITHIN 3 s`"
+        return (
+            "for a time limit of 3 s, put the pattern in parentheses, without spaces, `(smoke(R)).3`, "
+            "or write `smoke(R) WITHIN 3 s`"
+        )
     if token.text in messages.FOREIGN_COMMENTS:
         return "a comment begins with `#` or `%`"
     if token.text == "@":
