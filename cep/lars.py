@@ -302,7 +302,8 @@ class _Run:
     def _models(self, now: set[Told]) -> list[frozenset[str]]:
         """Return the answer streams at a tick.
 
-        `now`: the pairs (`Told`) that are valid at this tick: atoms, and the number of answer streams.
+        `now`: the pairs (`Told`) that are valid at this tick. Each contains an atom, except one that may contain the
+        number of answer streams.
         """
         counts = [model for text, model in now if text is None]
         every = [text for text, model in now if model is None and text is not None]

@@ -49,7 +49,7 @@ NAMED = {
     "revise": "`--revise`",
     "final": "`--final`",
     "serve": "`cep serve`",
-    "before": "`before` of Python",
+    "before": "the parameter [`before`](python.md#the-engine-itself) of an engine in Python",
     "changes": "`--changes`",
 }
 """How the page calls them."""

@@ -222,8 +222,11 @@ class StoreProcess:
         return self._command("verify")
 
     def close(self) -> None:
-        """Write all earlier additions, and end the process. If the store cannot be reopened, the call still returns
-        after a limited time."""
+        """Write all earlier additions, and end the process.
+
+        If the store's process has ended and no other process can replace it, the additions cannot be written, but the
+        call still returns after a limited time.
+        """
         self._closing = True
         with contextlib.suppress(QueryRefused, TimeoutError):
             self._command("flush").result(_ENDING)

@@ -53,7 +53,8 @@ class SparqlToken(NamedTuple):
 def tokens(text: str) -> list[SparqlToken]:
     """Split a SPARQL text into tokens with their offsets, without spaces and comments. This takes linear time.
 
-    If a long text is not a valid string or name, the search does not start again at each of its characters.
+    This also holds for a long text that begins like a string or name but is not valid: its end is searched for only
+    once, not again from each of its characters.
     """
     read_tokens: list[SparqlToken] = []
     offset, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)

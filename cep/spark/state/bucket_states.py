@@ -126,8 +126,8 @@ class BucketStates:
         """Remove the versions before `oldest`, except those on which `oldest` depends. Also remove segment files that
         are no longer used.
 
-        `kept`: the segment files that the newest version uses. The oldest version is removed first, so that the next
-        call can complete an interrupted removal.
+        `kept`: the segment files that the newest version uses. The versions are removed in ascending order, so that
+        the next call can complete an interrupted removal.
         """
         place = log_place(self._path(bucket, oldest))
         last = first = oldest if place is None else min(oldest, place.whole)

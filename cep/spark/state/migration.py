@@ -190,7 +190,7 @@ class EarlierInput:
         return cls(since, goals, events, tables, stages)
 
     def waiting(self, warm: WarmStates) -> Iterator[tuple[str, list[str]]]:
-        """Yield the files of states in which rows wait, and the names of the tables to which the rows belong.
+        """Yield each state file that may contain waiting rows, with the names of the tables of these rows.
 
         Only tables that the former program did not read are included.
         """

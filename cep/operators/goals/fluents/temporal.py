@@ -214,9 +214,9 @@ class TemporalGoal(NumberedState, InRounds):
         return self.evaluation.next_change()
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """Return the tuples for which time alone produces results later. See `cep.operators.goals.contract`.
+        """Return the tuples that lead to results later even if no input changes, only because time passes.
 
-        The result is empty for operators that look ahead.
+        See `cep.operators.goals.contract`. The result is empty for operators that look ahead.
         """
         key, since, until = self.evaluation.to_come()
         arguments = np.zeros((width, len(key)), np.int64)
