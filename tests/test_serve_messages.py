@@ -123,7 +123,7 @@ def test_a_signal_ends_a_server_that_still_loads(number: signal.Signals, status:
 def test_the_documents_say_how_a_server_ends() -> None:
     text = " ".join((Path(__file__).parent.parent / "docs" / "serve.md").read_text(encoding="utf-8").split())
     assert "SIGTERM and Ctrl-C end the server after the current batch" in text
-    assert "The exit status is 0. While the server still loads, it is 130 after Ctrl-C and 143 after SIGTERM" in text
+    assert "The exit status is 0. If the server was still loading, the exit status is 130 after Ctrl-C and 143" in text
 
 
 def test_the_replay_begins_with_its_reader_and_ends_after_the_last_alert(

@@ -80,7 +80,7 @@ def test_not_while_a_micro_batch_runs_nor_soon_after_it(monkeypatch: pytest.Monk
             broadcast=lambda work: None, defaultParallelism=2, parallelize=lambda items, count: tasks("any")
         )
     )
-    work: Any = SimpleNamespace(packed=lambda: None, sink=None, handed=None)
+    work: Any = SimpleNamespace(sink=None, handed=None)
     batches = MicroBatches(session, work, Path(), None)  # type: ignore[arg-type]
     monkeypatch.setattr(batches.slots, "nothing", lambda: tasks("lanes"))
     batches.touch()

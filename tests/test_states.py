@@ -44,10 +44,10 @@ def test_states_are_whole_and_the_last_ones_stay(tmp_path: Path, monkeypatch: py
     remove_leftovers(tmp_path)
     there = {path.name for path in tmp_path.iterdir()}
     assert there == {f"1-0002-{n:08}" for n in (4, 5, 6)} | {"2-0002-00000002"} and KEPT == 3
-    assert states.read(2, 6) == b"6"
+    assert states.opened(2, 6, lambda state, _: state) == b"6"
     assert [newest_versions(tmp_path, last).get("1-0002") for last in (39, 40, 59, 60)] == [None, 4, 5, 6]
     with pytest.raises(CepError, match="1-0002-00000007 is missing: it is a part of the state"):
-        states.read(2, 7)
+        states.opened(2, 7, lambda state, _: state)
 
 
 def test_letters_are_written_as_they_come(tmp_path: Path) -> None:
