@@ -10,14 +10,18 @@ from typing import Any
 import polars as pl
 import pytest
 
+from cep.compile import CompileOptions, compiled
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event
 from cep.operators.goals.pairs.chronological_reviser import ChronologicalReviser
+from cep.runtime.options import EngineOptions
 from cep.runtime.revision import incremental
 from cep.runtime.revision.incremental import Incremental
 from cep.runtime.revision.region import BoundedRerun, Rerun
+from cep.workers.partitioned_engine import PartitionedEngine
 from tests.keyed_programs import keyed
+from tests.local_workers import LocalWorkers
 from tests.long import seeds
 from tests.programs import contest, iteration, program, window
 from tests.revising_programs import revising_events, revising_program, with_keys
@@ -109,6 +113,105 @@ def test_the_law_where_pairs_use_up_their_rows(seed: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(incremental, "A_PUSH", 10**6)
     text, keys = with_keys(rng, _chronological(rng))
     check(text, revising_events(rng, text, keys), rng, rng.choice((3, 10, 30, 100)), keys)
+
+
+def _tied(rng: random.Random) -> str:
+    """A program that derives an event in several ways, in rows that tie, for rules that depend on their order."""
+
+    def pattern() -> str:
+        patterns = ("a(K, V)", *["a(K, V) EQUALS b(K, W)"] * 3, "a(K, V) EQUALS b(_, W)", "a(K, V) OR b(K, V)")
+        asked = rng.choice(("", " WHERE not h(_, V)", " WHERE not h(_, V)", " WHERE not h(K, _)", " WHERE h(J, V)"))
+        return f"({rng.choice(patterns)}){asked}"
+
+    begins = ("a(K, V) EQUALS c(K, V)", "a(K, V) EQUALS c(K, V)", "b(K, V)", "a(K, V) EQUALS b(K, _)")
+    lines = [
+        *(f"event {event}(k: string, v: {type})." for event, type in zip("abc", ("int", "int", "float"))),
+        "fluent h(k: string, v: int).",
+        f"initiate h(K, V) <- {rng.choice(begins)}.",
+        *([f"terminate h(K, V) <- {rng.choice(begins)}."] if rng.random() < 0.3 else []),
+        *(f"d(K, {rng.choice(('V', 1))}) <- {pattern()}." for _ in range(rng.choice((1, 2, 2, 3)))),
+        *(["e(K, V) <- d(K, V)."] if (handed := rng.random() < 0.3) else []),
+    ]
+    event = "e" if handed else "d"
+    for name in rng.sample("sstu", rng.choice((1, 1, 2))):
+        within = f"WITHIN {rng.randint(1, 12) / 1_000_000:.6f} s"
+        right = rng.choice(("b(K, W)", "c(K, W)", "c(K, W)", "a(_, W)"))
+        key, other = rng.choice((("K", "V"), ("V", "K")))
+        policy = rng.choice(("recent", "recent", "chronological"))
+        lines += {
+            "s": [f"policy {policy}.", f"s(K, V, W) <- ({event}(K, V) SEQ {right}) {within}."],
+            "t": [f"t({key}, N) <- {event}(K, V) AGGREGATE N = last({other}) OVER LAST 2 EVENTS BY {key}."],
+            "u": ["policy recent.", f"u(J, K, V) <- ({event}(J, V) SEQ a(K, V)) {within}."],
+        }[name]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_the_law_where_rows_of_several_rules_tie(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(f"tied {seed}")
+    monkeypatch.setattr(incremental, "A_PUSH", rng.choice((-(10**6), 64, 10**6)))
+    text, keys = with_keys(rng, _tied(rng))
+    check(text, revising_events(rng, text, keys), rng, rng.choice((3, 10, 30, 100)), keys)
+
+
+TIED = """event a(k: string, v: int).
+event b(k: string, v: int) KEY k.
+event c(k: string, v: float).
+fluent h(k: string, v: int).
+initiate h(K, V) <- a(K, V) EQUALS c(K, V).
+{}
+policy recent.
+s(K, V, W) <- (d(K, V) SEQ {}(K, W)) WITHIN 0.000004 s.
+"""
+TWO, MOVED = (
+    ("d(K, V) <- a(K, V) EQUALS b(K, W).\nd(K, 1) <- (a(K, V)) WHERE not h(_, V).", "b"),
+    ("d(K, 1) <- (a(K, V) EQUALS b(K, W)) WHERE not h(_, V).\nd(K, V) <- a(K, V) EQUALS b(K, W).", "c"),
+)
+PAIRED, LAST, NEXT = ("a p 0 5", "a p 1 5", "b p 7 5"), "c p 9 9", "c p 9 8"
+SHRUNK = [
+    ("a p 1 4",),
+    ("c r 1 3", "c q 2 1"),
+    ("a p 2 4", "c q 2 6", "c q 2 6"),
+    ("b p 0 4",),
+    ("b p 4 5", "a q 2 1", "a r 1 3"),
+]
+HELD, EQUAL = ("a q 0 1", "c q 0 1", "a q 1 2", "c q 1 2"), ("c r 3 9", "c r 3 9")
+
+
+@pytest.mark.parametrize(
+    "rules, a_push, pushes",
+    [
+        (TWO, 10**6, SHRUNK),
+        (TWO, -(10**6), [("a p 1 4", "c r 1 3", "c q 2 1", "a p 2 4", "c q 2 6"), *SHRUNK[-2:]]),
+        (MOVED, -(10**6), [PAIRED, HELD, (LAST,)]),
+        (MOVED, -(10**6), [(*PAIRED, LAST), HELD]),
+        (MOVED, 10**6, [(*PAIRED, LAST), HELD, EQUAL, (NEXT,)]),
+    ],
+    ids=["shrunk", "replaced", "moved", "moved-late", "left"],
+)
+def test_rows_that_tie_are_in_the_order_of_a_run(
+    rules: tuple[str, str], a_push: int, pushes: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another stage reads them: one that comes again, or comes in another way, comes where the rules derive it."""
+    monkeypatch.setattr(incremental, "A_PUSH", a_push)
+    program = compiled(TIED.format(*rules), "<program>", CompileOptions())
+    workers = PartitionedEngine(program, EngineOptions(revise=100), LocalWorkers(2))
+    engines, every = [Engine(program, EngineOptions(revise=100)), workers], list[Event]()
+    nets: list[Counter[tuple[Any, ...]]] = [Counter(), Counter()]
+    for push in pushes:
+        events = [
+            Event(type, (key, float(value) if type == "c" else int(value)), int(end), int(end))
+            for type, key, value, end in map(str.split, push)
+        ]
+        every += events
+        for engine, net in zip(engines, nets):
+            net.update(_changes(engine.push(events)))
+    for engine, net in zip(engines, nets):
+        net.update(_changes(engine.close()))
+    other = Engine(program, EngineOptions())
+    tables = [other.push(sorted(every, key=lambda event: event.end)), other.close()]
+    expected = Counter((name, *row) for made in tables for name, table in made.items() for row in table.rows())
+    assert [{row: count for row, count in net.items() if count} for net in nets] == [expected, expected]
 
 
 def test_a_row_has_the_same_id_in_order_and_among_changes(monkeypatch: pytest.MonkeyPatch) -> None:

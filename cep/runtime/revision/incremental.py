@@ -72,6 +72,15 @@ class Incremental:
         self.regions = _regions(plan, machine)
         """The groups of parts that are revised together. Each group is a list of part numbers, paired with True if the
         group is a single goal that has a reviser."""
+        self.by_order = {
+            unit
+            for numbers, _ in self.regions
+            for number in numbers
+            for unit in machine.parts[number].gives
+            if isinstance(unit, str) and len(numbers) > 1
+        }
+        """The events that goals of the same region read. They include all events whose ties other goals read in
+        order."""
         self.sets = {*machine.given, *_read_as_sets(plan, machine, self.regions)}
         """The units that must output each occurrence only once."""
         _in_bags(machine, self.sets)

@@ -19,11 +19,10 @@ from cep.runtime.revision.row_window import RowChanges, RowWindow
 
 
 def net_changes(
-    plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]], ordered: bool, numbered: bool
+    plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]], numbered: bool
 ) -> Iterator[tuple[str, RowChanges]]:
     """Yield the events whose output changes, each with the difference between its old and its new output.
 
-    `ordered`: True if rows that differ only in order count as different, because other stages receive the order.
     `numbered`: True if the matrix row IDENTITY contains each row's rank among equal occurrences.
     """
     several = equal_records(plan).several if numbered else frozenset[str]()
@@ -34,7 +33,7 @@ def net_changes(
         else:
             before = concat(old[event])
             after, later = _parted(new.get(event, ()), int(before[END].max()))
-            change = _difference(plan, event, before, concat([none, *after]), ordered, event in several)
+            change = _difference(plan, event, before, concat([none, *after]), event in several)
             if later:
                 change = RowChanges(change.going, concat([change.coming, *later]))
         if rows(change.going) or rows(change.coming):
@@ -61,7 +60,8 @@ def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]
 def all_changes(
     plan: Plan, old: Mapping[str, Sequence[Table]], new: Mapping[str, Sequence[Table]]
 ) -> Iterator[tuple[str, RowChanges]]:
-    """Yield all old and new rows, by event. Unchanged rows are included, because their lineage may have changed."""
+    """Yield all old and new rows, by event. Unchanged rows are included, because their lineage or their order may have
+    changed."""
     for event in sorted((old.keys() | new.keys()) & set(plan.derived)):
         none = empty(len(plan.schemas[event].attributes))
         change = RowChanges(*(concat([none, *tables_by_event.get(event, ())]) for tables_by_event in (old, new)))
@@ -69,10 +69,10 @@ def all_changes(
             yield event, change
 
 
-def _difference(plan: Plan, event: str, before: Table, after: Table, ordered: bool, numbered: bool) -> RowChanges:
+def _difference(plan: Plan, event: str, before: Table, after: Table, numbered: bool) -> RowChanges:
     fluent = plan.schemas[event].fluent
     bounded = fluent is not None and fluent.part == HOLDS and fluent.defined
-    words = [START, END, *([ORDER] if bounded or ordered else []), *range(IDENTITY if numbered else FIRST, len(before))]
+    words = [START, END, *([ORDER] if bounded else []), *range(IDENTITY if numbered else FIRST, len(before))]
     kinds = KeySet(len(words))
     ids, _ = kinds.insert(np.concatenate([before, after], axis=1)[words].T)
     was, is_ = ids[: rows(before)], ids[rows(before) :]

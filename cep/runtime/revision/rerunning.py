@@ -6,7 +6,7 @@ The new output of a stage for a key replaces its old output (`cep.runtime.revisi
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -28,7 +28,7 @@ from cep.runtime.knowledge_changes import KnowledgeChanges, PastChange
 from cep.runtime.machine import Machine
 from cep.runtime.revision.key_numbers import KeyNumbers
 from cep.runtime.revision.region import Due, Region, Window, due_of
-from cep.runtime.revision.row_window import RowChanges, RowWindow, joined, without
+from cep.runtime.revision.row_window import RowChanges, RowWindow, replaced
 from cep.runtime.revision.window_segment import Given, KeptState, States, Stretch, extend, window_of
 
 Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
@@ -143,6 +143,9 @@ def _place(past: Sequence[PastChange], time: int) -> int:
 
 
 Tables = dict[str, Table]
+
+Change = tuple[str, RowChanges]
+"""Changes of the rows of an event."""
 
 
 class StageReplay(Region):
@@ -281,21 +284,33 @@ class GoingBack:
                 dict[str, Route](dict.fromkeys(sorted(plan.inputs), "single")),
             )
             self.stages = (Stage(WHOLE, False, rules, routes, plan.inputs, derived_events, frozenset(), ()),)
-        handed = {event for stage in self.stages for event in stage.inputs if event not in stage.outside}
+        self.handed = {event for stage in self.stages for event in stage.inputs if event not in stage.outside}
         self.lineage = lineage
-        self.seen = tuple(event for event in derived_events if lineage or event in handed or event in plan.derived)
+        self.seen = tuple(event for event in derived_events if lineage or event in self.handed or event in plan.derived)
         self.replays: dict[int, StageReplay] = {}
         self.knowledge = KnowledgeReplay(plan, self.stages, changes)
 
     def revise(self, changes: Mapping[str, RowChanges], window: Window) -> Revised:
         """Rerun the stages that changes of the input affect. The input in `window` must already include the changes."""
-        changed, revised = dict(changes), Revised()
+        changed, revised = [*changes.items()], Revised()
         for stage in self.stages:
-            mine = {event: event_changes for event, event_changes in changed.items() if event in stage.inputs}
+            mine = [change for change in changed if change[0] in stage.inputs]
             if mine or self.knowledge.reaches(stage):
-                for event, row_changes in self._again(stage, mine, window, revised).items():
-                    changed[event] = joined([*([changed[event]] if event in changed else []), row_changes])
+                changed += self._again(stage, mine, window, revised)
         return revised
+
+    def reorder(self, events: Collection[str], since: int, window: Window) -> None:
+        """Put those of `events` that stages read into the order in which a rerun derives them, from a time on. All
+        rows and states in `window` must be up to date.
+
+        Incremental revision does not maintain the order of rows that tie.
+        """
+        for stage in self.stages:
+            if not self.handed.isdisjoint(event for event in stage.outputs if event in events):
+                replay = self._replay(stage)
+                for number in range(window.place(since), len(window.stretches)):
+                    before = replay.state(window.stretches[number].state, None)
+                    self._run(replay, window, number, None, before, Revised(), late=False)
 
     def settle(self, state: KeptState) -> None:
         """Apply the overlays of all stages to the stored state `state`."""
@@ -312,65 +327,78 @@ class GoingBack:
         for replay in self.replays.values():
             replay.numbers.clear()
 
-    def _again(
-        self, stage: Stage, changes: Mapping[str, RowChanges], window: Window, revised: Revised
-    ) -> dict[str, RowChanges]:
-        """Rerun a stage for the keys and stretches in which its input has changed. Return the changes of its output by
-        event, and add them to `revised`."""
-        replay, changes_by_event = self._replay(stage), dict[str, list[RowChanges]]()
+    def _again(self, stage: Stage, changes: Sequence[Change], window: Window, revised: Revised) -> list[Change]:
+        """Rerun a stage for the keys and stretches in which its input has changed. Return the changes of its output,
+        and add them to `revised`."""
+        replay, output_changes = self._replay(stage), list[Change]()
         due = self._due(replay, changes, window)
         to_the_end = self.knowledge.reaches(stage)  # the knowledge may differ at later times, too
         if to_the_end:
             due[window.place(self.knowledge.reached(stage, np.empty(0, np.int64))[0])] = None
 
         def run(number: int, keys: Bools | None, before: States) -> States:
-            stretch, until = window.stretches[number], window.until(number)
-            inputs = {}
-            for event in stage.inputs:
-                windows = stretch.inputs if event in stage.outside else stretch.outputs
-                if event in windows:
-                    inputs[event] = replay.taken(event, windows[event], keys)
-            step = self.knowledge.steps(stage, stretch.since)[1]
-            tables, now = replay.run(before, inputs, window.frontier(until), step)
-            for event, row_changes in self._given(replay, stretch, keys, tables, revised).items():
-                changes_by_event.setdefault(event, []).append(row_changes)
+            more, now = self._run(replay, window, number, keys, before, revised)
+            output_changes.extend(more)
             return now
 
         revised.keys += replay.run_again(due, window, self.machine.goals(), run, to_the_end)
-        return {event: joined(parts) for event, parts in changes_by_event.items()}
+        return output_changes
 
-    def _due(self, replay: StageReplay, changes: Mapping[str, RowChanges], window: Window) -> Due:
+    def _run(
+        self,
+        replay: StageReplay,
+        window: Window,
+        number: int,
+        keys: Bools | None,
+        before: States,
+        revised: Revised,
+        late: bool = True,
+    ) -> tuple[list[Change], States]:
+        """Rerun a stage for some keys in the stretch `number`, from the states `before`. Return the changes of its
+        output, and the states at the end.
+
+        `late`: True to use the knowledge that includes the late changes.
+        """
+        stage, stretch, inputs = replay.stage, window.stretches[number], Tables()
+        for event in stage.inputs:
+            windows = stretch.inputs if event in stage.outside else stretch.outputs
+            if event in windows:
+                inputs[event] = replay.taken(event, windows[event], keys)
+        step = self.knowledge.steps(stage, stretch.since)[int(late)]
+        tables, now = replay.run(before, inputs, window.frontier(window.until(number)), step)
+        return self._given(replay, stretch, keys, tables, revised), now
+
+    def _due(self, replay: StageReplay, changes: Iterable[Change], window: Window) -> Due:
         """Return the changed keys of each stretch."""
-        routes = {event: replay.stage.inputs[event] for event in changes}
         numbered = []
-        for event, row_changes in changes.items():
+        for event, row_changes in changes:
+            by_key = replay.keyed and isinstance(replay.stage.inputs[event], tuple)
             for table in (row_changes.going, row_changes.coming):
                 for number, mine in window.places(table).items():
-                    by_key = replay.keyed and isinstance(routes[event], tuple)
                     numbered.append((number, replay.keys_of(event, mine) if by_key else None))
         return due_of(numbered, replay.numbers.count)
 
     def _given(
         self, replay: StageReplay, stretch: Stretch, keys: Bools | None, tables: Given, revised: Revised
-    ) -> dict[str, RowChanges]:
+    ) -> list[Change]:
         """Replace a stage's output in a stretch by `tables`. Return the difference between the old and the new output,
-        by event, and add it to `revised`."""
-        changes = {}
+        and add it to `revised`."""
+        changes = list[Change]()
         for event in replay.gives:
             none = empty(len(self.plan.schemas[event].attributes))
             was = replay.given(event, stretch.outputs[event], keys) if event in stretch.outputs else none
             now = by_arrival(contiguous(np.concatenate([none, *tables.get(event, ())], axis=1)))
             if np.array_equal(was, now):
                 continue
-            going, coming = (was, now) if self.lineage else (without(was, now), without(now, was))
-            if not rows(going) and not rows(coming):
+            change = RowChanges(was, now) if self.lineage else replaced(was, now)
+            if not rows(change.going) and not rows(change.coming):
                 continue
-            extend(revised.old, {event: [going]})
-            extend(revised.new, {event: [coming]})
+            extend(revised.old, {event: [change.going]})
+            extend(revised.new, {event: [change.coming]})
             event_window = window_of(stretch.outputs, event, len(self.plan.schemas[event].attributes))
-            event_window.drop(going)
-            event_window.add(coming)
-            changes[event] = RowChanges(going, coming)
+            event_window.drop(change.going)
+            event_window.add(change.coming)
+            changes.append((event, change))
         return changes
 
     def _replay(self, stage: Stage) -> StageReplay:

@@ -71,6 +71,8 @@ class Revision:
         self.plan, self.machine, self.window = plan, machine, window
         self.length = window.length
         self.watermark = BEGINNING
+        self.reach = Frontier.at(BEGINNING)
+        """The frontier to which the machine goes on, or has gone on."""
         self.floor = BEGINNING  # rows that end at or before it are final, even within the window
         self.stretches = [Stretch(BEGINNING, KeptState(copied(machine.states())))]
         self.waiting: Windows = {}
@@ -163,7 +165,7 @@ class Revision:
 
     def go_on(self, frontier: Frontier) -> dict[str, RowChanges]:
         """Revise the output and continue to a frontier. Return the changes of the output, by event."""
-        watermark = frontier.watermark
+        self.reach, watermark = frontier, frontier.watermark
         old: Given = {}
         new: Given = {}
         if self._changes_begun and not self.going_back.knowledge.is_one(self.stretches[0].since, watermark):
@@ -174,7 +176,7 @@ class Revision:
                 self._sort_late()
                 self.latest.forget()
                 if not self._change(old, new, frontier):
-                    self._revise(old, new, frontier)
+                    self._revise(old, new)
             self.stats += RevisionStats(revisions=1, seconds=(perf_counter_ns() - began) / 1e9)
         since = self.watermark
         if since == BEGINNING:  # there is no state yet, and all rows end later
@@ -211,9 +213,11 @@ class Revision:
         self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
             self.lineage.made(old, new)
-        net = dict(net_changes(self.plan, old, new, self.window.handed is not None, self.lineage is None))
+        net = dict(net_changes(self.plan, old, new, self.lineage is None))
         self.stats += RevisionStats(withdrawn=sum(rows(row_changes.going) for row_changes in net.values()))
-        return net if self.lineage is None else dict(all_changes(self.plan, old, new))  # the lineage may change, too
+        # Rows that stay may have another lineage, or another order, which other stages receive.
+        every = self.lineage is not None or self.window.handed is not None
+        return dict(all_changes(self.plan, old, new)) if every else net
 
     def _keep(self, inputs: Mapping[str, Table], outputs: Given, until: int) -> None:
         """Add input and output up to the time `until` to the last stretch.
@@ -323,12 +327,11 @@ class Revision:
 
     # --- changes before the watermark ---
 
-    def _revise(self, old: Given, new: Given, frontier: Frontier) -> None:
+    def _revise(self, old: Given, new: Given) -> None:
         """Rerun the stages that late changes affect. Add their old output to `old` and their new output to `new`."""
         changed = {event: joined(self.late[event]) for event in sorted(self.late)}
         self.late = {}
-        window = Window(self.stretches, self.watermark, lambda until: self._frontier(until, frontier))
-        revised = self.going_back.revise(changed, window)
+        revised = self.going_back.revise(changed, self._whole_window)
         extend(old, revised.old)
         extend(new, revised.new)
         self.stats += RevisionStats(keys_replayed=revised.keys)
@@ -462,8 +465,12 @@ class Revision:
     def settle(self) -> None:
         """Bring all stored states up to date, and drop the key numbers."""
         self._sort_late()
-        if self.incremental is not None:
+        if self.incremental is not None and self.incremental.since < END_OF_TIME:
+            since, late = self.incremental.since, {event: joined(changes) for event, changes in self.late.items()}
             self.incremental.settle(self.stretches)
+            self._put(late, False)
+            self.going_back.reorder(self.incremental.by_order, since, self._whole_window)
+            self._put(late, True)
         for stretch in self.stretches:
             self.going_back.settle(stretch.state)
         self.going_back.clear()
@@ -472,6 +479,11 @@ class Revision:
 
     def _none(self, event: str) -> Table:
         return empty(len(self.plan.schemas[event].attributes))
+
+    @property
+    def _whole_window(self) -> Window:
+        """All stretches, up to the watermark."""
+        return Window(self.stretches, self.watermark, lambda until: self._frontier(until, self.reach))
 
     def _taken(self, event: str) -> list[RowWindow]:
         """Return the row windows that contain an input event's rows: that of the waiting rows, and one per stretch."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from cep.core.hashtable import KeySet, capacity_for, mix
 from cep.core.kernels import njit
-from cep.core.relation import END, IDENTITY, Table, concat, contiguous, empty, rows
+from cep.core.relation import END, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows
 from cep.core.stable_order import stable_order
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.operators.goals.arrival import by_arrival
@@ -289,6 +289,28 @@ class RowChanges:
 
     going: Table
     coming: Table
+
+
+def replaced(was: Table, now: Table) -> RowChanges:
+    """Return the changes that turn the table `was` into the table `now`, if added rows follow after stored ones.
+
+    Both tables must be sorted by arrival. Rows that tie (`cep.plan.ties`) get the order that they have in `now`. So a
+    row that stays is removed and added again if it ties with an added row before it.
+    """
+    kinds = KeySet(len(was) - 1)
+    old, _ = kinds.insert(_words(was))
+    new, _ = kinds.insert(_words(now))
+    place = np.full(kinds.count, -1)
+    place[old] = np.arange(len(old))
+    comes = (place[new] < 0) | (place[new] < np.maximum.accumulate(place[new]))
+    arrival = now[[END, START, ORDER]]
+    begins = np.ones(len(new), np.bool_)
+    begins[1:] = (arrival[:, 1:] != arrival[:, :-1]).any(axis=0)
+    count = np.cumsum(comes)
+    comes = count > (count - comes)[begins][np.cumsum(begins) - 1]
+    stays = np.zeros(kinds.count, np.bool_)
+    stays[new[~comes]] = True
+    return RowChanges(was.compress(~stays[old], axis=1), now.compress(comes, axis=1))
 
 
 def joined(changes: Iterable[RowChanges]) -> RowChanges:
