@@ -25,7 +25,6 @@ from cep.core.time import Frontier
 from cep.operators.goals.arrival import by_arrival, take
 from cep.operators.goals.contract import EventGoal, Goal, Ints, Takes
 from cep.operators.goals.in_family import InFamily
-from cep.operators.goals.relational import ScanGoal, SelectGoal
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.rules.conditions.column_tests import NEGATED, Tests
@@ -424,8 +423,8 @@ def _family(
         goals = [cast(InFamily, other.goal) for other in singles]
         united, reads = goals[0].united(goals), [own[unit] for unit in single.reads if unit in own]
         shared = {} if len(reads) == len(single.reads) else _readers(singles)
-        if shared and isinstance(united, ScanGoal | SelectGoal) and len(single.tests) == 1:
-            united.tests = united.tests[:, :0]  # the index has tested it
+        if shared and len(single.tests) == 1:
+            united.skip_tests()  # the index has tested it
         totals = np.zeros(len(members), np.int64)
         slots.append(Slot(singles, cast(Goal, united), reads, inlet, shared, single.unit in out, totals))
     return Family(slots, kept)

@@ -113,6 +113,9 @@ class ScanGoal(Memoryless, InFamily):
         goal.rows, goal.tests = np.append(self.rows, FIRST + self.width), by_member([own.tests for own in members])
         return goal
 
+    def skip_tests(self) -> None:
+        self.tests = self.tests[:, :0]
+
 
 class TickGoal(Memoryless):
     """The goal of a time point. It outputs one occurrence when the watermark reaches the time."""
@@ -182,6 +185,9 @@ class SelectGoal(Memoryless, InFamily):
         goal = copy(self)
         goal.types, goal.tests = [*self.types, "int"], by_member([own.tests for own in members])
         return goal
+
+    def skip_tests(self) -> None:
+        self.tests = self.tests[:, :0]
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         table = passed(inputs[0], self.tests)
