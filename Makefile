@@ -133,7 +133,7 @@ bench: $(VENV)/.run $(VENV)/.kernels
 	@$(BIN)/python -m benchmarks.waiting_rows $(WRITE)
 	@$(BIN)/python -m benchmarks.peers $(WRITE)
 	@$(BIN)/python -m benchmarks.first $(WRITE)
-	@$(BIN)/python -m benchmarks.workers --events 3000000 --only 'README, csv, 1,000' $(WRITE)
+	@$(BIN)/python -m benchmarks.workers --events 3000000 --only 'README, csv, 1,000' --turns 4 $(WRITE)
 
 fuzz: $(VENV)/.test
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py \
