@@ -160,6 +160,22 @@ class KeyedReviser:
         return sum(side.nbytes for side in self.sides) + self.known.nbytes
 
 
+class PairReviser(KeyedReviser):
+    """The base class of revisers of two inputs. `columns`: the key columns of each input. `words`: the matrix rows that
+    identify a row of each input (see `words_of`)."""
+
+    columns: tuple[Ints, Ints]
+    words: tuple[Ints, Ints]
+
+    def changes(self, inputs: Sequence[Table]) -> list[Ints]:
+        """Return the changes of each input, sorted by key and row."""
+        slots = [self.known.slots(table, columns) for table, columns in zip(inputs, self.columns)]
+        for side in self.sides:
+            side.know(self.known.count)
+        both = zip(inputs, slots, self.words)
+        return [changes_of(table, keys, words, self.known.count) for table, keys, words in both]
+
+
 class SetReviser(KeyedReviser):
     """The reviser of an event whose output is a set.
 

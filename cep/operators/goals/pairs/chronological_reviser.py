@@ -30,7 +30,6 @@ from cep.operators.goals.keyed_rows import (
     TIMES,
     KeyedRows,
     as_table,
-    changes_of,
     first_from,
     words_of,
 )
@@ -38,7 +37,7 @@ from cep.operators.goals.keys import Keys, grow
 from cep.operators.goals.pairs.bytecode import run
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.pairing import S_BOUNDS, ordered, read_spec, relates
-from cep.operators.goals.reviser import KeyedReviser, Revised
+from cep.operators.goals.reviser import PairReviser, Revised
 from cep.operators.goals.store import ARRIVAL, BEGIN, FOREVER, HEADER, sortable
 from cep.operators.goals.store import END as STORED_END
 
@@ -305,7 +304,7 @@ def _held(left, spans, keys, after, time, words, held):  # type: ignore[no-untyp
     return held[:count]
 
 
-class ChronologicalReviser(KeyedReviser):
+class ChronologicalReviser(PairReviser):
     """The reviser of such a join. A `WITHIN` limits how long left rows wait."""
 
     remembers = True
@@ -336,11 +335,11 @@ class ChronologicalReviser(KeyedReviser):
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""
-        self._matched(self._changes(inputs))
+        self._matched(self.changes(inputs))
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
-        changes = self._changes(inputs)
+        changes = self.changes(inputs)
         if not any(map(len, changes)):
             return Revised(empty(len(self.take_left) + len(self.take_right)))
         table = self._pairs(self._matched(changes))
@@ -350,13 +349,6 @@ class ChronologicalReviser(KeyedReviser):
             again[change[change[:, ROW + R_END] <= since, KEY]] = True
         self._put_right(cast(JoinGoal, goal), changed, frontier)
         return Revised(table, int(np.count_nonzero(again)))
-
-    def _changes(self, inputs: Sequence[Table]) -> list[Ints]:
-        slots = [self.known.slots(table, columns) for table, columns in zip(inputs, self.columns)]
-        for side in self.sides:
-            side.know(self.known.count)
-        both = zip(inputs, slots, self.words)
-        return [changes_of(table, keys, words, self.known.count) for table, keys, words in both]
 
     def _matched(self, changes: Sequence[Ints]) -> Ints:
         """Apply changes to the rows of both sides. Return the pairs that are removed and added (`_tell`)."""

@@ -16,15 +16,15 @@ from cep.core.interval_relations import RIGHT_INSTANT
 from cep.core.relation import Table, empty, rows
 from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints
-from cep.operators.goals.keyed_rows import KeyedRows, as_table, changes_of, words_of
+from cep.operators.goals.keyed_rows import KeyedRows, as_table, words_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.pairs.chronological_reviser import ChronologicalReviser
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.pairs.join_spec import JoinSpec
-from cep.operators.goals.reviser import KeyedReviser, Revised, Reviser, apart, instants
+from cep.operators.goals.reviser import PairReviser, Revised, Reviser, apart, instants
 
 
-class InstantJoinReviser(KeyedReviser):
+class InstantJoinReviser(PairReviser):
     """The reviser of a join that keeps no rows from one instant to the next."""
 
     remembers = True
@@ -45,14 +45,14 @@ class InstantJoinReviser(KeyedReviser):
 
     def came(self, inputs: Sequence[Table]) -> None:
         """See `Reviser`."""
-        for side, changes in zip(self.sides, self._changes(inputs)):
+        for side, changes in zip(self.sides, self.changes(inputs)):
             side.change(changes)
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """See `Reviser`."""
         if not any(map(rows, inputs)):
             return Revised(empty(self.width))
-        changes = self._changes(inputs)
+        changes = self.changes(inputs)
         keys, ends = instants(*changes)
         earlier = ends <= since  # later rows are new
         again = keys[earlier]
@@ -60,13 +60,6 @@ class InstantJoinReviser(KeyedReviser):
         for side, side_changes in zip(self.sides, changes):
             side.change(side_changes)
         return Revised(apart(was, self._joined(keys, ends)), int(np.count_nonzero(np.diff(again, prepend=-1))))
-
-    def _changes(self, inputs: Sequence[Table]) -> list[Ints]:
-        slots = [self.known.slots(table, columns) for table, columns in zip(inputs, self.columns)]
-        for side in self.sides:
-            side.know(self.known.count)
-        both = zip(inputs, slots, self.words)
-        return [changes_of(table, keys, words, self.known.count) for table, keys, words in both]
 
     def _joined(self, keys: Ints, ends: Ints) -> Table:
         """Return all pairs that have one of these keys and end at the corresponding time in `ends`."""
