@@ -283,7 +283,6 @@ class Engine:
         return f"<{text}; {'no data yet' if self.watermark is None else f'up to {self.watermark.isoformat()}'}>"
 
     def _repr_html_(self) -> str:
-        """Return input events, derived events and warnings as HTML, for notebooks."""
         return engine_page(repr(self)[1:-1], self.inputs, self.outputs, [str(warning) for warning in self.warnings])
 
     def _derived(self, tables: Frames) -> Derived:

@@ -452,7 +452,6 @@ def _planned(every: Rules, options: CompileOptions, source: KnowledgeSource | No
 
 
 def _types(tree: SyntaxTree, options: CompileOptions, source: KnowledgeSource | None) -> dict[str, list[str]]:
-    """Return the attribute types of all events in a tree."""
     _, planned, _ = _planned(lowered(tree, options), options, source)
     return {name: [attribute.type for attribute in schema.attributes] for name, schema in planned.schemas.items()}
 
@@ -496,7 +495,6 @@ def _closed(rules: Rules, facts: Mapping[str, pl.DataFrame], pool: Pool, known: 
 
 
 def _all(rules: Rules, known: ProgramKnowledge, error: CepError) -> list[CepError]:
-    """Return all mistakes of the rules, of their queries and of the plan, without duplicates."""
     mistakes = error.errors if isinstance(error, CepErrors) else (error,)
     if known.errors:  # after failed queries of the knowledge, types are unknown
         mistakes = tuple(mistake for mistake in mistakes if mistake.code != "type")

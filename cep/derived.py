@@ -113,7 +113,6 @@ class Derived:
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the only table as an Arrow stream. Raises CepError unless there is exactly one table."""
         return self.to_polars().__arrow_c_stream__(requested_schema)
 
     @property
@@ -187,7 +186,6 @@ class Derived:
         return f"<{text}>"
 
     def _repr_html_(self) -> str:
-        """Return a timeline and the first rows of each table as HTML, for notebooks."""
         counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
         dead = [f"row {row.row}: {row.reason}" for row in self._dead]
         return page(f"derived: {counts or 'nothing'}", self.tables, dead)

@@ -97,8 +97,6 @@ def timeline(tables: Mapping[str, pl.DataFrame]) -> str:
 
 
 def _bounds(table: pl.DataFrame) -> tuple[int, int] | None:
-    """Return the earliest start or end in a table and the latest one, in microseconds. Returns None if the table has no
-    times."""
     times = pl.concat([table["start"].cast(pl.Int64), table["end"].cast(pl.Int64)]).drop_nulls()
     low, high = times.min(), times.max()
     return None if not isinstance(low, int) or not isinstance(high, int) else (low, high)

@@ -240,7 +240,6 @@ class EngineView:
             raise CepError(message, self.plan.source, span, hint + "`start` and `until`", "endless")
 
     def _looking_ahead(self) -> list[int]:
-        """Return the numbers of the plan's nodes that look ahead in time and lie on a cycle."""
         units = [unit for group in self.plan.groups if group.recursive for unit in group.units]
         return [unit for unit in units if isinstance(unit, int) and self.plan.nodes[unit].looks_ahead()]
 
@@ -453,10 +452,8 @@ class EngineView:
 
     @property
     def _state(self) -> str:
-        """The name of the program, as it is stored in snapshots."""
         return self.program + (" alerts" if self.alerts else "")
 
     def _goals(self) -> list[str]:
-        """Return the fingerprints of the engine's operators, in the order of their states."""
         named = self.named()
         return [named[unit] for unit, _ in self._machine.goals()]

@@ -108,18 +108,15 @@ def answers(
 
 
 def _is_number(value: object) -> bool:
-    """Return True if the value is a whole number of any type, including types of numpy."""
     return isinstance(value, SupportsIndex) and not isinstance(value, bool)
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value with its article, for messages: `a list`, `an int`."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _texts(atoms: object, where: str) -> list[str]:
-    """Return atoms as a list. Raises CepError if an atom is not a text."""
     hint = '`["alpha(3)", "rtm50"]`'
     if isinstance(atoms, str) or not isinstance(atoms, Iterable):
         raise CepError(f"{where}: expected a list of atoms, not {_kind(atoms)}", hint=hint, code="option")
@@ -300,11 +297,6 @@ class _Run:
             yield tick, self._models(now)
 
     def _models(self, now: set[Told]) -> list[frozenset[str]]:
-        """Return the answer streams at a tick.
-
-        `now`: the pairs (`Told`) that are valid at this tick. Each contains an atom, except one that may contain the
-        number of answer streams.
-        """
         counts = [model for text, model in now if text is None]
         every = [text for text, model in now if model is None and text is not None]
         texts: list[list[str]] = [list(every) for _ in range(counts[0] or 0 if counts else 1)]

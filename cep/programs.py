@@ -64,7 +64,6 @@ def refuse_order(schemas: Mapping[str, Schema]) -> None:
 
 
 def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSource | None:
-    """Return the source of knowledge. Triples are wrapped in a source. Raises CepError if triples are not valid."""
     if knowledge is None or isinstance(knowledge, KnowledgeSource):
         return knowledge
     from cep.knowledge.graph import Knowledge
@@ -73,10 +72,6 @@ def _source(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSourc
 
 
 def _facts(facts: Mapping[str, Any], known: Collection[str]) -> dict[str, pl.DataFrame]:
-    """Return the tables of facts. Raises CepError if a table is not valid or a predicate is unknown.
-
-    `known`: the predicates that the program declares or uses.
-    """
     for name in facts:
         if name not in known:
             listed = ", ".join(f"`{name}`" for name in sorted(known)) or "none"

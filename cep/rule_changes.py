@@ -164,7 +164,6 @@ def _formula_changes(parameters: Parameters, value: Any, bound: int | None) -> I
 
 
 def _intervals(within: MetricInterval) -> Iterator[tuple[MetricInterval, str]]:
-    """Yield copies of an interval in which the beginning or the end is changed, each with a description."""
     for other, told in _durations(within.low):
         yield replace(within, low=other), f"{told} {duration_named(within.low)}"
     for other, told in _durations(within.high or 0):
@@ -259,7 +258,6 @@ def _pair_changes(value: Pair) -> Iterator[Edit]:
 
 
 def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
-    """Return durations that differ slightly from `ticks`, each with a description of the difference."""
     durations = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
     return tuple((changed, told) for changed, told in durations if 0 < changed != ticks) if ticks else ()
 
@@ -282,7 +280,6 @@ def _moved(number: float) -> float:
 
 
 def _binds(comparison: Comparison) -> bool:
-    """Return True if an equation may bind a variable."""
     return isinstance(comparison.left, Variable) or isinstance(comparison.right, Variable)
 
 

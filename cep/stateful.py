@@ -66,7 +66,6 @@ class StatefulEngine(EngineView):
         return engine_state.save(self._parts, self._goals(), self._loaded, self._state, events, whole)
 
     def _event_names(self) -> dict[str, str]:
-        """Return the fingerprints of event types."""
         return {unit: name for unit, name in self.named().items() if isinstance(unit, str)}
 
     @wholly()

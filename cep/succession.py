@@ -332,14 +332,12 @@ def former_texts(blob: bytes) -> Mapping[str, str] | None:
 
 
 def _read(batch: EventBatch, inputs: Mapping[str, Schema]) -> EventBatch:
-    """Return the part of a batch whose events are among `inputs`."""
     if isinstance(batch, Mapping):
         return {name: table for name, table in batch.items() if name in inputs}
     return [event for event in batch if event.type in inputs]
 
 
 def _as_told(engine: Engine, held: Mapping[str, pl.DataFrame]) -> Frames:
-    """Return intervals of fluents as rows that are marked as added."""
     meanings, schemas = engine.meanings(), engine.outputs
     return {name: _signed(identified(table, schemas[name], meanings[name]), 1) for name, table in held.items()}
 

@@ -201,7 +201,6 @@ def _schema(schema: Schema, name: str, renamed: Mapping[str, str]) -> Schema:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield a value and all dataclasses inside it."""
     if isinstance(value, tuple):
         for part in value:
             yield from _parts(part)

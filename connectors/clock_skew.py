@@ -75,7 +75,6 @@ def _said(time: int, place: str | None) -> str:
 
 
 def _say(ticks: int) -> str:
-    """Write a duration for a message, rounded to minutes."""
     return say_duration((ticks + MINUTE // 2) // MINUTE * MINUTE)
 
 

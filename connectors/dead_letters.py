@@ -80,7 +80,6 @@ class DeadLetters:
 
 
 def _letter(batch: Batch, refused: RefusedRow) -> DeadLetter:
-    """Return the dead letter for a record that the engine refused. It includes the text of the record."""
     file, line, text = batch.origin(refused.type, refused.row)
     reason = refused.reason
     if refused.code == "missing" and text is not None:
@@ -96,12 +95,6 @@ def letter_line(record: DeadLetter) -> bytes:
 
 
 def _elsewhere(text: str, name: str, source: str | None = None) -> str:
-    """Return a hint that names another path at which the record may have the value of a missing attribute. Return "" if
-    there is no such path.
-
-    `text`: the text of the record. `name`: the name of the attribute. `source`: the path that the declaration names, or
-    None.
-    """
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):

@@ -262,7 +262,6 @@ def check_levels(file: Input, schema: Schema) -> None:
 
 
 def _encoding(file: Input, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the text encoding that the declarations define for a table. Return None for UTF-8."""
     records = file.events(schemas)[0].records if file.known.shape == "table" else None
     return None if records is None else records.option("encoding")
 
@@ -348,7 +347,6 @@ def _read_text(
 
 
 def _ends(batch: Batch, which: str) -> list[int]:
-    """Return, for each table of a batch, the earliest or latest end of its rows. `which`: "min" or "max"."""
     return [getattr(table["end"], which)() for table in batch.tables.values()]
 
 

@@ -197,11 +197,6 @@ def _stored(path: str, known: Set[str]) -> list[str]:
 
 
 def _beside(path: str) -> str | None:
-    """Return a hint for an error about an object that does not exist. It names an object in the same folder that has a
-    similar name. Return None if there is none.
-
-    Raises StorageError if the bucket does not exist.
-    """
     folder, _, name = path.rstrip("/").rpartition("/")
     near = nearest(name, [entry.name for entry in stored.listed(folder)])
     return None if near is None else f"did you mean `{folder}/{near}`?"
@@ -225,10 +220,6 @@ def _instead(pattern: str) -> str:
 
 
 def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
-    """Return the files of a directory that can be read, except those in `known`.
-
-    Files in `known` are skipped without accessing them.
-    """
     above = os.path.join(os.path.abspath(path), "")
     with os.scandir(path) as listed:
         entries = list(listed)

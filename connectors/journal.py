@@ -246,7 +246,6 @@ class Journal:
         self._log.close()
 
     def _name(self) -> str:
-        """Return the fingerprint of the stored snapshot. Raises CepError if the snapshot is damaged."""
         blob = self.snapshot()
         try:
             if checksum.is_sealed(blob):
@@ -341,7 +340,6 @@ def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list
 
 
 def _handed(handover: Handover) -> RecordBytes:
-    """Encode a handover as a record of the journal."""
     packed = {name: pack(table) for name, table in handover.held.items()}
     head = {
         **_NOTHING,
@@ -351,7 +349,6 @@ def _handed(handover: Handover) -> RecordBytes:
 
 
 def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
-    """Decode a handover that was stored in the journal. Return it as the first batch of the new version."""
     start, tables = head["handover"]
     triples, held = data[:start].decode(), {}
     for name, size in tables:
@@ -361,7 +358,6 @@ def _handover(head: Mapping[str, Any], data: bytes) -> Batch:
 
 
 def _note(reached: Journal | JournalMark, batch: Batch) -> None:
-    """Advance the record number and the positions of the sources in `reached` to the end of a batch."""
     reached.first = max([reached.first, *(block.beyond for block in batch.blocks)])
     if batch.place:
         reached.places.setdefault(batch.source, {}).update(batch.place)
@@ -381,7 +377,6 @@ def _silence(length: int, before: int) -> int:
 
 
 def _since(point: JournalMark) -> Iterator[RecordBytes]:
-    """Yield the batches after a mark, encoded as records for the journal that follows the snapshot of this mark."""
     before = point.silence
     for head, tables, silence in point.since:
         before = before if silence else 0
@@ -393,7 +388,6 @@ def _encoded(head: Mapping[str, Any], tables: bytes) -> RecordBytes:
 
 
 def _placed(block: Block) -> Sequence[Any]:
-    """Return the position of a block's records in its file, in a form that JSON can store."""
     lines = block.lines
     if lines is not None and len(lines) and (np.diff(lines) == 1).all():
         return block.file, block.first, block.count, int(lines[0]), None, block.times

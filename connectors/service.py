@@ -155,8 +155,6 @@ class Service:
         return table.with_columns(start=pl.when(early).then(time).otherwise("start"))
 
     def _apart(self, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the tables that contain occurrences of alerts. Empty tables, and the tables of derived events, are
-        left out."""
         return {
             name: _without(self._cut(name, table), BECAUSE, CONSTITUENTS)
             for name, table in derived.items()

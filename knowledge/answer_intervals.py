@@ -238,8 +238,6 @@ def _spans(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> tuple[Val
 
 
 def _among(columns: Sequence[Ints], rows: int, others: ValidTimeRows) -> NDArray[np.bool_]:
-    """Return a mask of the rows of `columns` that are also rows of `others`. `rows`: the number of rows in
-    `columns`."""
     known = KeySet(max(1, len(columns)))
     known.insert(words(others.columns, others.rows))
     is_member: NDArray[np.bool_] = known.find(words(columns, rows)) >= 0

@@ -367,10 +367,6 @@ class _NearProbe:
 
 
 def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, Ints, Floats]:
-    """For each call, keep only the nearest point of each feature. The input is sorted by call and feature.
-
-    `index`: the call. `which`: the feature.
-    """
     same = (index[1:] == index[:-1]) & (which[1:] == which[:-1])
     if not same.any():
         return index, which, metres
@@ -381,8 +377,6 @@ def _nearest_of_each(index: Ints, which: Ints, metres: Floats) -> tuple[Ints, In
 
 
 def _distinct(index: Ints, metres: Floats) -> tuple[Ints, Floats]:
-    """Return the distinct distances of each call, in ascending order. `index`: the call to which each distance
-    belongs."""
     order = np.lexsort((metres, index))
     index, metres = index[order], metres[order]
     first = np.ones(len(index), dtype=np.bool_)

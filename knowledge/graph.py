@@ -113,7 +113,6 @@ class Knowledge(KnowledgeSource):
         return cls(terms, by_graph(quads), reasoning)
 
     def __len__(self) -> int:
-        """Return the number of triples, asserted and inferred."""
         return len(self.closed)
 
     @property

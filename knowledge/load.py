@@ -321,14 +321,11 @@ def rdf_format(path: Path | str) -> ox.RdfFormat | None:
 
 
 def _alike(path: Path) -> str | None:
-    """Return a hint that names the most similar file in the same folder. Return None if no file is similar."""
     near = beside(path)
     return None if near is None else f"did you mean {near}?"
 
 
 def _unknown(path: Path) -> str | None:
-    """Return a hint that lists the valid kinds of files. Return None if this is already the name of a valid kind of
-    file."""
     return None if rdf_format(path) is not None else _known()
 
 

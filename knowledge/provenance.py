@@ -177,7 +177,6 @@ def _term(constant: ConstantTerm) -> Term:
 
 
 def _node(term: TermOrValue) -> ox.NamedNode | ox.BlankNode | None:
-    """Return the IRI or blank node for a term or value. Return None if it is neither."""
     if isinstance(term, Iri):
         return ox.BlankNode(term[2:]) if term.startswith("_:") else ox.NamedNode(term)
     return term if isinstance(term, ox.NamedNode | ox.BlankNode) else None

@@ -134,8 +134,6 @@ def with_files(problems: Sequence[ValidationResult], names: Sequence[str]) -> li
 
 
 def _line(path: Path | str, focus: str, prefixes: Mapping[str, str]) -> str:
-    """Return the number of the first line that begins with a node, as a suffix such as `:7`. Return an empty text if
-    there is no such line."""
     iri = focus[1:-1]
     forms = [focus, *(f"{name}:{iri.removeprefix(base)}" for name, base in prefixes.items() if iri.startswith(base))]
     with open_rdf(path) as file:

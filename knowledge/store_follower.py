@@ -59,7 +59,6 @@ class StoreFollower:
         return b"".join(self._lines(some, others))
 
     def _lines(self, some: dict[int, TripleSet], others: dict[int, TripleSet]) -> Iterator[bytes]:
-        """Yield the quads that are in the graphs `some` but not in `others`, as lines of N-Quads."""
         for graph, triples in some.items():
             other = others.get(graph, TripleSet.empty())
             if triples is not other and len(only := triples.minus(other)):

@@ -82,8 +82,6 @@ def _stream(base: str, stream: Entity) -> Iterator[Triple]:
 
 
 def _multiple(base: str, stream: Entity) -> Iterator[Triple]:
-    """Describe a MultiDatastream. Each element of its results is described as a part of the MultiDatastream, in the
-    same way as a Datastream."""
     node = _node(base, "MultiDatastreams", stream)
     yield from _named(node, SOSA + "ObservationCollection", stream)
     units, properties = _list(stream.get("unitOfMeasurements")), _list(stream.get("ObservedProperties"))
@@ -152,7 +150,6 @@ def _lines(quads: list[ox.Quad]) -> frozenset[str]:
 
 
 def _wkt(place: Entity) -> str | None:
-    """Convert a GeoJSON geometry or feature to well-known text. Return None for anything else."""
     if place.get("type") == "Feature":
         return _wkt(_members(place.get("geometry")))
     kind, numbers = place.get("type"), place.get("coordinates")
@@ -166,8 +163,6 @@ def _wkt(place: Entity) -> str | None:
 
 
 def _numbers(coordinates: Any) -> str:
-    """Return the numbers of GeoJSON coordinates as in well-known text. Raises ValueError or IndexError if the
-    coordinates are invalid."""
     if not isinstance(coordinates, list):
         raise ValueError
     if isinstance(coordinates[0], (int, float)):
@@ -179,7 +174,6 @@ def _numbers(coordinates: Any) -> str:
 
 
 def _node(base: str, name: str, entity: Entity) -> ox.NamedNode:
-    """Return the IRI of an entity, which is its address in the service. `name`: the name of the entity set."""
     id = entity["@iot.id"]
     text = str(id) if isinstance(id, int) else "'" + quote(str(id).replace("'", "''"), safe="") + "'"
     return _iri(f"{base}/{name}({text})")

@@ -207,5 +207,4 @@ def _updates(path: Path | str) -> Iterator[Update]:
 
 
 def _intended_name(word: str) -> str | None:
-    """Return the time property that was certainly meant by a misspelt name. Return None if there is none."""
     return nearest(word.removeprefix(PROV), [name.removeprefix(PROV) for name in (FROM, UNTIL)], SURE)

@@ -81,7 +81,6 @@ class AnswerRows:
         return tables
 
     def _times(self, after: int, until: int, changes: Frames) -> Ints:
-        """Return the times from `after` to `until` at which answers are written."""
         if self.every == SIGNAL:
             return self._signals[(self._signals >= after) & (self._signals <= until)]
         if self.every == CHANGE:

@@ -484,8 +484,6 @@ def _one(what: str, begin: str, ids: Sequence[str]) -> str:
 
 
 def _one_of(what: str, word: str, words: Sequence[str]) -> None:
-    """Raise CepError if `word` is not one of `words`. `what`: a name for the words, such as `state`, for the
-    message."""
     if word not in words:
         hint = did_you_mean(word, words) or f"it is one of {', '.join(words)}"
         raise refuse(f"`{plain(word)}` is not a {what}", hint)
@@ -542,8 +540,6 @@ def _state(alert: dict[str, Any]) -> str:
 
 
 def _who(alert: dict[str, Any]) -> str:
-    """Return the person who acknowledged an alert. If the alert is assigned to another person, this person's name
-    follows."""
     words = [alert["acknowledged"]] if alert["acknowledged"] else []
     if alert["assignee"] and alert["assignee"] != alert["acknowledged"]:
         words.append(f"for {alert['assignee']}")

@@ -268,7 +268,6 @@ def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, ba
 
 
 def _gone(gone: Sequence[dict[str, Any]], options: ExplainOptions) -> int:
-    """Report when and why events were withdrawn."""
     from cep.connectors.why.lines import withdrawn
 
     if options.answer.format == "prov":

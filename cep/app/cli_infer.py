@@ -108,7 +108,6 @@ def _print(file: Path, options: InferOptions) -> None:
 
 
 def _seen(inferred: Inferred, sample: RecordSample) -> str:
-    """Return a description of the sample, such as `from 2 records, 3 events` if a record contains a list of events."""
     from cep.connectors.records.paths import EACH, path, source_of
 
     count = sample.count if sample.records is None else sample.records
@@ -162,12 +161,6 @@ def _written(inferred: Inferred, sample: RecordSample) -> str:
 
 
 def _wide(lengths: Sequence[tuple[int, int]]) -> int:
-    """Return the column at which notes begin. `lengths`: pairs of the length of an attribute and the length of its
-    note.
-
-    The column is as far to the right as possible, so that the notes of all attributes that end before it fit on the
-    line.
-    """
     for wide in sorted({text for text, _ in lengths}, reverse=True):
         if all(8 + wide + note <= WIDTH for text, note in lengths if note and text <= wide):
             return wide

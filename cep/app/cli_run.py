@@ -159,7 +159,6 @@ def _here(options: RunOptions, guard: OutputGuard) -> int:
 
 
 def _named_twice(sources: Sequence[Input]) -> list[str]:
-    """Return the files that the options name more than once for the same event type."""
     known: set[tuple[str, str | None]] = set()
     twice: dict[str, None] = {}
     for source in sources:
@@ -171,8 +170,6 @@ def _named_twice(sources: Sequence[Input]) -> list[str]:
 
 
 def _without_answer(options: RunOptions, stats: RunStats) -> list[str]:
-    """Return a list with one message if a LARS program had no answer at some ticks, so that nothing held then.
-    Otherwise return an empty list."""
     from cep.core.fluents import INCONSISTENT
 
     if options.dialect.models == "all" or not stats.derived[INCONSISTENT]:
@@ -387,7 +384,6 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
 
 
 def _first_dead(options: RunOptions, dead_letters: DeadLetters) -> None:
-    """Log the first dead letter. The caller does this if dead letters are not written to a file."""
     if (first := dead_letters.first_told) is not None:
         text = f"one dead letter is {first}; `--dead-letter FILE` keeps them"
         options.log("first_dead_letter", text)

@@ -78,8 +78,6 @@ def option_values(options: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _declared(options: type[Any]) -> Iterator[tuple[Field[Any], Any, ParameterInfo | None]]:
-    """Yield the fields of a dataclass, each with its type and its typer declaration. The declaration is None for a
-    group of options."""
     hints = get_type_hints(options, include_extras=True)
     for field in fields(options):
         hint = hints[field.name]

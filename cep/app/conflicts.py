@@ -194,7 +194,6 @@ class OutputGuard:
 
 
 def _above(path: str) -> Iterator[Identity | None]:
-    """Yield the identities of all folders above a file."""
     folder, above = os.path.realpath(path), os.path.dirname(os.path.realpath(path))
     while above != folder:
         yield _identity(above)
@@ -221,7 +220,6 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return the texts in a parameter's value, which may be None, a single text, or several texts."""
     many = value if isinstance(value, list | tuple) else [value]
     return [str(path) for path in many if isinstance(path, str | os.PathLike)]
 

@@ -39,8 +39,6 @@ def duration(text: str, option: str) -> int:
 
 
 def _with_known_unit(written: str) -> str | None:
-    """Return a hint if the unit of a duration is one that other languages or tools use for durations. Otherwise return
-    None."""
     number = _PLAIN.fullmatch(written.lower())
     unit = number and FOREIGN_UNITS.get(number[2])
     return f"write `{number[1]}{unit}`; the units are `ms`, `s`, `min`, `h` and `d`" if number and unit else None

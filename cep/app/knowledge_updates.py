@@ -206,7 +206,6 @@ class KnowledgeUpdates:
 
 
 def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
-    """Convert changes that have the same time to the form that an engine reads: (time, added quads, removed quads)."""
     added, removed = (
         [quad for change in changes for quad in change.add],
         [quad for change in changes for quad in change.remove],
@@ -215,8 +214,6 @@ def _engine_update(changes: Sequence[Update]) -> tuple[int, object, object]:
 
 
 def _about(updates: dict[str, Update], time: int, quad: Quad) -> Update:
-    """Return the update that collects all changes to triples with the same subject as a quad. Create it if it does not
-    exist."""
     from cep.knowledge.updates import Update
 
     return updates.setdefault(str(quad.subject), Update(time, file=str(quad.graph_name).strip("<>")))

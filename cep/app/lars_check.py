@@ -70,7 +70,6 @@ class LarsCheck:
             typer.echo(err=True)
 
     def _called(self, name: str) -> str:
-        """Return a predicate's name followed by its argument types, such as `p(int, string)`."""
         from cep.language.dialects.lars.undeclared import argument_types
 
         types = argument_types(self.program, name)

@@ -147,7 +147,6 @@ class Meter:
                 goal.state_by_bucket[report.bucket] = count.rows, count.bytes
 
     def _add_revised(self, revised: Sequence[RevisionStats]) -> None:
-        """Add the revision statistics of one batch. `revised`: the statistics of each bucket."""
         if revised:
             done = sum(revised, self.revision or RevisionStats())
             before = 0 if self.revision is None else self.revision.revisions

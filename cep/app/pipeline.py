@@ -214,7 +214,6 @@ def flow(
 
 
 def _broken_off(rows: int) -> str:
-    """Return the warning that a signal has interrupted a step. `rows`: the number of records in the batch."""
     if not rows:
         return "semcep did not process the end of the input: results that were still open are not written"
     return f"a batch was left unfinished: {rows:,} of its records are not counted, and some results are not written"
@@ -227,7 +226,6 @@ def _record_refused(updates: KnowledgeUpdates, dead_letters: DeadLetterSink, sta
 
 
 def _read(batch: Batch, engine: Engine) -> Report:
-    """Return a report on the records of a batch."""
     read = {event: table.height for event, table in batch.tables.items()}
     dead = Counter(record.code for record in batch.dead)
     latest = engine.latest if any(read.values()) else None
@@ -240,7 +238,6 @@ def _no_records(batch: Batch) -> int:
 
 
 def _stepped(engine: Engine, counts: Mapping[str, int], refused: Iterable[RefusedRow]) -> Report:
-    """Return a report on the engine's results."""
     return Report.of(
         engine,
         counts,

@@ -270,7 +270,6 @@ class ProgramThread(threading.Thread):
         self.on_failure()
 
     def _tell_remarks(self) -> None:
-        """Log the remarks about the input that were not logged before."""
         for remark in self.stats.remarks:
             if remark not in self._told:
                 self._told.add(remark)

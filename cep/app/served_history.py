@@ -142,7 +142,6 @@ def _unreadable(schema: Schema, why: str) -> CepError:
 
 
 def _query(schema: Schema, words: EventVocabulary) -> str:
-    """Return the SPARQL query for the records of an event, in order of time."""
     lines = []
     for number, attribute in enumerate(schema.attributes):
         pattern = f"?r <{words.property(schema, number)}> ?a{number} ."

@@ -73,5 +73,4 @@ def _refused(options: RunOptions) -> None:
 
 
 def _apart(options: RunOptions) -> bool:
-    """Return True if the job runs on several machines that share no folder."""
     return re.match(r"local(\[|$)", session.named_master(options.spark.master, options.spark.settings)) is None

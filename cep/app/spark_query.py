@@ -284,11 +284,6 @@ def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
 
 
 def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, seen: str, why: str) -> None:
-    """Warn of new rules whose results may be incomplete.
-
-    - `seen`: the part of the message that says which earlier input the rules have read.
-    - `why`: a reason, which is appended to the message.
-    """
     if not (lacking := start.lacking(engine)):
         return
     until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}
@@ -300,7 +295,6 @@ def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, see
 
 
 def _times(request: JobRequest) -> str:
-    """Return the format in which the input files write times. It is stored in a new checkpoint."""
     schemas, absent = request.engine.inputs, ("no-file", "no-files")
     return form(data_source.new_files(schemas, request.inputs, request.options.source.format, absent), schemas) or ISO
 
@@ -325,7 +319,6 @@ def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
 
 
 def _report_missing(options: RunOptions, gone: list[Path]) -> None:
-    """Warn of output files that are missing. `gone`: the missing files."""
     if gone:
         these = f"{', '.join(map(str, gone[:3]))}{', ...' if len(gone) > 3 else ''}"
         message = f"--output: {count(len(gone), 'written file')} {'is' if len(gone) == 1 else 'are'} missing"

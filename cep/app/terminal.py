@@ -116,7 +116,6 @@ def text_of(path: Path, wanted: str | None = None) -> str:
 
 
 def _programs_in(folder: Path) -> str:
-    """Return a hint for the user who named a folder instead of a program."""
     from cep.language.reading import OWN, SUFFIXES
 
     near = next((file for file in sorted(folder.iterdir()) if file.suffix in (OWN, *SUFFIXES) and file.is_file()), None)
@@ -139,7 +138,6 @@ def facts_of(options: Sequence[str], program: str, name: str, compiling: Compile
 
 
 def _facts(name: str, file: str, declared: FactDeclaration | None) -> DataFrame:
-    """Read a table of facts, from a file or an address. Raises CepError if the table cannot be read."""
     from cep.app.facts import read_facts
 
     if not is_url(file):

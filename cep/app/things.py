@@ -111,7 +111,6 @@ def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[
 
 
 def _write(file: Path, lines: frozenset[str]) -> None:
-    """Write the quads of a service to a file. Raises CepError if the file cannot be written."""
     try:
         private_folder(file.parent)
         write_whole(file, "".join(f"{line}\n" for line in sorted(lines)).encode())

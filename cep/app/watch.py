@@ -133,7 +133,6 @@ class Watch:
 
 
 def _hottest(keys: Sequence[KeyShares]) -> dict[str, dict[str, float]]:
-    """Return the most frequent keys of each event type, each with its share of the rows."""
     hottest: dict[str, dict[str, float]] = {}
     for shares in keys:
         for key, share in list(shares.shares().items())[:_TOLD]:

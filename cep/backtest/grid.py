@@ -90,7 +90,6 @@ def read_axis(text: str, parameters: Parameters) -> Axis:
 
 
 def _example(parameter: Parameter) -> str:
-    """Return some values of a parameter, as an example of what to write on the command line."""
     try:
         values = _own_values(parameter)[:3]
     except CepError:
@@ -218,8 +217,6 @@ def choose(
 
 
 def _distance(axes: Sequence[Axis], point: Sequence[Value]) -> float:
-    """Return the distance of a point from the parameters' default values. It is the sum of one distance per axis, each
-    between 0 and 1."""
     return sum(_apart(axis, value) for axis, value in zip(axes, point))
 
 

@@ -74,7 +74,6 @@ def _others(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _further(rows: Sequence[Mapping[str, Any]], keys: Sequence[Attribute]) -> str:
-    """Return the last part of a hint on overlapping labels. It names a column that may distinguish these labels."""
     columns = _others(rows)
     return f", or tell them apart: `--key {columns[0]}`" if columns and not keys else ""
 
@@ -140,7 +139,6 @@ def _rows(path: Path, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
 
 
 def _checked(path: Path | str, rows: list[dict[str, Any]], keys: Sequence[Attribute]) -> list[dict[str, Any]]:
-    """Return the rows of labels unchanged. Raises CepError if a column that labels need is missing."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for name in ("start", "end", *(key.name for key in keys)):
         if rows and name not in columns:

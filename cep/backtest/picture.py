@@ -121,7 +121,6 @@ def _dots(result: BacktestResult, places: Places, across: Axis, up: Axis) -> Ite
 
 
 def _front(result: BacktestResult, best: Sequence[int], places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield the Pareto front as a step line, with a dot for each of its points."""
     path = []
     for place, number in enumerate(best):
         x, y = across.place(places[number][0]), up.place(places[number][1])
@@ -135,7 +134,6 @@ def _front(result: BacktestResult, best: Sequence[int], places: Places, across: 
 
 
 def _chosen(result: BacktestResult, chosen: int, places: Places, across: Axis, up: Axis) -> Iterator[str]:
-    """Yield a ring around the chosen point, and the point's values as text below the title."""
     x, y = across.place(places[chosen][0]), up.place(places[chosen][1])
     yield f'<circle cx="{x}" cy="{y}" r="7" fill="none" stroke="{RED}" stroke-width="2.5"/>'
     told = escape(f"chosen: {point_text(result, chosen)}")

@@ -249,14 +249,12 @@ class Search:
         return self._window(self.program, self.detect)
 
     def _check_holdout(self, history: HistorySummary) -> None:
-        """Raise CepError if `--holdout` does not lie within the history."""
         asked = self.options.grids.holdout
         if asked is not None and self.holdout is not None and not history.since < self.holdout <= history.until:
             hint = f"use a time within the history, {_range(history)}"
             raise refuse(f"--holdout {asked} is outside of the history", hint)
 
     def _nothing(self, parts: Sequence[Parts]) -> Iterator[str]:
-        """Yield a remark if the program has no detections with the parameter values of any point."""
         if not any(part.whole.episodes for part in parts):
             where = "" if len(parts) == 1 else " at any point"
             yield f"the history has no `{self.detect}`{where}: `cep test` says why it is missing"
@@ -307,7 +305,6 @@ class Search:
         return texts
 
     def _name(self, point: Point) -> str:
-        """Return the parameter values of a point as text."""
         told = (f"{axis.parameter.name}={axis.parameter.written(value)}" for axis, value in zip(self.axes, point))
         return ", ".join(sorted(told))
 
@@ -384,7 +381,6 @@ class Search:
         return [Path(file) for file in lines]
 
     def _window(self, program: CompiledProgram, name: str) -> int | None:
-        """Return the longest window in the rules of an event or alert. Returns None if the rules have no window."""
         target = next((alert.event for alert in program.alerts if self.is_alert and alert.name == name), name)
         return window_of(program.rules.rules, target)
 
@@ -414,7 +410,6 @@ class Search:
         return history, [self._window(variants.program, name) or 0 for name in names]
 
     def _texts(self, values: Mapping[str, Value]) -> dict[str, object]:
-        """Convert the values of parameters to the form that the compiler's option `params` accepts."""
         return {name: self.parameters.by_name[name].of(value).given for name, value in values.items()}
 
     def _score(self, own: Mapping[Key, Times], scoring: Scoring, history: History) -> Parts:
@@ -431,8 +426,6 @@ class Search:
         )
 
     def _holdout(self) -> int | None:
-        """Return the time of the holdout, or None if the options do not ask for the best point. Raises CepError if
-        there are too few labels."""
         if self.figure is None:
             return None
         if self.options.grids.holdout is not None:
@@ -453,20 +446,17 @@ class Search:
         return _about(number * further + -(-number // AT_ONCE) * max(alone - further, 0.0))
 
     def _seconds(self, points: Sequence[Point]) -> float:
-        """Return the CPU seconds that a pass over the points takes."""
         began = process_time()
         self._pass(points, lambda part: None)
         return process_time() - began
 
     def _refuse(self, number: int) -> None:
-        """Raise CepError because the grid has too many points. The message says how long the grid would take."""
         told = self._estimate(number)
         hint = f"use fewer values, or `--points {number}`: that takes {told}, measured on {TIMED} points"
         most = self.options.grids.points or MOST_POINTS
         raise CepError(f"--grid: {number:,} points are more than the limit of {most:,}", hint=hint, code="option")
 
     def _warn(self, number: int) -> None:
-        """Print how long a large grid will probably take."""
         typer.echo(f"{number:,} points take {self._estimate(number)}, measured on {TIMED} points", err=True)
 
 
@@ -480,7 +470,6 @@ def _point(axes: Sequence[Axis], place: int) -> Point:
 
 
 def _about(seconds: float) -> str:
-    """Return a duration as text, rounded to two digits. Its unit is the largest one in which it is at least 1."""
     unit = next((name for name in ("d", "h", "min") if seconds * SECOND >= UNITS[name]), "s")
     amount = max(seconds * SECOND / UNITS[unit], 1.0)
     return f"about {float(f'{amount:.1e}'):,.16g} {unit}"

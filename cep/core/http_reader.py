@@ -60,7 +60,6 @@ class JsonReader:
     """A reader of JSON texts from one server, over a persistent connection."""
 
     def __init__(self, server: Server) -> None:
-        """Prepare the connection. Raises HttpFailure if a certificate file cannot be read."""
         self._server = server
         self._connection: http.client.HTTPConnection | None = None
         self._tls: ssl.SSLContext | None = None

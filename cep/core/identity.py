@@ -115,7 +115,6 @@ class TableIdentities:
 
 
 def _all_of(ids: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
-    """Replace the identities of the `odd` rows by identities that are computed row by row."""
     if odd.any():
         places = np.flatnonzero(odd)
         ids = ids.scatter(places, identity_hashes(occurrence_texts(table[places], schema), meaning))
@@ -123,7 +122,6 @@ def _all_of(ids: pl.Series, odd: NDArray[np.bool_], table: pl.DataFrame, schema:
 
 
 def _head(schema: Schema, meaning: str) -> bytes:
-    """Return the bytes that are hashed before the values of a row."""
     return f"{meaning}{json.dumps(schema.name)} [".encode()
 
 
@@ -141,7 +139,6 @@ def occurrence_texts(table: pl.DataFrame, schema: Schema) -> list[str]:
 
 
 def _of_text(table: pl.DataFrame, schema: Schema) -> list[pl.Series]:
-    """Return the columns from which the text of an occurrence is written: the times and the attributes."""
     times = ["start", "end"] if schema.fluent is None else ["start"]
     if schema.fluent is not None and schema.fluent.part == CHANGES:
         times = [EDGE, "time"]

@@ -214,7 +214,6 @@ def say_duration(ticks: int) -> str:
 
 
 def _decimal(ticks: int, unit: str) -> str:
-    """Write a duration as a decimal number of a unit, with as many decimals as necessary."""
     sign, (whole, part) = "-" if ticks < 0 else "", divmod(abs(ticks), UNITS[unit])
     digits = str(part).zfill(len(str(UNITS[unit])) - 1).rstrip("0")
     return f"{sign}{whole}{'.' if digits else ''}{digits} {unit}"

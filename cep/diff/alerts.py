@@ -140,7 +140,6 @@ def alert_schemas(engine: Engine, alerts: Sequence[Alert]) -> dict[str, Schema]:
 
 
 def _schema(engine: Engine, alert: Alert) -> Schema:
-    """Return the schema of an alert's rows. The attributes are those of the alert's key, and the severity."""
     names = key_names(engine, alert)
     types = {attribute.name: attribute.type for attribute in engine.plan.schemas[alert.table].attributes}
     own = [Attribute(name, types[key] if types[key] in _JSON else "string") for name, key in zip(names, alert.keys)]

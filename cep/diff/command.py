@@ -212,7 +212,6 @@ def _diff(options: DiffOptions, folder: Path) -> int:
 
 
 def _limited(*programs: Compared) -> list[str]:
-    """Return the names to which limits may apply: the events that the programs derive, and their alerts."""
     from cep.diff.alerts import alert_table
 
     names: dict[str, None] = {}

@@ -146,19 +146,12 @@ def _matched(
 
 
 def _named(row: Row, names: Sequence[str], columns: Iterable[str]) -> Row:
-    """Put the values of a row into the order of `columns`. `names`: the attributes of the row's values, in the present
-    order."""
     values = dict(zip(names, row[FIRST:]))
     rest = row[FIRST + len(names) :]
     return (*row[:FIRST], *(values.get(name, _WITHOUT) for name in columns), *rest)
 
 
 def _left(rows: Iterable[Row], forms: Iterable[Row], same: Counter[Row]) -> list[Row]:
-    """Return the rows that only this run has.
-
-    - `forms`: for each row, the form in which it is compared.
-    - `same`: for each form, the number of rows that both runs have.
-    """
     taken, left = Counter(same), []
     for row, form in zip(rows, forms):
         if taken[form]:

@@ -164,10 +164,6 @@ class _Meaning:
         return Place.of(self.plan.source, span)
 
     def _declared(self, event: str) -> Span | None:
-        """Return the span of a fluent's declaration. Returns None if the event is not a fluent, or has no declaration.
-
-        The rules that the compiler creates from the declaration have the same span.
-        """
         fluent = self.schemas[event].fluent
         if fluent is None or fluent.of_formulas:
             return None
@@ -245,7 +241,6 @@ def _declaration_changes(old: _Meaning, new: _Meaning) -> Iterator[tuple[str, De
 
 
 def _told(old: Schema, new: Schema) -> str:
-    """Describe how two declarations of an event differ."""
     if (old.fluent is None) is not (new.fluent is None):
         return "it is a fluent" if old.fluent is None else "it is an event, no fluent"
     old_columns, other = (
@@ -261,7 +256,6 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _closure(changed: Iterable[str], old: _Meaning, new: _Meaning) -> set[str]:
-    """Return the names in `changed`, and all names that depend on them in either program."""
     reached, waiting = set(changed), list(changed)
     while waiting:
         name = waiting.pop()
@@ -355,7 +349,6 @@ def _graph(graph: Graph, variables: dict[str, str]) -> str:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Yield the names of all predicates that a part of a plan contains, at any depth."""
     if isinstance(value, Predicate):
         yield value.name
     if is_dataclass(value) and not isinstance(value, type):

@@ -121,8 +121,6 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
 
 
 def _told(refusal: Explained) -> str:
-    """Return the kind of a rule's failure as text. If the explanation continues with another rule, the text is
-    `because`."""
     return "because" if "because" in refusal else str(refusal["failure"]["kind"])
 
 

@@ -79,7 +79,6 @@ def _places(rule: RuleChange) -> str:
 
 
 def _texts(rule: RuleChange) -> Iterator[str]:
-    """Yield the text of a changed rule. If the old and the new text differ, yield both."""
     if rule.old is not None and rule.new is not None and rule.old.text == rule.new.text:
         yield from _wrapped("    ", rule.new.text)
         return
@@ -188,11 +187,6 @@ def _side(
 
 
 def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
-    """Describe how the occurrence that one program derives differs from the occurrence that the `other` program
-    derives.
-
-    `alike`: True if both occurrences have the same attributes.
-    """
     if not alike:
         return "it is derived, with other attributes"
     times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))

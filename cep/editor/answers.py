@@ -141,10 +141,6 @@ class Program:
         return ""
 
     def _attributes(self, event: str) -> dict[str, str]:
-        """Return the attributes of an event, each with its declaration as text.
-
-        The attributes are those found by the last successful check, and those that the current text declares.
-        """
         schema = self.understood.schemas.get(event)
         attributes = (
             {} if schema is None else {attribute.name: print_attribute(attribute) for attribute in schema.shown}
@@ -397,8 +393,6 @@ def _in_comment(line: str) -> bool:
 
 
 def _open_call(tokens: Sequence[Token]) -> str:
-    """Return the name before the innermost parenthesis that is still open. Returns an empty string if there is no such
-    name."""
     depth = 0
     for place in range(len(tokens) - 1, -1, -1):
         depth += (tokens[place].key in (")", "]")) - (tokens[place].key in ("(", "["))
@@ -451,8 +445,6 @@ def _arguments(tokens: Sequence[Token]) -> Iterator[tuple[str, int | str, Token]
 
 
 def _bindings(index: Index, statement: Statement, name: str) -> Iterator[str]:
-    """Yield the right-hand side of each equation `X = ...` in a statement, as text. `name`: the name of the variable
-    X."""
     tokens = statement.tokens
     for place, token in enumerate(tokens[:-1]):
         if token.text == name and tokens[place + 1].key in ("=", "IS"):

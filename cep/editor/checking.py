@@ -170,8 +170,6 @@ def _findings(error: CepError, setup: Setup) -> tuple[Finding, ...]:
 
 
 def _told(told: CepError | Warning, setup: Setup) -> Finding:
-    """Convert an error or warning to a finding in its file. If it has no position, the finding is at the start of the
-    first file."""
     path, span = setup.files[0], told.span or NOWHERE
     if told.span is not None and told.source is not None:
         name, line = told.source.place(told.span.line)

@@ -124,7 +124,6 @@ def _helps(text: str, fix: Fix, finding: Finding, name: str, beside: Mapping[str
 
 
 def _refused(text: str, name: str, beside: Mapping[str, str]) -> list[tuple[str, tuple[int, int]]]:
-    """Return the syntax errors of a text. An error consists of its message, and its line and column."""
     try:
         read(text, name, parameters=parameters_with(Source(text, name), beside) if len(beside) > 1 else None)
     except CepError as error:

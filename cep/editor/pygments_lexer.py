@@ -62,7 +62,6 @@ class CepLexer(Lexer):  # type: ignore[misc]  # Pygments has no types
 
 
 def _between(text: str, start: int, end: int) -> Iterator[tuple[int, object, str]]:
-    """Yield the comments and white space between two tokens."""
     for line in text[start:end].splitlines(keepends=True):
         mark = len(line) - len(line.lstrip())
         if mark:

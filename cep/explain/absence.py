@@ -174,7 +174,6 @@ class _Refusing:
 
 
 def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of argument positions that contain the same variable."""
     arguments = pattern.properties().arguments
     names = [argument.name if isinstance(argument, Variable) else "_" for argument in arguments]
     again = [place for place, name in enumerate(names) if name[0] != "_" and name in names[:place]]
@@ -182,7 +181,6 @@ def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:
 
 
 def _policies(rule: Rule) -> list[PolicyChoice]:
-    """Return the policies of all parts of a rule."""
     choices = [part.properties().policy for part in patterns(rule.body)]
     return [choice for choice in choices if choice is not None]
 

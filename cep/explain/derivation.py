@@ -174,6 +174,4 @@ class _Deriving:
 
 
 def _earlier(attempt: Attempt, occurrence: Occurrence) -> Occurrence | None:
-    """Return the constituent that is an earlier occurrence of the same event as `occurrence`. Returns None if there is
-    no such constituent."""
     return next((part for part in attempt.parts if part.event == occurrence.event), None)

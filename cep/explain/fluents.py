@@ -261,7 +261,6 @@ class FluentNodes:
         return Turn(interval.end, "forgotten", self._records(interval))
 
     def _of_key(self, interval: Occurrence) -> list[Occurrence]:
-        """Return the intervals of the same fluent and key, for all values of the fluent."""
         key = interval.args[:-1] if self.facts.valued(interval.event) else interval.args
         return self.memory.fluents.intervals(interval.event, dict(enumerate(key)))
 
@@ -328,10 +327,6 @@ class FluentNodes:
         return FormulaNode(extent.pattern, bound, when, negated, rule, judged, tuple(nodes), left_out)
 
     def _sources(self, occurrences: list[Occurrence], depth: int) -> tuple[list[FormulaNode | DerivationNode], int]:
-        """Return the nodes of a formula's intervals and occurrences, and the number of those that were left out.
-
-        If there are more than SHOWN, only the first and the last ones get nodes.
-        """
         some = occurrences if len(occurrences) <= SHOWN else [*occurrences[: SHOWN // 2], *occurrences[-SHOWN // 2 :]]
         some = some[: max(self.nodes.room, 0)]
         return [self.nodes.node(occurrence, depth - 1) for occurrence in some], len(occurrences) - len(some)

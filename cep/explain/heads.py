@@ -50,10 +50,6 @@ def _type_of(name: str, rule: Rule, schemas: Mapping[str, Schema]) -> str | None
 
 
 def _type_given(name: str, place: int, rule: Rule, schemas: Mapping[str, Schema]) -> str | None:
-    """Return the type of a head variable that a condition of the rule binds.
-
-    It is the type of the event's attribute at position `place`. Returns None if the type is not known.
-    """
     if any(name == result.variable for part in patterns(rule.body) for result in part.properties().results):
         return None
     type = schemas[rule.event].attributes[place].type

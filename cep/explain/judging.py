@@ -304,10 +304,6 @@ class Judge:
         return replace(judged, within=self._by_rule(condition, bound, depth))
 
     def _alternative(self, condition: Disjunction, holds: bool, bound: BoundValues, depth: int) -> tuple[Judged, ...]:
-        """Return the conditions of the first alternative that holds.
-
-        If no alternative holds, return the false conditions of all alternatives.
-        """
         failed: list[Judged] = []
         for inside in condition.alternatives:
             cases = self.judge(inside, [bound])

@@ -97,7 +97,6 @@ class TickReading:
         self._known: dict[str, list[TickAtom]] = {}
 
     def _arrivals(self) -> list[TickAtom]:
-        """Return the input atoms that arrived up to now, in order. Equal atoms of the same tick count once."""
         until = (self.now + 1) * self.tick - 1
         every = [occurrence for name in self.events for occurrence in self.memory.find(name, {}, -LATEST, until)]
         atoms: dict[Key, TickAtom] = {}
@@ -350,7 +349,6 @@ class TickReading:
 
 
 def _ready(comparison: Comparison, bound: BoundValues) -> bool:
-    """Return True if all variables of a comparison are known, or if it binds its only unknown variable."""
     missing = {name for name in variables_of(comparison) if name not in bound}
     if not missing:
         return True

@@ -280,7 +280,6 @@ def inhibited(
 
 
 def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Constant]]:
-    """Return the event's columns, and the arguments of `atom` after each `_` is replaced by a new variable."""
     own = [attribute.name for attribute in event.attributes]
     return own, [
         Variable(f"{name}'", argument.span) if isinstance(argument, Variable) and argument.name == "_" else argument

@@ -384,5 +384,4 @@ def _shifted(formula: Formula, cycle: frozenset[str]) -> Formula:
 
 
 def _inner(name: str) -> str:
-    """Return the name of the auxiliary fluent that `Formulas.long_of` defines."""
     return f"{LASTS}{name}"

@@ -45,7 +45,6 @@ def _inside(span: Span, other: Span) -> bool:
 
 
 def _words(value: object) -> Iterator[str]:
-    """Yield all strings in a statement, such as the names of events, predicates and variables."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, tuple):

@@ -133,7 +133,6 @@ class KnowledgePatterns:
 
 
 def _areas(expression: Expression) -> bool:
-    """Return True if an expression looks up areas on the map."""
     if not isinstance(expression, Call):
         return False
     return expression.function == OF_AREAS or any(map(_areas, expression.arguments))

@@ -211,7 +211,6 @@ class Together:
 
 
 def _asked(lars: LarsProgram) -> frozenset[str]:
-    """Return the names of all predicates that a LARS program uses."""
     heads = (rule.head.predicate for rule in lars.rules if rule.head is not None)
     return frozenset((*heads, *(literal.atom.predicate for literal in _literals(lars))))
 
@@ -224,7 +223,6 @@ def _literals(lars: LarsProgram) -> Iterator[LarsLiteral]:
 
 
 def _needs(others: ast.SyntaxTree, lars: LarsProgram | None) -> dict[str, frozenset[str]]:
-    """Return, for each derived event and fluent, the names that its rules use."""
     needs: dict[str, set[str]] = {}
     for statement in others.statements:
         if isinstance(statement, RULES):
@@ -252,7 +250,6 @@ def _names(value: object) -> Iterator[str]:
 
 
 def _before(name: str, needs: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return the names on which `name` depends, directly or indirectly."""
     reached: set[str] = set()
     waiting = [name]
     while waiting:

@@ -195,8 +195,6 @@ class Schemas:
 
 
 def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFormat | None:
-    """Return the format of an attribute's times. If this format has no time zone, use the time zone of the event's
-    declaration."""
     if attribute.type != "time" or event.format is None or event.format.zone is None:
         return attribute.format
     own = attribute.format or TimeFormat()
@@ -215,14 +213,11 @@ def _when(event: ast.EventDeclaration) -> When | None:
 
 
 def _missing(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> tuple[int | float | str, ...] | None:
-    """Return the values that mean a missing value in a column. The attribute lists some of them, and the event's
-    declaration lists those for every column."""
     values = (attribute.missing or ()) + _all_missing(event)
     return tuple(dict.fromkeys(values)) or None
 
 
 def _all_missing(event: ast.EventDeclaration) -> tuple[int | float | str, ...]:
-    """Return the values that the event's declaration lists as missing for every column."""
     of_format = _ZEEK_MISSING if event.records is not None and event.records.name == "zeek" else ()
     return (event.missing or ()) + of_format
 

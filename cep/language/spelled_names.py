@@ -75,7 +75,6 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _small(name: str) -> str:
-    """Turn a name into a valid name of an event."""
     text = re.sub(r"\W", "_", name)
     text = text if _WORD.match(text) else f"x{text}"
     text = text[0].lower() + text[1:]
@@ -89,7 +88,6 @@ def _capital(name: str) -> str:
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """Append `_` to a name until it is not in `taken`."""
     while name in taken:
         name += "_"
     return name

@@ -21,7 +21,6 @@ def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
 
 
 def _predicates_of(value: object) -> Iterator[str]:
-    """Yield the static predicates that occur in a part of a syntax tree."""
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, tuple):

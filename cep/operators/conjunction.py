@@ -116,7 +116,6 @@ class And(OverSeveral):
 
 
 def _safe(lowering: Lowering, absent: Formula, loose: Names, outside: Names) -> None:
-    """Report variables that occur only in a negated part, but are used outside the conjunction."""
     for name in sorted(loose & outside):
         lowering.error(
             f"`{name}` has no value: in these ANDs it occurs only under NOT",

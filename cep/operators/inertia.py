@@ -91,7 +91,6 @@ class Inertia(Node):
         return [deadline for deadline in self.deadlines if deadline in self._followers(deadline)]
 
     def _followers(self, first: FluentDeadline) -> list[FluentDeadline]:
-        """Return the chain of deadlines after `first`. Each of them starts when the deadline before it has passed."""
         followers: list[FluentDeadline] = []
         follower: FluentDeadline | None = first
         while follower is not None and follower.becomes is not None:

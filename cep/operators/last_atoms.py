@@ -139,8 +139,6 @@ class LastAtomsPattern(Pattern):
 
     @property
     def _keys(self) -> list[str]:
-        """Return the variables of the event at the positions `by`. Arrivals that differ in them are counted
-        separately."""
         arguments = [] if self.event is None else [self.event.arguments[place] for place in self.by]
         return [argument.name for argument in arguments if isinstance(argument, Variable)]
 

@@ -111,7 +111,6 @@ class Pair(Pattern):
         return builder.add(node, tuple(places), self.span), places
 
     def _choice(self, left: Mapping[str, int], right: Mapping[str, int]) -> tuple[str, tuple[int | None, int | None]]:
-        """Return the tie-breaker of the policy, and the left and the right column that it compares."""
         choice = self.policy
         if choice.name == "unrestricted":
             return "longest", (None, None)
@@ -178,7 +177,6 @@ class Pair(Pattern):
 
 
 def _half(matcher: Matcher, lefts: list[Attempt], rights: list[Attempt]) -> list[Attempt]:
-    """Combine attempts to match the left and the right side, where at least one side has only failed attempts."""
     attempts = []
     for left in lefts[:16]:
         for right in rights[:16]:
@@ -253,7 +251,6 @@ class Join(Node):
         return comparisons
 
     def _side(self, expression: Expression) -> int | None:
-        """Return the side whose columns an expression reads, 0 or 1; None if it reads both sides or none."""
         names = expression_variables(expression)
         if not names or any(name[0] != "v" for name in names):
             return None
@@ -436,7 +433,6 @@ def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
 
 
 def _lasting(relation: IntervalRelation) -> Lasting:
-    """Return how the duration of a pair follows from the durations of its two sides."""
     if relation.instant_if(LEFT_INSTANT) or relation.instant_if(RIGHT_INSTANT):
         return Lasting.AS_SHORTEST
     return Lasting.TOUCHING if relation.instant_if(LEFT_INSTANT, RIGHT_INSTANT) else Lasting.MORE

@@ -199,7 +199,6 @@ class MetricFormula(OverSeveral):
         )
 
     def _ever(self, right: Formula) -> Formula:
-        """Return a formula that holds while a tuple of the right operand can affect the operator's result."""
         whole = MetricInterval(0, self.within.high, "[" + self.within.bounds[1])
         return MetricFormula(self.row.same_way(DILATE).word, (right,), whole, right.span)
 

@@ -84,7 +84,6 @@ def warned_of_parameters(warnings: Sequence[Warning], parameters: Collection[str
 
 
 def _parameter_meant(told: CepError | Warning, parameters: Collection[str]) -> str | None:
-    """Return a hint that names the parameter that the author probably meant, or None if no parameter is similar."""
     unknown = _UNKNOWN.match(told.message)
     if unknown is None or not parameters or told.span is None or told.source is None:
         return None

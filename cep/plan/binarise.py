@@ -78,7 +78,6 @@ def binarise(rules: Sequence[Rule]) -> Binarised:
 
 
 def _cycles(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
-    """Return, for each recursive event, all events of the cycle that it belongs to."""
     needs: dict[PlanUnit, list[PlanUnit]] = {}
     for rule in rules:
         needs.setdefault(rule.event, []).extend(events(rule.body))

@@ -363,7 +363,6 @@ class _Copartitioning:
 
 
 def _column(argument: Typed) -> int | None:
-    """Return the column that a head argument copies unchanged. Return None if the argument is not such a copy."""
     match argument:
         case TypedVariable(name) if name[0] == "v":
             return int(name[1:])
@@ -374,5 +373,4 @@ def _column(argument: Typed) -> int | None:
 
 
 def _same(type: str, expected: str) -> bool:
-    """Return True if the conversion of a value from `type` to `expected` leaves every value unchanged."""
     return type == expected or (expected == "any" and type not in TICKS)

@@ -134,7 +134,6 @@ class Dependencies:
         return [slot for part, column in places for slot in self._shown(parts[part], column)]
 
     def _shown(self, number: int, column: int) -> list[Slot]:
-        """Return the arguments of events whose values a column of a node contains unchanged."""
         properties, parts = self.properties[number], self.plan.nodes[number].parts
         if properties.event is not None:
             return [(properties.event, self.plan.nodes[number].takes()[column])]

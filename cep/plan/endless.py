@@ -147,7 +147,6 @@ def warnings(groups: Sequence[Group], binarised: Binarised, source: Source) -> l
 
 
 def _lasting(part: Sequence[PlanUnit], nodes: Sequence[Node], heads: Sequence[Head]) -> Iterator[frozenset[PlanUnit]]:
-    """Yield the cycles of a component whose rounds can go on without end at one instant."""
     inside = frozenset(part)
 
     def needs(unit: PlanUnit) -> list[PlanUnit]:
@@ -222,11 +221,6 @@ def _columns(flow: Flow, unit: int, nodes: Sequence[Node], cycle: Collection[Pla
 
 
 def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
-    """Add to `flow` the slots from which the slot `slot` is computed.
-
-    `used`: the variables of the node `unit` from which the slot is computed. With each variable, the relation of the
-    slot's value to the variable's value.
-    """
     for name, step in used.items():
         sources = flow.setdefault(slot, {})
         sources[_slot(unit, name)] = _both(step, sources.get(_slot(unit, name)))
@@ -244,8 +238,6 @@ def _both(left: Step, other: Step | None) -> Step:
 
 
 def _slot(unit: int, name: str) -> Slot:
-    """Return the slot of a canonical variable of a node. The variables `v0`, `v1`, ... are columns, and conditions bind
-    `w0`, `w1`, ..."""
     return unit, int(name[1:]) if name[0] == "v" else name
 
 
@@ -265,8 +257,6 @@ def _used(expression: Expression) -> dict[str, Step]:
 
 
 def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
-    """Return the relation of a function's result to the source of one of its arguments. `step`: the relation of this
-    argument to the source."""
     if function in ("+", "-") and any(_positive(argument) for argument in arguments[function == "-" :]):
         move = Step.UP if function == "+" else Step.DOWN
         return move if step in (Step.SAME, move) else Step.NEW
@@ -310,16 +300,10 @@ def _after(slots: frozenset[Slot], flow: Flow) -> dict[Slot, Step]:
 
 
 def _then(way: Step, step: Step) -> Step:
-    """Return the direction in which a computed value grows. `way`: the direction of its source. `step`: the relation of
-    the computed value to the source."""
     return way if step is Step.SAME or (step.makes_new and step is way) else Step.NEW
 
 
 def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[Condition]:
-    """Return the conditions of a node that test growing values. Equations that only define a variable are left out.
-
-    `unit`: the number of the node. `growing`: the slots whose values grow.
-    """
     own = nodes[unit].properties()
     defining = [condition for condition, _ in _definitions(own.conditions).values()]
     asked = (condition for condition in own.conditions if condition not in defining)

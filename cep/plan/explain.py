@@ -328,7 +328,6 @@ def _declared(schema: Schema) -> str:
 
 
 def _open(asked: Triples) -> list[str]:
-    """Return the names of those positions of a triple pattern that contain variables: subject, predicate or object."""
     return [name for name, term in zip(("subject", "predicate", "object"), asked.fixed) if term is None]
 
 

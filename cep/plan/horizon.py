@@ -153,8 +153,6 @@ def _length(nodes: Sequence[Node], number: int) -> int | None:
 
 
 def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tuple[str, str] | None:
-    """Explain why a node can never have a result because one of its parts is an instant. Return the message and a hint,
-    or None if it can have results."""
     wrong = node.impossible([points[part] for part in node.parts])
     if wrong is None:
         return None
@@ -165,7 +163,6 @@ def _impossible(nodes: Sequence[Node], node: Node, points: Sequence[bool]) -> tu
 
 
 def _waiting(nodes: Sequence[Node], number: int, side: str) -> str:
-    """Describe the occurrences that wait on one side of a goal. If they all belong to one event, name the event."""
     event = event_of(nodes, number)
     if event is None:
         return f"everything on its {side}"

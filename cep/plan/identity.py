@@ -120,13 +120,10 @@ def _described(plan: Plan, unit: PlanUnit, name: Callable[[PlanUnit], str], aske
 
 
 def _asked(value: Any, asked: Mapping[str, str]) -> list[str]:
-    """Return the fingerprints of the predicates that the conditions in an object use."""
     return sorted({asked[""] if name == OF_AREAS else asked.get(name, asked[""]) for name in _names(value)})
 
 
 def _names(value: Any) -> Iterator[str]:
-    """Yield the names of all predicates in an object. If the object calls the function OF_AREAS, also yield
-    OF_AREAS."""
     if isinstance(value, Predicate):
         yield value.name
     elif isinstance(value, Call | TypedCall) and value.function == OF_AREAS:

@@ -58,7 +58,6 @@ class Rendering:
         self.needed = self._needed()
 
     def _needed(self) -> list[set[int]]:
-        """Return, for each node, those of its columns that heads or other nodes read."""
         needed: list[set[int]] = [set() for _ in self.nodes]
         for head in self.heads:
             needed[head.child] |= places_of(head.arguments)
@@ -187,8 +186,6 @@ def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition
 
 
 def _plain(condition: Condition) -> Condition:
-    """Return a condition as an author would write it. A graph pattern is written on one line, with the rule's
-    variables."""
     if isinstance(condition, Disjunction):
         inside = tuple(tuple(map(_plain, alternative)) for alternative in condition.alternatives)
         return replace(condition, alternatives=inside)

@@ -244,7 +244,6 @@ def _idle_policies(rules: Rules) -> list[CepError]:
 
 
 def _local(condition: Disjunction) -> set[str]:
-    """Return the local variables of a disjunction and of all disjunctions inside it."""
     deeper = (
         condition
         for conditions in condition.alternatives
@@ -255,20 +254,15 @@ def _local(condition: Disjunction) -> set[str]:
 
 
 def _inside(choice: PolicyChoice, rule: Rule) -> bool:
-    """Return True if the author wrote a policy in the rule itself, and not in a policy statement before it."""
     begin, end = (rule.span.line, rule.span.column), (rule.span.end_line, rule.span.end_column)
     return begin <= (choice.span.line, choice.span.column) < end
 
 
 def _written(names: Iterable[str]) -> set[str]:
-    """Return those of `names` that the author wrote. Generated names, which replace the variables of a TIMES, are left
-    out."""
     return {name for name in names if "'" not in name}
 
 
 def _constant(name: str, pattern: Pattern) -> str | None:
-    """Return a hint if an argument of a pattern is the variable's name in lower case, because such an argument is a
-    constant. Otherwise return None."""
     for atom in atoms(pattern):
         for argument in atom.properties().arguments:
             if isinstance(argument, Constant) and argument.type == "string":

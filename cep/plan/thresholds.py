@@ -74,7 +74,6 @@ def thresholds(rules: Rules) -> list[Threshold]:
 
 
 def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
-    """Return, for each variable, the numeric attributes that bind it."""
     places: dict[str, list[Place]] = defaultdict(list)
     for part in parts:
         known = part.properties()
@@ -86,8 +85,6 @@ def _bound(parts: Sequence[Pattern], rules: Rules) -> dict[str, list[Place]]:
 
 
 def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, AggregateResult]) -> tuple[list[Place], str]:
-    """Return the attributes from which a variable gets its values, and the aggregate function that computes its value
-    from them. The function is "" if the rule uses no aggregate."""
     result = results.get(name)
     if result is None:
         return bound.get(name, []), ""
@@ -97,7 +94,6 @@ def _of(name: str, bound: Mapping[str, list[Place]], results: Mapping[str, Aggre
 
 
 def _comparisons(conditions: Sequence[Condition]) -> Iterator[Comparison]:
-    """Yield the comparisons in conditions, except `!=`. If the number is on the left side, swap the sides."""
     for condition in conditions:
         if isinstance(condition, Disjunction):
             for alternative in condition.alternatives:
@@ -120,7 +116,6 @@ def _number(term: Expression) -> int | float | None:
 
 
 def _leads(event: str, uses: Mapping[str, set[str]]) -> tuple[str, ...]:
-    """Return an event, and all events that are derived from it."""
     reached, due = {event}, [event]
     while due:
         new = uses.get(due.pop(), set()) - reached
@@ -130,7 +125,6 @@ def _leads(event: str, uses: Mapping[str, set[str]]) -> tuple[str, ...]:
 
 
 def _sources(place: Place, copied: Mapping[Place, list[Place]]) -> list[Place]:
-    """Return an attribute, and all attributes from which its values are copied."""
     places = [place]
     for origin in places:
         places += [other for other in dict.fromkeys(copied.get(origin, ())) if other not in places]

@@ -278,10 +278,6 @@ def _iso_duration(value: Value) -> str:
 
 
 def _read(parameter: Parameter, raw: object, prefixes: Mapping[str, str], called: str) -> Value:
-    """Convert `raw` to the parameter's type. Raises CepError if that is impossible.
-
-    `raw`: a text, or an object from Python or TOML. `called`: the parameter's name in messages.
-    """
     try:
         value = _converted(parameter.type, raw, prefixes)
     except CepError as error:

@@ -71,7 +71,6 @@ def held(name: str, arguments: Sequence[Expression], value: Expression | None) -
 
 
 def _applied(name: str, arguments: tuple[Expression, ...]) -> str:
-    """Return `name(a, b)`. For an auxiliary relation of LARS, return the notation of LARS: `name(a) at b`."""
     if name in (FIRST_TICK, TICK_NOW) and arguments:
         return f"the {name} is {print_argument(arguments[0])}"
     atom = name.removesuffix(UNCONSTRAINED)

@@ -164,7 +164,6 @@ class Attempts:
 
     @property
     def _idle(self) -> frozenset[PlanUnit]:
-        """The units whose goals have no state."""
         if self._known is None:
             singles = [part for part in self.parts if isinstance(part, SingleGoal)]
             self._known = frozenset(part.unit for part in singles if not part.goal.as_arrays())

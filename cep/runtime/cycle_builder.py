@@ -55,8 +55,6 @@ class CycleBuilder:
         return Whole(self._formulas(singles, {unit: _held(before[unit]) for unit in asked}), self.widths)
 
     def _asks(self, unit: PlanUnit) -> NodeProperties:
-        """Return the properties of a unit's plan node. If the unit is an event, it has no node, and the result is the
-        default properties."""
         return _EVENT if isinstance(unit, str) else self.plan.nodes[unit].properties()
 
     def _settles(self, unit: PlanUnit) -> bool:
@@ -126,8 +124,6 @@ class CycleBuilder:
         return IntervalRounds(cycle, self.widths, self.limit)
 
     def _written(self, number: int) -> str:
-        """Return the name of a rule for an error message: its label, or its first line if it has no label. A rule that
-        the compiler added gets the name of its fluent."""
         head, rule = self.plan.heads[number], self.plan.rules.rules[number]
         if head.label is not None:
             return head.label

@@ -119,7 +119,6 @@ def _bounds_alike(which: int, count: int) -> pl.Series:
 
 @cache
 def _few_bounds(which: int) -> pl.Series:
-    """Return a cached column of `FEW` equal bounds. Frames take slices of it and share its memory."""
     return _bounds().new_from_index(which, FEW)
 
 

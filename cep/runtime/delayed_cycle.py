@@ -103,8 +103,6 @@ class IntervalRounds:
         return True
 
     def _first(self, outputs: Mapping[PlanUnit, Table]) -> int:
-        """Return the time code of the earliest change. The cause of a change is either the input or the passing of
-        time."""
         first = min(goal.next_change() for goal in self.goals.values())
         for single in self.singles:
             for other in single.reads:
@@ -169,8 +167,6 @@ class IntervalRounds:
         return True
 
     def _beyond(self, table: Table, known: int) -> bool:
-        """Return True if all intervals begin after the time `known`. If a goal looks ahead, return True if all
-        intervals end before `known`."""
         if self.ahead:
             return int(table[END].max(initial=-INFINITE)) < 2 * known
         return int(table[START].min(initial=INFINITE)) > 2 * known + 1

@@ -335,7 +335,6 @@ def _bounds(values: Numbers, wrong: Mask | None, attribute: Attribute) -> list[t
 
 
 def _missing(values: Numbers) -> Mask | None:
-    """Return a mask of the missing values, or None if no value is missing."""
     if values.dtype == np.float64:
         missing: Mask = np.isnan(values)
         return missing if missing.any() else None
@@ -351,8 +350,6 @@ def _bound(value: int | float | None, type: str) -> str:
 
 
 def _found(columns: PushedColumns, name: str, schema: Schema) -> str:
-    """Check that a required column exists, and return its name. Raises CepError if the table does not have the
-    column."""
     if name not in columns:
         names = ", ".join(columns.names) or "none"
         hint = (
@@ -445,8 +442,6 @@ def _values(series: pl.Series, attribute: Attribute, pool: Pool) -> tuple[Number
 
 
 def _python_values(column: Sequence[object], type: str, pool: Pool) -> tuple[Numbers, Mask]:
-    """Convert Python values to encoded values. Also return a mask of the values that do not have the attribute type
-    `type`."""
     wrong = np.array([value is not None and not fits(value, type) for value in column], np.bool_)
     good = [None if bad else value for value, bad in zip(column, wrong, strict=True)]
     if type == "float":

@@ -295,7 +295,6 @@ def carry(
 
 
 def _recoding(parts: EngineParts, codes: Translation) -> Callable[[Mapping[str, Table]], None]:
-    """Return a function that translates the pool codes in tables, by event. `codes`: the translation of codes."""
     return lambda tables: recode(tables, codes, coded(parts.plan.schemas))
 
 

@@ -257,8 +257,6 @@ class Family(GoalByGoal):
 
 
 def _share_merged(slot: Slot, before: Table, after: Table) -> None:
-    """Add the number of merged records to the count of each member's event goal. `before`, `after`: the rows before and
-    after equal records were merged."""
     fewer = np.bincount(before[-1], minlength=len(slot.totals)) - np.bincount(after[-1], minlength=len(slot.totals))
     for member in np.flatnonzero(fewer).tolist():
         cast(EventGoal, slot.singles[member].goal).merged += int(fewer[member])
@@ -331,10 +329,6 @@ def with_families(
 
 
 def _entries(parts: Sequence[MachinePart]) -> dict[int, PlanUnit]:
-    """Return the parts with which components begin, by number, and the unit whose rows each of them selects.
-
-    They select by constants that can be indexed. Enough parts read the selected rows of each unit.
-    """
     entries = {
         number: part.reads[0]
         for number, part in enumerate(parts)
@@ -351,7 +345,6 @@ def _with_entries(
     places: Mapping[PlanUnit, int],
     entries: Container[int],
 ) -> list[SingleGoal]:
-    """Return the parts of a component in order, each after the entries that it reads."""
     singles: dict[PlanUnit, MachinePart] = {}
     for part in component:
         read = [places[unit] for unit in part.takes.units]
@@ -361,7 +354,6 @@ def _with_entries(
 
 
 def _in_order(parts: list[MachinePart]) -> list[MachinePart] | None:
-    """Sort parts so that each runs after those that it reads. Return None if a family reads what it gives."""
     if not any(isinstance(part, Family) and part.shared for part in parts):
         return parts
     givers = {unit: number for number, part in enumerate(parts) for unit in part.gives}
@@ -373,7 +365,6 @@ def _in_order(parts: list[MachinePart]) -> list[MachinePart] | None:
 
 
 def _connect(joint: dict[int, list[int]], number: int, reads: Sequence[int]) -> None:
-    """Merge the components of the parts `reads` into one, and add the part `number`, which reads these parts."""
     component = joint[number] = [number]
     for other in reads:
         joining = joint[other]
@@ -431,7 +422,6 @@ def _family(
 
 
 def _readers(singles: Sequence[SingleGoal]) -> dict[PlanUnit, Sequence[ConstantIndex]]:
-    """Return the indexes of the members that read each unit outside the family. `singles`: the reading goals."""
     tests: dict[PlanUnit, dict[int, Tests]] = {}
     for member, single in enumerate(singles):
         tests.setdefault(single.reads[0], {})[member] = single.tests

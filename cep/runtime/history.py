@@ -290,10 +290,6 @@ _RECORDS, _DERIVED, _TURNS = "<", ">", "|"  # in a snapshot, a prefix of event n
 
 
 def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) -> list[str]:
-    """For each of `count` occurrences, join the texts of its constituents in order of arrival.
-
-    `roots`: for each constituent, the index of the occurrence. `names`: for each constituent, its handle.
-    """
     pieces: list[list[Piece]] = [[] for _ in range(count)]
     for root, name in zip(roots.tolist(), names.tolist(), strict=True):
         pieces[root].append(texts[name])
@@ -301,7 +297,6 @@ def _listed(count: int, roots: Ints, names: Ints, texts: Mapping[int, Piece]) ->
 
 
 def _those(table: Table, names: Ints) -> Table:
-    """Return the rows of a table whose handles are in the sorted array `names`."""
     return table.compress(sorted_runs.holds(names, table[IDENTITY]), axis=1)
 
 

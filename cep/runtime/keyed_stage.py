@@ -99,8 +99,6 @@ class KeyedStage:
 
     @cached_property
     def _ways(self) -> list[Copartitioned]:
-        """The location of the key in the stage. There is one element for each column of the key. It lists the argument
-        that contains this column's value, for each input and for each goal of the stage."""
         routes = {event: route for event, route in self.stage.inputs.items() if isinstance(route, tuple)}
         everywhere = {event for event, route in self.stage.inputs.items() if route == "broadcast"}
         ways = []

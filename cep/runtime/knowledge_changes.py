@@ -190,8 +190,6 @@ class KnowledgeTables:
         return fitted[0], fitted[1]
 
     def _query(self, name: str, background: KnowledgeSource) -> tuple[Answers, CountedColumns]:
-        """Query all rows of a table. Return them in the form in which the source returns them, and as rows that fit the
-        table's column types."""
         pattern, stored = self.rules.asked[name], self.known.tables[name]
         answered = pattern_answers(background, pattern, self.pool, self.rules.source)
         columns = tuple(
@@ -342,7 +340,6 @@ class KnowledgePast:
 
     @property
     def _names(self) -> list[str]:
-        """The names of the tables that a change of the knowledge may affect."""
         heads = dict.fromkeys(rule.name for rule in self.rules.statics)
         return [*self.rules.asked, *(n for n in heads if isinstance(self.statics.relations[n], MaterializedRelation))]
 
@@ -556,7 +553,6 @@ class KnowledgeChanges(KnowledgePast):
         return True
 
     def _now(self) -> KnowledgeSource:
-        """Return a knowledge source to which all changes up to now have been applied."""
         if not self.pending and self._ahead is not None:
             return self._ahead
         changes = self.applied if self._before is None else self._since

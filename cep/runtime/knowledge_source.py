@@ -312,8 +312,6 @@ def _supposed(rules: Rules, answers_by_name: Mapping[str, Answers]) -> dict[Argu
 
 
 def _silent(rules: Rules, answers: Mapping[str, Answers]) -> tuple[Graph | Triples, ...]:
-    """Return the conditions that have no answers and occur without negation. The span of each condition is that of its
-    first occurrence in the rules."""
     conditions = [condition for rule in rules.statics for condition in rule.conditions]
     for rule in rules.rules:
         conditions += pattern_conditions(rule.body)

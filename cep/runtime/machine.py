@@ -367,7 +367,5 @@ class Machine:
         return sum(s[0] for s in sizes), sum(s[1] for s in sizes)
 
     def _sizes(self) -> dict[PlanUnit, tuple[int, int]]:
-        """Return the number of rows that wait in each goal, and their size in bytes. Families are not divided for
-        this."""
         sizes = {unit: size for family in self.families for unit, size in family.sizes().items()}
         return sizes | {unit: goal.size for unit, goal in self._singles() if unit not in sizes}

@@ -140,7 +140,6 @@ def changes_of(runs: DerivedTables, schemas: Mapping[str, Schema], outputs: Mapp
 
 
 def _change_frame(table: Table, schema: Schema, fluent_schema: Schema, pool: Pool) -> pl.DataFrame:
-    """Convert a table of a fluent's beginnings and ends to a frame of changes."""
     types = {attribute.name: (place, attribute.type) for place, attribute in enumerate(schema.attributes)}
     what, _ = types[beside("what", [attribute.name for attribute in fluent_schema.attributes])]
     some = _CHANGES[table[FIRST + what]]
@@ -174,13 +173,6 @@ def changed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 def _written(
     kinds: Ints, end: Ints, schema: Schema, attributes: Sequence[pl.Series], more: Sequence[pl.Series] = ()
 ) -> pl.DataFrame:
-    """Return a frame of changes for the output.
-
-    - `kinds`: the kind of each change.
-    - `end`: the time at which each change becomes known.
-    - `attributes`: the columns of attributes.
-    - `more`: further columns.
-    """
     late = 0 if schema.fluent is None else schema.fluent.late
     time, ever = pl.Series("time", end - late if late else end), (end == SINCE_EVER) | (kinds == BEFORE)
     if ever.any():
@@ -191,7 +183,6 @@ def _written(
 
 
 def _said(name: str, words: Sequence[str], which: Ints) -> pl.Series:
-    """Return a text column called `name`. `which`: for each row, the index of its text in `words`."""
     if len(which) <= FEW_WORDS:  # for so few rows, this is faster than `gather`
         return pl.Series(name, [words[number] for number in which.tolist()], dtype=pl.String)
     return pl.Series(name, words, dtype=pl.String).gather(which)
@@ -332,10 +323,6 @@ class EngineOutput:
     def _named(
         self, name: str, frame: pl.DataFrame, tables: Mapping[str, Table], meanings: Mapping[str, str]
     ) -> list[pl.Series]:
-        """Return the `@id` column of a frame. Tables of alerts have no `@id`, so the list is empty for them.
-
-        `tables`: the tables from which the frames were converted.
-        """
         if name not in self.schemas:
             return []
         if name not in self._identities:
@@ -399,7 +386,6 @@ class EngineOutput:
 
 
 def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate frames of one event. The result has the column order of the first frame."""
     columns = tables[0].columns
     if len(tables) == 1:
         return tables[0]
@@ -407,7 +393,6 @@ def _one_after_another(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _signs(sign: int, count: int) -> list[pl.Series]:
-    """Return a list of one column `@change`, in which all values are `sign`."""
     if count > FEW:
         return [_same_sign(sign).new_from_index(0, count)]
     return [_same_sign(sign)[:count]]
@@ -427,5 +412,4 @@ def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
 
 @cache
 def _same_sign(sign: int) -> pl.Series:
-    """Return a cached column of `FEW` equal signs. Frames take slices of it and share its memory."""
     return pl.Series(CHANGE, [sign], dtype=pl.Int8).new_from_index(0, FEW)

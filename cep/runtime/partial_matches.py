@@ -227,8 +227,6 @@ def _rendering(plan: Plan) -> Rendering:
 
 
 def _heads(plan: Plan, event: str) -> list[Head]:
-    """Return the rules of an event. For a fluent, these are the rules that derive its transitions, deadlines and
-    edges."""
     if plan.schemas[event].fluent is None:
         return [head for head in plan.heads if head.event == event]
     tables = {
@@ -240,7 +238,6 @@ def _heads(plan: Plan, event: str) -> list[Head]:
 
 
 def _hidden(name: str) -> bool:
-    """Return True if a column of a node is internal, that is, not a variable of a rule."""
     return CHANGE in name
 
 
@@ -363,7 +360,6 @@ class _Search:
             yield from self._places(head, parts[part], below[part], goals_wanted[part], lacks + others, within)
 
     def _size(self, number: int) -> int:
-        """Return the number of constituents of which an occurrence of a node consists."""
         properties = self.rendering.properties[number]
         if not properties.constituents or properties.kind == UNION:
             return 1
@@ -426,7 +422,6 @@ class _Search:
         return replace(rows, until=last).taken(np.flatnonzero(keep))
 
     def _copied(self, number: int) -> bool:
-        """Return True if every bucket of the stage has all occurrences of a node, so that another bucket lists them."""
         event, parts = self.rendering.properties[number].event, self.plan.nodes[number].parts
         return event in self.copied if event is not None else bool(parts) and all(map(self._copied, parts))
 
@@ -474,7 +469,6 @@ class _Search:
             )
 
     def _constituents(self, number: int, shown: Sequence[str]) -> Iterator[str]:
-        """Yield a text for each constituent of a node. `shown`: the texts of the node's columns."""
         properties = self.rendering.properties[number]
         if not properties.constituents or properties.kind == UNION:
             yield self._text(number, shown)
@@ -565,7 +559,6 @@ def _rounded(duration: int) -> int:
 
 
 def _written(value: Value, type: str) -> str:
-    """Format a value as a program writes it."""
     if value is None:
         return "null"
     if type not in ("time", "duration"):
@@ -574,10 +567,6 @@ def _written(value: Value, type: str) -> str:
 
 
 def _check_text(asked: Value, type: str, name: str) -> None:
-    """Raise CepError if a requested value is neither a text nor None.
-
-    `type`, `name`: the type and the name of the attribute to which it is compared.
-    """
     if asked is not None and not isinstance(asked, str):
         raise CepError(
             f"`{name}` is of type {type}, and `{asked}` is not", hint=f'use a text: `"{asked}"`', code="type"

@@ -133,8 +133,6 @@ class _Segments:
 
 
 def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[str, Table]:
-    """Return the waiting rows of a revision window, by event. `parts`: batches of rows, sorted by event. `runs`: for
-    each event, the number of its batches."""
     rest = iter(parts)
     tables = {event: [*chain(*(from_arrow(batch).values() for batch in islice(rest, n)))] for event, n in runs.items()}
     return {event: concat(pieces) for event, pieces in tables.items() if pieces}

@@ -47,7 +47,6 @@ class RevisionStats:
     seconds: float = 0.0
 
     def __sub__(self, other: RevisionStats) -> RevisionStats:
-        """Return the difference between these sums and earlier sums of the same run."""
         return RevisionStats(
             self.late - other.late,
             self.revisions - other.revisions,
@@ -208,7 +207,6 @@ def revised_line(done: RevisionStats) -> str:
 
 
 def _listed(all_of_them: Sequence[str]) -> str:
-    """Join the first names by commas and `or`. If there are more than four, say how many others there are."""
     names = list(all_of_them)
     names[3:] = [f"{len(names) - 3} others"] if len(names) > 4 else names[3:]
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -82,7 +82,6 @@ def time_slices(parts: EngineParts, batch: object) -> list[TimeSlice]:
 
 
 def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
-    """Return True if a pushed table has all columns of its event. Then no slice of the table is refused."""
     schema = parts.plan.schemas.get(name)
     if schema is None or name not in parts.plan.inputs or not ("start" in columns or "time" in columns):
         return False
@@ -90,7 +89,5 @@ def _complete(parts: EngineParts, name: str, columns: PushedColumns) -> bool:
 
 
 def _ends(columns: PushedColumns) -> NDArray[np.int64] | None:
-    """Return the ends of the rows. Returns None if the column of ends must first be converted, or if the table has
-    `@order` or `@change`."""
     name = next((name for name in ("end", "start", "time") if name in columns), "")
     return None if ARRIVAL in columns or CHANGE in columns else columns.integers.get(name)

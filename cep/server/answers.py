@@ -351,25 +351,20 @@ def _questions(
 
 
 def _lost(sources: Sources, outbox: Outbox, scene: Scene) -> None:
-    """Tell the clients that read alerts, and the web page, which sources are lost."""
     outbox.lost = tuple(sources.lost)
     scene.without(outbox.lost)
 
 
 def _not_rebuilt(options: ServeOptions, reason: str) -> None:
-    """Log a warning that the store keeps its size for now, because it could not be rebuilt after the removal of
-    events."""
     text = f"the store of events could not be rebuilt without the removed events, and keeps its size: {reason}"
     options.log("store", text, "warning")
 
 
 def _damaged(options: ServeOptions, error: CepError) -> None:
-    """Log that stored changes of alerts are damaged. The server continues, but requests for them return an error."""
     options.log("damaged", str(error), "error", code=error.code)
 
 
 def _untold(options: ServeOptions, reason: str) -> None:
-    """Log that silences are not up to date. An empty reason means that they are up to date again."""
     if reason:
         options.log("silence", f"silences are not up to date: {reason}", "error")
     else:
@@ -377,14 +372,12 @@ def _untold(options: ServeOptions, reason: str) -> None:
 
 
 def _verified(run: ProgramThread, program: ServedProgram, verified: Future[None]) -> None:
-    """Stop the program if a file of the store is damaged, because answers would be incomplete or wrong."""
     error = verified.exception()
     if error is not None and is_damage(str(error)):  # otherwise, the server was closed during the check
         run.fail(_unstored(program, str(error)))
 
 
 def _unstored(program: ServedProgram, text: str) -> CepError:
-    """Return the error for a failed write to the store. The program then ends, because answers would be incomplete."""
     where = f"{program.folder}/events: {text}"
     if is_damage(text):
         return damaged(where)

@@ -109,7 +109,6 @@ class LiveProgram:
         return {**self._full(self._program.version), "parameters": self._parameters(self._program.engine)}
 
     def _parameters(self, engine: Engine) -> list[dict[str, str]]:
-        """Return the parameters of a program. Each has its current value, and the source of this value."""
         named = self._options.parameters.values
         return [
             value | {"source": "command line" if value["name"] in named else "program"}
@@ -250,7 +249,6 @@ class LiveProgram:
             return self._shadowing().shown(first, told, explain)
 
     def _explainers(self) -> Callable[[Engine], Explainer]:
-        """Return a function that creates an explainer for an engine. The explainer has a time limit."""
         program, options = self._program, self._options
         known, until = program.known, monotonic() + min(_EXPLAINING, options.queries.query_seconds)
         facts = None if known is None else Provenance(known, prefixes(options.knowledge.files))
@@ -276,7 +274,6 @@ class LiveProgram:
             forget_texts(self._program.folder)
 
     def _acted(self, author: str, action: Recorded, **details: JsonValue) -> None:
-        """Add a person's action to the log of actions."""
         now, watermark = time_ns() // 1000, self._program.engine.watermark
         self._record(RecordedAction(now, watermark, author, action, details=details))
 
@@ -290,10 +287,6 @@ class LiveProgram:
         return taken
 
     def _keep_shadow(self, texts: Mapping[str, str]) -> None:
-        """Store the texts of the shadow, so that the shadow runs again after a restart of the server.
-
-        Raises ChangeRefused if they cannot be stored.
-        """
         try:
             keep_texts(self._program.folder, texts)
         except OSError as error:
@@ -323,8 +316,6 @@ class LiveProgram:
             self._one.release()
 
     def _updates(self, engine: Engine) -> KnowledgeUpdates:
-        """Return the changes of the knowledge for the engine of a new program, which runs beside the current one.
-        Raises ChangeRefused if the new program cannot use these changes."""
         try:
             return knowledge_updates(engine, self._options.knowledge.updates, None)
         except CepError as error:
@@ -494,8 +485,6 @@ class LiveProgram:
         return cuts, Handover(number, triples, begun)
 
     def _written(self) -> None:
-        """Wait until all results of the current program are stored. Raises ChangeRefused if they are not stored in
-        time."""
         futures = [write() for write in self._run.service.written]
         wait(futures, _WRITTEN)
         if not all(future.done() for future in futures):
@@ -551,7 +540,6 @@ class LiveProgram:
                 raise ChangeRefused(409, f"{text} would report it at the same time; {again}")
 
     def _refuse_other_input(self, engine: Engine) -> None:
-        """Raise ChangeRefused if the new program reads events that the server does not read from its input."""
         for name, schema in engine.inputs.items():
             if name not in self._schemas:
                 text = f"the new program reads `{name}`, which the server does not read; {_BEHIND}. "

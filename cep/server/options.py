@@ -490,7 +490,6 @@ class ServeOptions:
             raise refuse("--on spark: there is more than one --input", "use only the folder that the job writes")
 
     def _check_revised(self) -> None:
-        """Raise CepError if an option needs `--revise`, or contradicts the duration in `--revise`."""
         revise, keep = self.source.revised, self.retention.keep_for
         if revise is None:
             if self.retention.keep_history:

@@ -239,8 +239,6 @@ def _read_for(
 
 
 def _former_texts(options: ServeOptions) -> Mapping[str, str] | None:
-    """Return the texts of the program that ran before the current one, from the snapshot. Returns None if the snapshot
-    does not contain them."""
     path = None if options.retention.state is None else options.retention.state / "snapshot"
     if options.source.revised is None or path is None or not path.is_file():
         return None
@@ -273,7 +271,6 @@ def _version(options: ServeOptions, versions: Versions, folder: Path, files: Map
 
 
 def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[str, str]) -> None:
-    """Remove the versions that had not yet taken over when the server was killed."""
     for number in versions.numbers() if running is not None else ():
         version = versions.read(number) if running is not None and number > running else None
         if version is not None and (version.author != FILES or version.texts != files):
@@ -281,7 +278,6 @@ def _remove_not_taken(versions: Versions, running: int | None, files: Mapping[st
 
 
 def _first_version(files: Mapping[str, str], number: int) -> Version:
-    """Return a version whose texts are the program's files. `number`: the number of this version."""
     time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return Version(number, files, FILES, time, files_hash(files))
 
@@ -368,7 +364,6 @@ def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> tuple[Pa
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the state folder. Raises CepError if it cannot be created."""
     try:
         private_folder(folder)
     except FileExistsError:

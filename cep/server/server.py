@@ -162,7 +162,6 @@ def _behind_proxies(app: Any) -> Any:
 
 
 def _shadow(options: ServeOptions, parts: ServerParts, texts: Mapping[str, str], author: str) -> None:
-    """Start the shadow. Wait until the program has replayed the input that it had read before the server started."""
     while True:
         try:
             parts.live.begin_shadow(texts, author)

@@ -42,7 +42,6 @@ class FileWatch(threading.Thread):
         self._over.set()
 
     def _take(self, texts: dict[str, str]) -> None:
-        """Replace the program by the new texts of its files, unless the same texts already run."""
         if texts == self._live.running()["files"]:
             self._known = texts
             return

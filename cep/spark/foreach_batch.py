@@ -100,7 +100,6 @@ class GivenBatches:
         return rows.select(*(F.col(f"`{called.get(name, name)}`").alias(name) for name in names))
 
     def _letters(self, batch: int) -> Iterator[Path]:
-        """Yield all paths at which files of dead letters of a micro-batch may exist."""
         yield from self._read_letters(self._sink.first + batch)
         if self._dead is None:
             return

@@ -64,7 +64,6 @@ class FormerFluents:
         return ()
 
     def _collected(self, context: SparkContext) -> Sequence[ShuffleBlock]:
-        """Return the open intervals of all buckets whose stage derives such a fluent."""
         stages = self.work.stages[0].program.stages
         names = {name: tuple(map(int, name.split("-"))) for name in self.start.versions}
         derive = {stage.number for stage in stages if self._tables.intersection(stage.outputs)}
@@ -77,7 +76,6 @@ class FormerFluents:
 
     @property
     def _tables(self) -> frozenset[str]:
-        """The names of the internal tables that contain the fluents."""
         program = self.work.stages[0].program
         return frozenset(table for table, name in program.written.items() if name in self.fluents)
 

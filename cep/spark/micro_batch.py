@@ -155,7 +155,6 @@ class MicroBatches:
         self._give(stream, batch)
 
     def _handed(self, stream: DataFrame, batch: int) -> MicroBatch:
-        """Run a micro-batch whose tasks share a folder."""
         rows = of_rows(row[0] for row in stream.select("blocks").collect())
         planned = max(planned_at(self.spark, batch), self.notes.after(batch - 1).reached)
         done = MicroBatch(self, batch, planned, rows)

@@ -360,7 +360,6 @@ class Mirror:
                 replace(info, output=str(self.folder(OUTPUT))).write(file)
 
     def _vacant(self) -> None:
-        """Raise CepError if an address contains any files except Spark's log and packs."""
         for option, name, own in (("--checkpoint", STATE, {SPARK_LOG, PACKS}), ("--output", OUTPUT, set[str]())):
             if any(entry.name not in own for entry in files.listed(self.places[name])):
                 message = f"{option}: {self.places[name]} is not empty, and there is no checkpoint of this command"

@@ -97,7 +97,6 @@ class ShippedProgram:
     lateness_by: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the number of buckets. Raises CepError if it exceeds the number of key groups."""
         check_partitions(self.buckets)
 
     @classmethod

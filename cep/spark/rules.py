@@ -52,8 +52,6 @@ class Rules:
     """A program that runs over DataFrames of an existing Spark session."""
 
     def __init__(self, program: CompiledProgram, text: str, name: str, options: CompileOptions) -> None:
-        """Create rules from a compiled program. `text`: the program's source. `name`: its name. `options`: the options
-        with which it was compiled."""
         self._program, self._text, self._name, self._options = program, text, name, options
 
     @classmethod
@@ -252,7 +250,6 @@ class Rules:
 
 
 def _check_streaming(label: str, frame: DataFrame, streaming: bool) -> None:
-    """Raise CepError if a DataFrame is static although `streaming` is True, or a stream although it is False."""
     if frame.isStreaming != streaming:
         ways = {True: ("is a stream", "`rules.over`"), False: ("is not a stream", "`rules.detect`")}
         is_one, way = ways[frame.isStreaming]

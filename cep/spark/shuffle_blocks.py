@@ -236,7 +236,6 @@ def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[Shuff
 def _to_buckets(
     program: ShippedProgram, stages: frozenset[int] | None, event: str = "", text: str = ""
 ) -> Iterator[ShuffleBlock]:
-    """Yield the same block for each bucket of some stages. None: all stages."""
     rows = text.encode()
     for stage in program.stages:
         if stages is None or stage.number in stages:

@@ -172,11 +172,9 @@ def remove_spoilt(folder: Path) -> list[Path]:
 
 
 def _summed(beside: Path) -> Path:
-    """Return the file to which a checksum file belongs."""
     return beside.with_name(beside.name[1:].removesuffix(".crc"))
 
 
 def _of(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the file called `name` and its checksum file, if they exist. The name may be a pattern."""
     yield from folder.glob(name)
     yield from folder.glob(f".{name}.crc")

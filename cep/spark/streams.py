@@ -174,7 +174,6 @@ def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:
 
 
 def _local(path: str | Path, option: str) -> Path:
-    """Return the path of a folder that all workers share. Raises CepError if the path is a URL."""
     name = local_path(str(path))
     if is_url(name) or "://" in name:
         hint = "use a folder that is mounted on all machines, e.g. `/dbfs/...` or `/Volumes/...`"

@@ -125,7 +125,6 @@ class Slots:
         return frozenset(java.sc().getExecutorMemoryStatus().keySet().mkString(",").split(","))
 
     def _parts(self, rows: RDD[Any], numbers: Sequence[int]) -> RDD[Any]:
-        """Return the partitions `numbers` of an RDD."""
         java: Any = self._context._jvm
         some = java.org.apache.spark.api.python.PythonUtils.toSeq(list(numbers)).toSet()
         pruned = java.org.apache.spark.rdd.PartitionPruningRDD.create(rows._jrdd.rdd(), some)

@@ -178,7 +178,6 @@ def _read(
 
 
 def _work(job: Job, states: Path, shared: str) -> QueryWork:
-    """Return the description of tasks that write states but no output."""
     program, run = job.program, uuid4().hex
     stages = [
         StageWork(program, stage.number, run, (), None, BucketStates(str(states), stage.number), None, warms=True)

@@ -71,8 +71,6 @@ class Home:
         self._known: dict[str, Packed] = {}
 
     def _moved(self, work: QueryWork) -> QueryWork:
-        """Return a copy of the work that uses this worker's folders in place of the checkpoint's folders."""
-
         def own(states: BucketStates) -> BucketStates:
             return replace(states, folder=str(self.states))
 
@@ -176,7 +174,6 @@ class Home:
         return f"{int(stage) - count}-{bucket}" if int(stage) > count + 1 else name
 
     def _bring(self, name: str) -> None:
-        """Download a state file if it is not here. Raises CepError if it cannot be read."""
         packed, path = self._entries[name], self.states / name
         if self._known.get(name) == packed and path.exists():
             return

@@ -152,8 +152,6 @@ class Checker:
     def _wanted(
         own: Sequence[Expectation], read: Callable[[Expectation, Schema], Wanted], schema: Schema
     ) -> list[Wanted]:
-        """Read the expectations of an event or fluent. Raises CepErrors, which lists the mistakes of all
-        expectations."""
         wanted: list[Wanted] = []
         with mistakes_together() as wrong:
             for expectation in own:
@@ -294,8 +292,6 @@ class Checker:
         return wanted
 
     def _alert_schema(self, name: str) -> Schema:
-        """Return a schema for an alert. Its attributes are the named columns of the alert's table, and the alert's
-        texts."""
         alert = next(alert for alert in self.prepared.program.alerts if alert.name == name)
         schema = self.engine.plan.schemas[alert.table]
         own = tuple(attribute for attribute in schema.attributes if not attribute.name.startswith("the "))

@@ -80,8 +80,6 @@ def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Seque
 
 
 def _difference(prepared: Prepared, plain: Outcome, records: Records, schedule: Schedule) -> tuple[str, ...] | None:
-    """Describe the difference between the result of a schedule and the result of the plain run. Returns None if they
-    are equal."""
     outcome = prepared.run(schedule, records)
     none: Counter[Row] = Counter()
     for name in sorted({*plain.rows, *outcome.rows}):
@@ -214,16 +212,12 @@ def _with_withdrawals(
 
 
 def _once(prepared: Prepared) -> list[int]:
-    """Return the numbers of the tables that have a KEY or DISTINCT. In these tables, a repeated record changes
-    nothing."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
     return [number for number, schema in known if schema is not None and (schema.distinct or schema.key is not None)]
 
 
 def _corrected(prepared: Prepared) -> frozenset[int]:
-    """Return the numbers of the tables that have a KEY. In these tables, a record replaces an earlier record that has
-    the same key and time."""
     inputs = prepared.engine().inputs
     known = ((number, inputs.get(name)) for number, name in enumerate(prepared.records.tables))
     return frozenset(number for number, schema in known if schema is not None and schema.key is not None)

@@ -92,7 +92,6 @@ def try_mutants(file: RuleTestFile, programs: Programs) -> MutantReport:
 
 
 def _meaningful(read: ReadProgram, prepared: Prepared) -> Iterator[Mutant]:
-    """Yield the mutants that are valid programs and whose plan differs from that of the original program."""
     options = replace(prepared.source.options, alerts=True)
     plan = prepared.program.plan
     for mutant in mutants_of(read, prepared.source.options):
@@ -138,8 +137,6 @@ def _killed(
 
 
 def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
-    """Return the results of one mutant from a run of all mutants. Events and alerts have their names in the original
-    program."""
     names: dict[str, str] = dict(variants.names[number])
     for alert in variants.alerts[number].values():
         names |= {table.partition("#")[0]: table for table in alert.tables}
@@ -148,8 +145,6 @@ def _own(together: Outcome, variants: Variants, number: int) -> Outcome:
 
 
 def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
-    """Return the changes of alerts until the end of the test. If the test has no end, return the changes until all
-    alerts are over."""
     alerts = prepared.program.alerts
     if not alerts:
         return []

@@ -174,7 +174,6 @@ def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: 
 
 
 def _record(value: Value) -> object:
-    """Return a record as a JSON value. Times remain texts, as they are written in the test file."""
     if value.mapping is not None:
         return {key: _record(entry) for key, (_, entry) in value.mapping.items()}
     if value.items is not None:

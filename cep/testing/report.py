@@ -34,7 +34,6 @@ def _failure(failure: Failure) -> Iterable[str]:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    """Wrap a line, with continuation lines indented further."""
     own = text[: len(text) - len(text.lstrip())]
     begin = indent + own
     return textwrap.wrap(
@@ -124,5 +123,4 @@ def as_junit(results: Sequence[Result]) -> bytes:
 
 
 def _clean(text: str) -> str:
-    """Replace the control characters that XML does not allow."""
     return "".join(letter if letter in "\n\t" or ord(letter) >= 32 else "?" for letter in text)

@@ -277,7 +277,6 @@ def _test(file: RuleTestFile, place: Value, tolerance: float) -> RuleTest:
 
 
 def _first_of_each(names: Sequence[Value]) -> tuple[Value, ...]:
-    """Remove repeated names."""
     first_names: dict[str | None, Value] = {}
     for name in names:
         first_names.setdefault(name.text, name)

@@ -85,7 +85,6 @@ def _rewrite(
 
 
 def _named(wanted: Wanted) -> Sequence[str]:
-    """Return the names of the attributes in an expectation."""
     return () if wanted.expectation is None else tuple(wanted.expectation.values)
 
 
@@ -94,7 +93,6 @@ def _type(item: Any) -> str:
 
 
 def _flow(text: str) -> Any:
-    """Parse a YAML text into a node that is dumped on one line."""
     from ruamel.yaml import YAML
 
     return YAML().load(text)

@@ -99,7 +99,5 @@ class WorkerChunks:
 
 
 def _array(tables: Tables, name: str) -> NDArray[np.int64] | None:
-    """Remove an array of a block from the received tables, and return it. Returns None if the tables do not contain
-    it."""
     column_table = tables.pop(f"@{name}", None)
     return None if column_table is None else column_table[name].to_numpy()

@@ -315,7 +315,6 @@ class Line:
         return head, read(layout, self._taken.buffer(begin, size))
 
     def _read(self, size: int) -> memoryview:
-        """Read `size` bytes from the socket."""
         content = np.empty(size, np.uint8).data
         done = 0
         while done < size:

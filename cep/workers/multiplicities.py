@@ -28,7 +28,6 @@ class Ways:
     """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
-        """`schemas`: the schemas of the event types. It may contain further schemas."""
         self.schemas = schemas
         self.runs: dict[str, RowRuns] = {}
         self._book = SegmentBook()

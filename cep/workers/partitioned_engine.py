@@ -218,7 +218,6 @@ class PartitionedEngine(Engine):
         return self._taken()
 
     def _begin(self) -> None:
-        """Begin a round with the waiting tables."""
         if self._waiting or self._moved:
             tables = {name: _alike(parts) for name, parts in self._waiting.items()}
             self._waiting, self._moved = {}, False
@@ -233,7 +232,6 @@ class PartitionedEngine(Engine):
         return self._taken()
 
     def _settle(self) -> None:
-        """Process all waiting tables, and wait for the results."""
         self._begin()
         self._collect(0)
 
@@ -252,7 +250,6 @@ class PartitionedEngine(Engine):
         }
 
     def _as_given(self, derived: Frames) -> Frames:
-        """Convert the rows that the stages derived to the form in which the program returns them."""
         shown = {name: derived[name] for name in self._output.given if name in derived}
         return self._output.changes_asked(shown, self.meanings()) if self.withdraws else self._output.as_asked(shown)
 

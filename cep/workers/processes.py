@@ -199,7 +199,6 @@ def _start(number: int, count: int, heard: SimpleQueue[Heard]) -> _Started:
 
 
 def _listen(number: int, line: Line, heard: SimpleQueue[Heard]) -> None:
-    """Put a worker's messages into the queue `heard` until the worker ends."""
     try:
         while True:
             heard.put((number, *line.receive()))

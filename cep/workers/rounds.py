@@ -153,7 +153,6 @@ class Rounds:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Begin the next stage of every round that can continue."""
         stages = self.placement.stages
         before = len(stages)  # the number of stages that the previous round has begun
         for round_ in self._under_way:
@@ -174,7 +173,6 @@ class Rounds:
             self.processes.tell(worker, step, tables)
 
     def _handed_on(self, round_: _Round, name: str) -> pl.DataFrame:
-        """Return the rows of one event from all partitions and stages, in the form that a later stage reads."""
         if name in self.merged and self.lineage:
             return made_one(merged_by_arrival(round_.derived[name]))
         if self.withdrawn is None or name not in self.merged:
@@ -184,7 +182,6 @@ class Rounds:
         return round_.counted[name]
 
     def _for_the_world(self, name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Return the rows of one event from all partitions and stages, in the form that a single engine returns."""
         if self.withdrawn is not None:
             merged_rows = self.withdrawn.given(name, in_order(parts), name in self.merged)
         elif name not in self.merged:

@@ -84,6 +84,5 @@ def ends_of(table: pl.DataFrame) -> Ints:
 
 
 def _sorted(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a table sorted by end. A table that is already sorted is not copied."""
     ends = ends_of(table)
     return table if not (ends[1:] < ends[:-1]).any() else table[np.argsort(ends, kind="stable")]

@@ -556,8 +556,6 @@ class Handling:
             return new
 
     def _own(self, id: str) -> Silence:
-        """Return the silence that has this id. Raises Unknown if there is no such silence, and Conflict if it is a
-        maintenance window."""
         if id in self._windows:
             raise Conflict("this is a maintenance window: only its calendar file can change or end it")
         silence = self._silences.get(id)

@@ -190,8 +190,6 @@ def _series_of(
 
 
 def _windows(series: Any, zone: tzinfo, now: datetime) -> Iterator[Silence]:
-    """Yield the maintenance windows of a calendar event near the time `now`. If the event recurs, it has several
-    windows."""
     for event in series.between(now - BACK, now + AHEAD):
         starts, ends = _ticks(event.start, zone), _ticks(event.end, zone)
         if ends <= starts or _cancelled(event):

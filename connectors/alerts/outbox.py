@@ -622,7 +622,6 @@ class Outbox:
 
     @contextmanager
     def _at_once(self) -> Iterator[None]:
-        """Run the block in one transaction."""
         with outbox_tables.writing(self._where):
             self._base.execute("begin immediate")
             try:

@@ -414,7 +414,6 @@ def _latest_of(outbox: Outbox, alert: str) -> AlertChange | None:
 
 
 def _lives(key: AlertKey, changes: Iterable[AlertChange]) -> dict[str, list[AlertChange]]:
-    """Return the changes of a key, grouped by alert. If `key.base` is set, its alert comes first."""
     lives = {} if key.base is None else {key.base.alert: [key.base]}
     for change in changes:
         lives.setdefault(change.alert, []).append(change)
@@ -443,8 +442,6 @@ def _standing(change: AlertChange) -> AlertState:
 
 
 def _says_the_same(change: AlertChange, before: AlertChange) -> bool:
-    """Return True if two changes describe the same state of an alert. If the alert is resolved, both must have the same
-    end."""
     over = change.state == "resolved"
     same = over == (before.state == "resolved") and bool(change.holding) == bool(before.holding)
     if not same or (over and not change.withdrawn and change.ended != before.ended):

@@ -198,7 +198,6 @@ class Inbox:
         return tables, refused, of[index], times or "", unmatched
 
     def _beside_rows(self, messages: Messages, of: NDArray[np.int64]) -> dict[str, Sequence[str | None]] | None:
-        """Return `Messages.beside` for each row. `of`: the index of each row's message."""
         if not self._beside:
             return None
         beside = messages.beside(self._beside)

@@ -293,7 +293,6 @@ def messages(address: Address, arrived: Sequence[Arrival], numbers: Sequence[int
 
 
 def _filter(topic: str) -> bool:
-    """Return True if a topic is a valid MQTT topic filter."""
     levels = topic.split("/")
     return not any(
         ("#" in level and (level != "#" or place + 1 < len(levels))) or ("+" in level and level != "+")

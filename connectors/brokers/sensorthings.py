@@ -403,10 +403,6 @@ def server(address: Address) -> Server:
 
 
 def _secret(address: Address, name: str) -> str | None:
-    """Read a secret from the file that an environment variable names. Return None if the variable is not set.
-
-    Raises CepError if the file cannot be read.
-    """
     file = os.environ.get(name)
     if not file:
         return None
@@ -425,7 +421,6 @@ def _number(row: dict[str, Any]) -> int:
 
 
 def _mark(row: dict[str, Any]) -> int:
-    """Return a number that identifies an observation."""
     if (name := row.get(_ID)) is None:
         raise ValueError(f"an observation has no `{_ID}`")
     return int.from_bytes(blake2b(str(name).encode(), digest_size=8).digest()) >> 1

@@ -167,8 +167,6 @@ class ClauseColumns:
         return rf"(-?)([0-9]{{1,{whole}}}){behind}"
 
     def _ticks(self, fields: pl.DataFrame, sign: str, whole: str, part: str) -> pl.Series:
-        """Convert times in ticks to microseconds. `sign`, `whole`, `part`: the names of the columns that contain the
-        sign, the whole part and the decimals of each number."""
         size = 0
         while size < 6 and self.tick % 10 ** (size + 1) == 0:
             size += 1

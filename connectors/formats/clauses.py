@@ -146,7 +146,6 @@ class ClauseReader:
         return table.filter(~withdraws)
 
     def _plain(self, lines: pl.Series) -> PlainLines:
-        """Read those lines of a block that the fast reader `ClauseColumns` supports."""
         fluents = frozenset(name for name in self.schemas if self._is_fluent(name) and self.schemas[name].attributes)
         events = {name: schema for name, schema in self.schemas.items() if name in fluents or not self._is_fluent(name)}
         columns = ClauseColumns(events, fluents, self.tick)
@@ -161,7 +160,6 @@ class ClauseReader:
         return pl.DataFrame(columns)
 
     def _record(self, name: str, texts: Sequence[str], span: tuple[int, int | None, str]) -> _Row:
-        """Build a fluent's record. `texts`: the arguments. `span`: the start, end and bounds of the interval."""
         start, *more = span
         return name, start, (*self._values(name, texts), *more)
 
@@ -175,12 +173,9 @@ class ClauseReader:
         return [text_value(attribute, text) for attribute, text in zip(wanted, texts)]
 
     def _is_fluent(self, name: str) -> bool:
-        """Return True if the name is that of a fluent. Otherwise, it is the name of an event type."""
         return self.schemas[name].time == RECORD_COLUMNS[0]
 
     def _known(self, name: str) -> str:
-        """Return `name` unchanged. Raise Unreadable if the program reads neither an event type nor a fluent of this
-        name."""
         if name not in self.schemas:
             raise Unreadable("type", f"the program does not read `{name}`{closest(name, list(self.schemas))}")
         return name
@@ -220,7 +215,6 @@ class ClauseReader:
         return start, end, opening + closing
 
     def _time(self, text: str) -> int | None:
-        """Convert a time to microseconds. Return None if the time is infinite."""
         bare = text.removeprefix("+").removeprefix("-")
         if bare.lower() in INFINITE:
             return None

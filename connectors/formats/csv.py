@@ -207,7 +207,6 @@ def _separated(head: bytes, separator: str) -> str | None:
 
 
 def _types(columns: Sequence[str], body: bytes, separator: str) -> dict[str, str]:
-    """Guess the type of each column from the first rows below the header. `body`: the bytes of these rows."""
     lines = body[:LOOKED_AT].decode("utf-8", "replace").splitlines()[: -1 if len(body) > LOOKED_AT else None]
     rows = [row for row in reader(lines, delimiter=separator) if len(row) == len(columns)]
     return {name: guessed([row[place] for row in rows]) for place, name in enumerate(columns)} if rows else {}

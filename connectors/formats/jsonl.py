@@ -90,8 +90,6 @@ class KeyNames:
         return len(sources(schema, time_keys(schema)))
 
     def _keys(self, schema: Schema) -> Sequence[tuple[str, int]]:
-        """Return the top-level keys of an event type's records. Each key has the number of the cell that stores its
-        value."""
         paths = self.paths[schema.name]
         if paths is not None:
             return paths.keys
@@ -232,7 +230,6 @@ class LineReader:
     def _events(
         self, line: bytes, row: int, beside: Mapping[str, Sequence[str | None]] | None
     ) -> list[Record | Unreadable]:
-        """Return the events of one line. If the line cannot be read, return a single Unreadable with the reason."""
         envelope = None if beside is None else {source: texts[row] for source, texts in beside.items()}
         try:
             return read_events(line, self._schemas, self._default, self._bound, envelope)
@@ -486,7 +483,6 @@ def with_envelope(
 
 
 def _form(line: bytes, schema: Schema) -> str:
-    """Return the time format of a line. The line must be readable."""
     record = parse(line)
     for key in time_keys(schema):
         value = first_at(record, path(key)) if key not in record else record[key]

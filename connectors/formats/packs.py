@@ -267,8 +267,6 @@ def documents(text: str, pages: str | None) -> Iterator[list[Any] | None]:
 
 
 def _line(packs: PackReader, text: str, offset: int, number: int, rows: DocumentLines) -> None:
-    """Parse a document that is on a single line, and add its records to `rows`. `offset`: the position of the
-    document's first character."""
     before = len(rows.lines)
     try:
         decode(text.encode("utf-8", "surrogateescape"))
@@ -423,7 +421,6 @@ def _unpacked(
 
 
 def _bad(text: str, offset: int, place: int, why: str) -> Unreadable:
-    """Build the error for invalid JSON at `place`, in a document that begins at `offset`."""
     line = text.count("\n", offset, place)
     column = place - max(text.rfind("\n", offset, place) + 1, offset) + 1
     where = f"character {column}" if not line else f"line {line + 1} of the document, character {column}"

@@ -56,14 +56,12 @@ def open_parquet(file: str) -> pq.ParquetFile:
 
 
 def _chunks(footer: pq.FileMetaData) -> list[tuple[int, int]]:
-    """Return the size of each column chunk, decompressed and compressed."""
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return [(column.total_uncompressed_size, column.total_compressed_size) for column in columns]
 
 
 def _type(kind: pa.DataType) -> str:
-    """Return the attribute type to suggest in a declaration for a column."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
         return "string"
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
@@ -219,7 +217,6 @@ def _times(file: str, columns: pl.DataFrame, schema: Schema, reasons: Reasons) -
 
 
 def _intervals(column: pl.Series, schema: Schema, reasons: Reasons) -> tuple[pl.Series, pl.Series]:
-    """Read a column of texts, each of which contains an interval. Return the start and the end of each interval."""
     start, end, states = intervals(schema, text_cells(column))
     for row in np.flatnonzero(states != GOOD).tolist():
         try:
@@ -239,7 +236,6 @@ def _holds_more(file: str, schema: pa.Schema, name: str, steps: Path) -> CepErro
 
 
 def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
-    """Join the columns that together contain a time, such as a date and a clock time, to one column of texts."""
     texts: list[pl.Series] = []
     for column, pattern in zip(columns, part_patterns(schema.format, len(columns))):
         if isinstance(column.dtype, pl.Datetime) and not texts:
@@ -251,7 +247,6 @@ def _joined(columns: Sequence[pl.Series], schema: Schema) -> pl.Series:
 
 
 def _present(column: pl.Series, attribute: Attribute) -> pl.Series:
-    """Replace each value that the declaration defines as missing by null."""
     if not attribute.missing:
         return column
     if column.dtype.is_numeric():
@@ -271,7 +266,6 @@ def _batches(file: str, opened: pq.ParquetFile, rows: int, columns: list[str]) -
 
 
 def _textual(batch: pa.RecordBatch, reasons: Reasons) -> pa.RecordBatch:
-    """Replace texts that are not valid UTF-8 by null, and record the reasons."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns):
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -338,7 +332,6 @@ def _column(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons
 
 
 def _quoted(column: pl.Series, attribute: Attribute, reasons: Reasons) -> pl.Series:
-    """Parse texts as numbers. An empty text becomes null."""
     numbers, odd = quoted_numbers(attribute, column)
     for row in odd.tolist():
         try:

@@ -184,7 +184,6 @@ def _escaped(text: str, marks: str) -> str:
 
 
 def _plain(quoted: str) -> str:
-    """Remove quotes and escapes from a quoted text."""
     if "\\" not in quoted:
         return quoted[1:-1]
     return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], quoted[1:-1])

@@ -215,7 +215,6 @@ class Packs:
 
 
 def _no_record(record: Mapping[str, Any]) -> str:
-    """Return the error message for an object that has no field of SenML."""
     if not record:
         return "the record is empty"
     if isinstance(record.get("e"), list):
@@ -269,7 +268,6 @@ def _rebase(record: Mapping[str, Any], base: dict[str, Any]) -> None:
 
 
 def _written(label: str, value: Any) -> str:
-    """Write the value of a field as JSON. Raise Unreadable if the value has the wrong type for the field."""
     wanted = _KINDS[label]
     if type(value) is str:
         if wanted == "a string":

@@ -138,7 +138,6 @@ class Pages:
         return line + body if entity else line.removesuffix(", ") + "}"
 
     def _ends(self, time: Any, observation: Mapping[str, Any]) -> str:
-        """Return the start and the end of an observation's time, written as members of a JSON object."""
         if not isinstance(time, str) or isinstance(time, Real):
             if time is not None:
                 raise Unreadable("time", f"{TIME}: {kind(time)} is not a time")
@@ -186,8 +185,6 @@ def linked(entity: Mapping[str, Any], name: str, collection: str) -> Any:
 
 @lru_cache(maxsize=1 << 16)
 def _id(link: str, collection: str) -> int | str | None:
-    """Return the id of the entity that a link points to. Return None if the link points to no entity of
-    `collection`."""
     last = link.rstrip("/").rpartition("/")[2]
     match = _KEY.search(last)
     if match is None or not last.startswith(f"{collection}("):

@@ -94,8 +94,6 @@ class ByteStream:
             self._unpack(packed, io.BufferedReader(packed, 1 << 20), zipped)
 
     def _unpack(self, packed: Any, reader: Any, zipped: bool) -> None:
-        """Start to decompress the stream. `reader`: a file object that supplies the compressed bytes of the file
-        `packed`."""
         self._packed, self._descriptor = packed, None
         if zipped:
             self._compressed = gzip.GzipFile(fileobj=reader)

@@ -137,7 +137,6 @@ def _by_event(data: Any, schemas: Mapping[str, Schema]) -> bool:
 
 
 def _tabular(data: Any) -> bool:
-    """Return True if the data consist of rows and columns. Return False for a single column or a single value."""
     if isinstance(data, list | tuple):
         return bool(data) and (isinstance(data[0], Mapping) or _tabular(data[0]))
     if _is_pandas(data) or isinstance(data, pl.DataFrame | pl.LazyFrame | pa.Table | pa.RecordBatch | Mapping):
@@ -187,10 +186,6 @@ def _read(
 
 
 def _further(batch: Batch, rows: Mapping[str, int]) -> Batch:
-    """Return a copy of a batch in which line numbers continue those of the pieces of data that were read earlier.
-
-    `rows`: for each name of data, the number of rows that were read earlier.
-    """
     dead = [replace(letter, line=letter.line + rows.get(letter.file or "", 0)) for letter in batch.dead]
     return replace(
         batch, dead=dead, blocks=[replace(block, line=block.line + rows.get(block.file, 0)) for block in batch.blocks]
@@ -238,7 +233,6 @@ def _columns(
 def _rows(
     label: str, batches: Iterator[pa.RecordBatch], events: Sequence[tuple[Schema, Mapping[str, Path]]], first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield the tables, dead letters and positions of records, as `cep.connectors.formats.parquet.read_events` does."""
     for bound, nested in events:
         if nested:
             batches = _with_paths(label, batches, nested, bound)
@@ -250,11 +244,6 @@ def _rows(
 
 
 def _bound(label: str, table: _Table, schema: Schema) -> tuple[Schema, dict[str, Path]]:
-    """Return a copy of the schema in which the time columns are filled in, and the path of each value inside a nested
-    column.
-
-    Raises CepError if a column is missing.
-    """
     keys = [key for key in (schema.time, *schema.further, schema.start, schema.end) if key is not None]
     paths = {source: path(source) for source in sources(schema, keys) if source not in table.names}
     nested = {name: steps for name, steps in paths.items() if len(steps) > 1 and steps[0] in table.names}

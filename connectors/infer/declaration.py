@@ -109,7 +109,6 @@ def inferred(sample: RecordSample, name: str) -> Inferred:
 
 
 def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
-    """Return remarks about the key `type` of the records, if its value is not the name of the event type."""
     bind = f"bind the file: `--input {title}=FILE`"
     if sample.bound:
         return [f"the `type` of the records is not an event: {bind}"]
@@ -119,10 +118,6 @@ def _binding(sample: RecordSample, title: str, own: bool) -> list[str]:
 
 
 def _facts(schema: Schema, sample: RecordSample) -> str | None:
-    """Return a declaration of facts whose attributes are named after the columns.
-
-    Return None if a column's name is not valid for an attribute, or if a column has values that facts cannot have.
-    """
     sources = [source_of(attribute) for attribute in schema.attributes]
     if any(path(source) != (source,) or identifier(source) != source.lower() for source in sources):
         return None

@@ -146,7 +146,6 @@ def _series(shape: _Shape, count: int) -> Path | None:
 
 
 def _mostly(kinds: Counter[str]) -> set[str]:
-    """Return the kinds of values that are not very rare. `kinds`: how often each kind occurs at a path."""
     present = set(kinds) - {NULL}
     count = sum(kinds[kind] for kind in present)
     for most in ({VALUE, NUMBER}, {OBJECT}, {LIST}):

@@ -183,8 +183,6 @@ def _layout(lines: Sequence[str], usual: str) -> _Layout | None:
 
 
 def _named(line: str, comment: str | None, separator: str, width: int) -> list[str] | None:
-    """Return the column names that a comment contains. Return None if it does not contain one name for each of `width`
-    columns."""
     text = line.removeprefix(comment or "").strip()
     for row in ([cell.strip() for cell in next(_rows([text], separator), [])], text.split()):
         plain = all(row) and len(set(row)) == width and not any("," in name or _is_value(name) for name in row)
@@ -269,7 +267,6 @@ def _apart_by_blanks(layout: _Layout, raw: Sequence[str]) -> str | None:
 
 
 def _unnamed(name: str, names: Sequence[str]) -> str | None:
-    """Explain why a declaration cannot use the name of a column. Return None if it can use this name."""
     if names.count(name) > 1:
         return f"{names.count(name)} columns are called so"
     if EACH in name or level(name) is not None:

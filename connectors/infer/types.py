@@ -155,10 +155,6 @@ def _of_kinds(value: Any, kinds: frozenset[str]) -> bool:
 
 
 def _without_bad(guess: Guess, bad: int, count: int, examples: Sequence[str] = ()) -> Guess:
-    """Add a note about the few bad values of a column to a guess about the good values.
-
-    `bad`: the number of bad values. `count`: the number of good and bad values together. `examples`: some bad values.
-    """
     if not guess.type:
         return guess
     what = {"int": "numbers", "float": "numbers", "time": "times", "bool": "booleans"}.get(guess.type, "texts")
@@ -181,8 +177,6 @@ def _plain(values: Sequence[Any]) -> list[int | float]:
 
 
 def _bools(present: Sequence[Any], kinds: Counter[str], optional: bool) -> Guess:
-    """Guess the type of a column that contains booleans. The column may contain other values that can be read as
-    booleans."""
     words = {str(value).lower() for value in present if not isinstance(value, bool)}
     if words <= {*TRUE_WORDS, *FALSE_WORDS}:
         return Guess("bool", tuple(present), optional=optional)
@@ -344,7 +338,6 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
-    """Return a remark if a column of texts contains mostly numbers. Otherwise, return ""."""
     odd = Counter(text for text in texts if _pointed([text], decimal, thousands) is None)
     numbers = len(texts) - odd.total()
     if not odd or len(odd) > FEW or numbers < MOSTLY * len(texts):
@@ -354,8 +347,6 @@ def _nearly(texts: Sequence[str], decimal: str, thousands: str | None) -> str:
 
 
 def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[str] | None:
-    """Rewrite texts as numbers that have a decimal point and no thousands marks. Return None if one of the texts is not
-    a number."""
     numbers = []
     for text in texts:
         try:
@@ -369,8 +360,6 @@ def _pointed(texts: Sequence[str], decimal: str, thousands: str | None) -> list[
 
 
 def _texts(name: str, present: Sequence[str], optional: bool) -> Guess:
-    """Guess the type of texts that do not come from a text table. The type is time if all texts are times, or all
-    except a few. Otherwise, it is string or IRI."""
     absent = {value for value in present if value.strip(" \t").lower() in ABSENT}
     words = tuple(sorted({form for text in absent for form in (text, text.strip(" \t"))}))
     some = [value for value in present if value not in words]
@@ -384,7 +373,6 @@ def _texts(name: str, present: Sequence[str], optional: bool) -> Guess:
 
 
 def _named(texts: Sequence[str], optional: bool) -> Guess:
-    """Guess whether texts are strings or IRIs."""
     words = tuple(dict.fromkeys(text for text in texts if text.strip(" \t").lower() in ABSENT))
     some = [text for text in texts if text not in words]
     if some and all(_IRI.match(text) and not NOT_IRI.search(text) for text in some) and len(words) <= FEW:
@@ -420,10 +408,6 @@ def _numbers(name: str, numbers: Sequence[int | float], optional: bool) -> Guess
 
 
 def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
-    """Guess the type of a column of whole numbers whose digits may be dates, such as `20240501`.
-
-    Return None if the numbers are not dates, or if the column's name does not suggest times.
-    """
     if not TIMELY.search(name) or not all(number >= 0 and number == int(number) for number in numbers):
         return None
     guessed = None if unit_of(numbers) else _times(name, [str(int(number)) for number in numbers])

@@ -84,7 +84,6 @@ class Derivations:
 
     @property
     def _statements(self) -> dict[str, str]:
-        """For each fluent, the name of the event type for its beginnings and ends."""
         schemas = self.plan.schemas.values()
         return {
             schema.fluent.name: schema.name

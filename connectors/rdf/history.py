@@ -202,7 +202,6 @@ class StoreListener:
                 self._reached = max(self._reached, watermark)
 
     def _learn(self) -> None:
-        """Write changes of the engine's knowledge to the store."""
         changes = self._service.engine.changes
         if self._followed is None or changes is None or not (changes.news or changes.anew):
             return
@@ -224,10 +223,6 @@ class StoreListener:
 
 
 def _recent(tables: Mapping[str, pl.DataFrame], oldest: int | None) -> dict[str, pl.DataFrame]:
-    """Return the rows of each table that end at `oldest` or later. Leave out tables that have no such rows.
-
-    `oldest`: None keeps all rows.
-    """
     kept = {}
     for name, table in tables.items():
         least = table["end"].min()

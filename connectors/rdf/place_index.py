@@ -214,7 +214,6 @@ def _values_of(store: ox.Store, property: str) -> Iterator[tuple[str, str]]:
 
 
 def _point(lat: str, long: str) -> Iterator[LatLong]:
-    """Yield the point that has these coordinates. Yield nothing if a coordinate is not a number, or is out of range."""
     try:
         point = float(lat), float(long)
     except ValueError:
@@ -228,8 +227,6 @@ def _value(term: Any) -> str:
 
 
 def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[str, str]]]:
-    """Return the variables for the things that the query locates at `place`. Each variable has the two properties that
-    state the thing's latitude and longitude."""
     return [
         (link.subject, (link.property.value, two.property.value))
         for link in query.links
@@ -242,7 +239,6 @@ def _linked(query: QueryParts, place: tuple[str, str]) -> list[tuple[str, tuple[
 
 
 def _timed(query: QueryParts, place: tuple[str, str]) -> bool:
-    """Return True if the place belongs to an occurrence whose time the query asks for."""
     variables = _patterns_of(query, place[0])[1]
     return any(stamp.subject in variables for stamp in query.stamps.values())
 

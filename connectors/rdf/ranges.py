@@ -205,7 +205,6 @@ class _RangeReader:
             place += 1
 
     def _value(self, place: int) -> int:
-        """Return the index after the value that begins at index `place`."""
         if self.word(place) in ("[", "("):
             return self.pairs[place] + 1
         if self.tokens[place].kind == "string":
@@ -313,7 +312,6 @@ def _of(choose: Callable[[list[str]], str], bounds: Iterable[str | None]) -> str
 
 
 def _time(term: Any) -> datetime | None:
-    """Return the time of a literal that has a time zone, rounded down to a second. Return None for other terms."""
     if not isinstance(term, ox.Literal) or term.datatype.value != XSD + "dateTime":
         return None
     time = datetime.fromisoformat(re.sub(r"\.\d+", "", term.value))

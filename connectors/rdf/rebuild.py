@@ -136,7 +136,6 @@ def _changes(path: Path | str) -> Path:
 
 
 def _sync(folder: Path) -> None:
-    """Flush the files of a store and their hashes to disk."""
     for file in (*folder.iterdir(), Path(f"{folder}.hashes")):
         descriptor = os.open(file, os.O_RDONLY)
         try:
@@ -147,7 +146,6 @@ def _sync(folder: Path) -> None:
 
 
 def _apply(writer: QuadWriter, changes: Path, place: int) -> int:
-    """Apply the changes in a log, from position `place` on. Return the position after the last complete change."""
     with changes.open("rb") as file:
         file.seek(place)
         whole = takewhile(lambda line: line.endswith(b"\n"), file)

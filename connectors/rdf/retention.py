@@ -98,8 +98,6 @@ class Retention:
         return any(user not in going for user in users)
 
     def _tidy(self, span: Any) -> None:
-        """Remove the node of a minute if it is empty. Then remove the nodes of its hour and its day if they are
-        empty."""
         for property in (INSIDE, CONTAINS):
             if next(self._store.quads_for_pattern(span, property, None, HERE), None) is not None:
                 return

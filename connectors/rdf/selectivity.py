@@ -89,7 +89,6 @@ def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
 
 
 def _fewer(few: dict[str, Sequence[Any]], name: str, terms: Sequence[Any]) -> None:
-    """Store the values of a variable, unless a smaller set of values is stored already."""
     some = sorted(set(terms), key=str)
     if name and (name not in few or len(some) < len(few[name])):
         few[name] = some

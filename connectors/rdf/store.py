@@ -190,7 +190,6 @@ class EventStore:
             self.store.optimize()
 
     def _has_times(self) -> bool:
-        """Return True if the knowledge contains instants, including knowledge that `learn` has added."""
         for path in (self._known, self._learned.path):
             if os.path.exists(path) and os.path.getsize(path):
                 with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -253,7 +252,6 @@ class EventStore:
         return Page(members, body, ordered[number * most][0] if len(ordered) > number * most else None)
 
     def _instants(self, span: str, until: float) -> Iterator[str]:
-        """Yield the instants in an hour, a minute or a second, in any order. `until`: the deadline."""
         hour = ox.NamedNode(self.vocabulary.hour(span[:13]))
         minutes = self.spans.within(hour) if len(span) == 13 else [ox.NamedNode(self.vocabulary.hour(span[:16]))]
         start = self.vocabulary.instant()
@@ -265,7 +263,6 @@ class EventStore:
                     yield stamp
 
     def _parts(self, span: str, until: float) -> list[str]:
-        """Return the minutes of an hour, or the seconds of a minute, that contain instants. `until`: the deadline."""
         if len(span) > 13:
             return sorted({stamp[:19] for stamp in self._instants(span, until)})
         hour, start = ox.NamedNode(self.vocabulary.hour(span)), self.vocabulary.hour()
@@ -304,7 +301,6 @@ def _in_time(until: float) -> None:
 
 
 def _different(before: str, now: str) -> tuple[set[bytes], set[bytes]]:
-    """Return the lines that only the file `before` contains, and the lines that only the file `now` contains."""
     new = set()
     with open(before, "rb") as file:
         gone = set(file)

@@ -152,7 +152,6 @@ def _record(name: str, note: Note) -> RecordBytes:
 
 
 def _hashed(file: BinaryIO, hashed: blake2b, most: int | None = None) -> tuple[int, blake2b]:
-    """Add up to `most` further bytes of a file to a hash. Return the number of bytes that were added, and the hash."""
     count = 0
     while part := file.read(_READ if most is None else min(_READ, most - count)):
         hashed.update(part)

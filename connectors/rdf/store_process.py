@@ -277,7 +277,6 @@ class StoreProcess:
         return self._count
 
     def _next(self) -> None:
-        """Send the next waiting queries to the process, as long as slots are free."""
         while (number := self._places.next()) is not None:
             request = self._requests[number]
             request.sent = True
@@ -375,7 +374,6 @@ class StoreProcess:
                 self._refuse(number, self._late(request))
 
     def _end(self) -> None:
-        """Kill the store's process and the forks of its queries."""
         self._process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -216,7 +216,6 @@ class _Worker:
                 self._reply(number, kind, value)
 
     def _look(self) -> None:
-        """Start a rebuild of the store if enough quads were removed."""
         if not self.rebuilding and self.store.files.removed >= self.enough:
             self.rebuilding = True
             self.settler.submit(self._rebuild)
@@ -238,7 +237,6 @@ class _Worker:
         self.rebuilding = False
 
     def _begin(self) -> Rebuild:
-        """Start a rebuild. All changes are logged from now on."""
         self.rebuild = Rebuild(self.path)
         self.store.writer.log = self.rebuild.log
         return self.rebuild

@@ -214,7 +214,6 @@ def _stamp(ticks: pl.Expr) -> pl.Expr:
 
 
 def _moment(ticks: pl.Expr) -> pl.Expr:
-    """Convert times to the lexical form of xsd:dateTime."""
     return _stamp(ticks).str.replace(r"\.?0+Z$", "Z")
 
 
@@ -284,7 +283,6 @@ def _text(of: pl.Expr) -> pl.Expr:
 
 
 def _mixed(column: pl.Series) -> pl.Series:
-    """Convert a column that contains values of several types to RDF terms."""
     return pl.Series(column.name, [_term(value) for value in column.to_list()], dtype=pl.String)
 
 

@@ -202,7 +202,6 @@ class Withdrawals:
         return [quad.object for quad in self._store.quads_for_pattern(event, END, None, HERE)]
 
     def _withdrawn(self, event: ox.NamedNode, revision: StoreRevision) -> bool:
-        """Return True if the occurrence was withdrawn in this revision or an earlier one."""
         prefix = f"{event.value}/withdrawn/"
         for quad in self._store.quads_for_pattern(None, _OBJECT, event):
             name = str(getattr(quad.subject, "value", ""))

@@ -95,7 +95,6 @@ class RdfWriter:
         return "".join(lines)
 
     def _withdrawn(self, event: str) -> str:
-        """Return the triples that mark an event as withdrawn."""
         time, position = stamp(min(self._engine.watermark, self._engine.latest)), self._engine.position
         activity = f"{event}/withdrawn/{time}/{position}"
         moment = f'"{time.removesuffix("Z").rstrip("0").rstrip(".")}Z"^^<{XSD}dateTime>'

@@ -122,7 +122,6 @@ class Mail:
             raise _refused(code, text, stage)
 
     def _kept(self) -> smtplib.SMTP | None:
-        """Return the existing connection if the server still answers. Otherwise return None."""
         if self._smtp is None:
             return None
         with suppress(OSError, smtplib.SMTPException):
@@ -205,7 +204,6 @@ def _domain(origin: Publisher) -> str:
 
 
 def _refused(code: int, text: bytes | str, stage: str) -> Exception:
-    """Return the exception for an error response. `stage`: the step of the SMTP dialogue."""
     said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     reason = f"{code} {clean(said, 200)}".strip()
     if 400 <= code < 500 or code < 0:

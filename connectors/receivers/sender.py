@@ -246,7 +246,6 @@ class Sender:
             then(error)
 
     def _acknowledge(self) -> None:
-        """Record the receiver's position in the outbox if it has changed. Other steps may still be in progress."""
         position = self.position
         if position.changed:
             noted = self._note(
@@ -305,7 +304,6 @@ class Sender:
         return not (change.remark and self.delivery.states) and self._wants(change) and self._news(change)
 
     def _drop(self, entries: Sequence[OutboxEntry]) -> None:
-        """Record that entries were removed from their queue without being sent."""
         for entry in entries:
             if entry.change.over:
                 self._unsent.pop(entry.change.alert, None)
@@ -314,7 +312,6 @@ class Sender:
         self._gone(entries)
 
     def _gone(self, entries: Sequence[OutboxEntry]) -> None:
-        """Update the position and the counts after entries have left their queue."""
         for entry in entries:
             self.position.done(entry.number)
             waiting = self._waiting[entry.change.alert]
@@ -449,7 +446,6 @@ class Sender:
         return self._lanes.busy < (1 if self._failing else self.delivery.lanes)
 
     def _look(self, now: float) -> None:
-        """Do periodic work: queue reminders, send a dead letter again, and call `Delivery.rest`."""
         self._looked = now
         self._remind()
         letter = None if self._repeating else self.outbox.next_retry(self.name)
@@ -777,5 +773,4 @@ def _now() -> int:
 
 
 def _may_be_content(failed: Exception) -> bool:
-    """Return True if the content of the message may be the cause of a failure."""
     return isinstance(failed, ServerError) or not isinstance(failed, Unreachable)

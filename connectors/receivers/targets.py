@@ -185,7 +185,6 @@ def apprise_target(place: str, name: str, url: str, options: str) -> Target:
 
 
 def _mailbox(shown: str, path: str) -> str:
-    """Return the mailbox in the path of a URL. Raises CepError if the path contains no mailbox."""
     mailbox = unquote(path.strip("/"))
     if not MAILBOX.fullmatch(mailbox):
         what = f"`{mailbox[:80]}` is not a mailbox" if mailbox.isprintable() else "this is not a mailbox"
@@ -329,8 +328,6 @@ def _flag(shown: str, option: str, text: str, choices: tuple[str, str]) -> bool:
 
 
 def _number(shown: str, options: Mapping[str, str], option: str, usual: int, least: int, most: int = 1_000_000) -> int:
-    """Return the number in an option. Return `usual` if the option is not set. Raises CepError if the number is not
-    between `least` and `most`."""
     text = options.get(option, str(usual))
     if not text.isdecimal() or not least <= int(text) <= most:
         reason = f"`{option}={text}` is not a whole number from {least} to {most:,}"
@@ -339,7 +336,6 @@ def _number(shown: str, options: Mapping[str, str], option: str, usual: int, lea
 
 
 def _topic(shown: str, path: str) -> str:
-    """Return the first levels of the MQTT topic. Return `alerts` if the URL has no path."""
     topic = unquote(path.strip("/")) or "alerts"
     if any(character in topic for character in "+#\0") or len(topic.encode()) > 1000:
         raise _refused(shown, "use a topic without `+` and `#`", f"e.g. `{EXAMPLES['mqtt']}`")

@@ -222,7 +222,6 @@ def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 
 
 def _length(text: str) -> int | None:
-    """Convert an ISO 8601 duration to microseconds. Return None if the text is not a duration."""
     try:
         return of_duration(text) if text.startswith("P") else None
     except ValueError:

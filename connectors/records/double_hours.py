@@ -200,8 +200,6 @@ class OrderedIntervals:
         return settled
 
     def _length(self, ends: list[int], start: int, end: int, hour: int) -> int:
-        """Return one of the candidates `ends` as the end of an interval. Prefer the one that gives it the length of the
-        previous interval."""
         if len(ends) == 1:
             return ends[0]
         like = start + self._end - self._start

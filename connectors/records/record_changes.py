@@ -46,7 +46,6 @@ class RecordChanges:
 
 
 def _as_read(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a copy in which the bounds of intervals are texts, such as `[)`, as in input tables."""
     if RECORD_BOUNDS not in frame.columns:
         return frame
     words = pl.col(RECORD_BOUNDS).replace_strict(list(range(4)), list(BOUNDS), return_dtype=pl.String)

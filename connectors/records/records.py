@@ -139,7 +139,6 @@ def read_events(
 
 
 def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Unreadable]:
-    """Call `read` and return its events. If it raises Unreadable, return the error as the only element."""
     try:
         return read()
     except Unreadable as reason:
@@ -404,8 +403,6 @@ def _count(attributes: Sequence[Attribute]) -> str:
 
 
 def _undeclared(record: Mapping[str, Any], schema: Schema) -> str:
-    """Explain why a record of an undeclared event type cannot be read: its values have names, and no declaration
-    defines what these names mean."""
     names = [attribute.name for attribute in schema.attributes]
     wanted = f"`{names[0]}`" if len(names) == 1 else f"`{names[0]}` to `{names[-1]}`"
     others = [name for name, value in record.items() if name != "type" and _scalar(value)]
@@ -421,7 +418,6 @@ def _scalar(value: Any) -> bool:
 
 
 def _written(value: Any) -> str:
-    """Return the attribute type to suggest in a declaration for a JSON value."""
     match value:
         case bool():
             return "bool"
@@ -452,10 +448,6 @@ def _type(record: Mapping[str, Any], schemas: Mapping[str, Schema], default: str
 
 
 def _word(key: str, value: Any, pattern: str | None, fields: bool) -> str:
-    """Return the text of one part of a time that is split into several columns.
-
-    `pattern`: the pattern of this part, or None. `fields`: True if the values come from a text table.
-    """
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise Unreadable("time", f"{key}: {kind(value)} is not a time")
     text = written_time(value, pattern)

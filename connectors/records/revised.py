@@ -96,8 +96,6 @@ def _undeclared(batch: Batch, event: str, table: pl.DataFrame, dead: list[DeadLe
 
 
 def _signs(changes: pl.Series) -> pl.Series:
-    """Convert the values of `@change` to 1 for added records and -1 for withdrawn records. Unknown values become
-    null."""
     if changes.dtype.is_numeric():
         numbers = changes.cast(pl.Float64).fill_nan(None).fill_null(1)
         return pl.select(pl.when(numbers.abs() == 1).then(numbers).cast(pl.Int8)).to_series()

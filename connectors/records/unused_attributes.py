@@ -125,14 +125,11 @@ def remarks(lacking: Lacking, records: Mapping[str, int], sources: Mapping[str, 
 
 
 def _written(record: Mapping[str, object], attribute: Attribute) -> bool:
-    """Return True if the record has the key or path of the attribute, even if the value is null."""
     source = source_of(attribute)
     return source in record or "args" in record or has(record, path(source))
 
 
 def _first(batch: Batch, type: str) -> Mapping[str, object]:
-    """Return the first record of an event type in the batch, as JSON. Return an empty object if the record is not JSON,
-    or if its text cannot be read again."""
     try:
         return _object(batch.origin(type, 0)[2] or "")
     except OSError:

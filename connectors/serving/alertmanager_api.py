@@ -306,7 +306,6 @@ def _alert(
 
 
 def _parsed(filters: list[str] | None) -> Matchers:
-    """Parse the matchers of a filter. Raises CepError if a matcher is not valid."""
     return Matchers.parse_all(filters or ())
 
 

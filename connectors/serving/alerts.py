@@ -415,7 +415,6 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
 
 
 def _not_severities(words: Sequence[str]) -> Iterator[str]:
-    """Yield a remark for each requested severity that does not exist. `words`: the requested severities."""
     for word in words:
         if word.title() not in SEVERITIES:
             hint = did_you_mean(word, SEVERITIES) or f"use one of {', '.join(SEVERITIES)}"
@@ -423,10 +422,6 @@ def _not_severities(words: Sequence[str]) -> Iterator[str]:
 
 
 def _not_alerts(names: Sequence[str], handling: Handling) -> Iterator[str]:
-    """Yield a remark for each requested alert name that is unknown.
-
-    A name is known if the program declares an alert that has this name, or if the outbox contains such an alert.
-    """
     known = [alert.name for alert in handling.alerts if not alert.hidden]
     for name in names:
         if (
@@ -460,10 +455,6 @@ def doubts(matchers: Matchers, handling: Handling) -> list[str]:
 
 
 def _newest(handling: Handling, before: int | None, over: bool) -> Iterator[OutboxEntry]:
-    """Yield the last change of each alert, latest first.
-
-    `before`: only changes that have a lower number are yielded. `over`: True to include alerts that have ended.
-    """
     if not over:
         yield from (entry for entry in reversed(handling.outbox.live()) if before is None or entry.number < before)
         return

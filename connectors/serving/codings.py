@@ -125,8 +125,6 @@ async def _whole(receive: Receive) -> bytes:
 
 
 def _given(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` function that returns `body` at its first call. At later calls, it returns the further
-    messages of `receive`."""
     left = [body]
 
     async def receive_body() -> Message:

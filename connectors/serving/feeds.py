@@ -183,8 +183,6 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
 
 
 def _listed(**more: Any) -> Responses:
-    """Describe a response that is a list of numbered changes. `more`: the schemas of further properties of each
-    change."""
     numbered = {"number": {"type": "integer", "minimum": 1}, **more}
     element = {**SCHEMA, "properties": {**SCHEMA["properties"], **numbered}}
     return route_responses("application/json", json={"type": "array", "items": element})

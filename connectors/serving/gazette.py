@@ -191,7 +191,6 @@ def texts(column: pl.Series) -> pl.Series:
 
 
 def _places(columns: Sequence[tuple[pl.DataFrame, str | None]]) -> pl.Series:
-    """Concatenate one column of each table. Missing columns, and values that are not numbers, become null."""
     known = [name for _, name in columns if name is not None]
     nothing = pl.Series([None], dtype=pl.Float64).new_from_index(0, sum(table.height for table, _ in columns))
     if not known:

@@ -303,7 +303,6 @@ def client_of(scope: Scope) -> str:
 
 
 def _users(headers: Headers) -> list[str]:
-    """Return the user names that a proxy sent in the headers, decoded as UTF-8."""
     return [header.encode("latin-1").decode("utf-8", "replace").strip() for header in headers.getlist(USER)]
 
 
@@ -331,7 +330,6 @@ def _host(text: str) -> str:
 
 
 def _head(scope: Scope) -> int:
-    """Return the size in bytes of the first line and the headers, including separators and the final empty line."""
     query = len(scope["query_string"])
     line = len(scope["method"]) + len(scope.get("raw_path") or scope["path"]) + query + bool(query) + 14
     return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])

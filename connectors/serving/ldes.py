@@ -129,11 +129,6 @@ def _triple(here: str, property: str, object: str) -> list[str]:
 
 
 def _relations(this: str, node: str, begin: datetime, end: datetime) -> list[str]:
-    """Return the triples that link a page to another page. The members of the other page end at or after `begin` and
-    before `end`.
-
-    `this`: the IRI of the page. `node`: the IRI of the other page.
-    """
     since, until = (f"{time.isoformat(timespec='microseconds')}Z" for time in (begin, end))
     return [*_relation(this, node, "GreaterThanOrEqualTo", since), *_relation(this, node, "LessThan", until)]
 

@@ -55,7 +55,6 @@ def accepts(headers: Headers, kind: str) -> bool:
 
 
 def _weight_of(kind: str, accepts: Sequence[tuple[str, float]] | None) -> float:
-    """Return the weight of a media type, which is the weight of the most specific media range that includes it."""
     if accepts is None:
         return 1.0
     fitting = [(-media_range.count("*"), weight) for media_range, weight in accepts if _fits(kind, media_range)]
@@ -68,7 +67,6 @@ def _fits(kind: str, media_range: str) -> bool:
 
 
 def _number(text: str) -> float:
-    """Parse a weight between 0 and 1, such as `.5`. Any other text counts as 0."""
     text = text.strip()
     if not _WEIGHT.fullmatch(text) or not any(map(str.isdigit, text)):
         return 0.0
@@ -113,7 +111,6 @@ class Acceptable:
 
 
 def _already_negotiated(message: Message) -> bool:
-    """Return True if the route has already chosen the format of the response according to `Accept`."""
     return "accept" in Headers(raw=message["headers"]).get("vary", "").lower().replace(" ", "").split(",")
 
 

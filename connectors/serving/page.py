@@ -243,10 +243,6 @@ def _person(person: Person | None, local: bool) -> dict[str, str]:
 
 
 def _refused(person: Person | None, role: Role, what: str) -> str:
-    """Return the reason why a person may not perform an action, or "" if they may.
-
-    `role`: the role that the action needs. `what`: the action, as the reason names it.
-    """
     if person is None:
         return f"{what} needs a server with tokens (`--token-file`)."
     return "" if person.role >= role else f"{what} needs the role {role.title}; {person.name} is {person.role.title}."
@@ -288,7 +284,6 @@ def _number(run: str, place: str) -> int | None:
 
 
 def _files() -> dict[str, _File]:
-    """Return the files that clients can request, by path below the folder of the page."""
     files = {}
     for path in sorted(PAGE.rglob("*")):
         if path.suffix in _KINDS and path.is_file():

@@ -245,8 +245,6 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
 
 async def _changed(change: Any, *what: Any) -> Response:
-    """Perform a change of the program, and return the response. If the change is refused, the response shows the
-    position of the error, a caret and a hint."""
     try:
         return JSONResponse(await run_in_threadpool(change, *what), headers={"Cache-Control": "no-store"})
     except ChangeRefused as error:

@@ -66,7 +66,6 @@ class Readings:
             tables[-2:] = [pl.concat(tables[-2:], how="vertical_relaxed", rechunk=True)]
 
     def _oldest(self) -> str | None:
-        """Return the event type that has the most tables. Return None if every event type has only one table."""
         name = max(self._tables, key=lambda event: len(self._tables[event]))
         return name if len(self._tables[name]) > 1 else None
 
@@ -116,7 +115,6 @@ class Readings:
 
 
 def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
-    """Return the finite numbers of a column, as `value`, and the `end` of each record."""
     column = table[attribute]
     if not column.dtype.is_numeric():
         known = [value if isinstance(value, (int, float)) else None for value in column.to_list()]

@@ -46,7 +46,6 @@ def in_sentences(app: FastAPI, paths: RouteMethods) -> None:
 
 
 def _body_fields(request: Request) -> list[str]:
-    """Return the names of the fields that the route expects in the request body."""
     fields: list[str] = []
     dependant = getattr(request.scope.get("route"), "dependant", None)
     for param in () if dependant is None else dependant.body_params:
@@ -57,7 +56,6 @@ def _body_fields(request: Request) -> list[str]:
 
 
 def _says_json(request: Request) -> bool:
-    """Return True if the request declares its content type as JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
 

@@ -201,7 +201,6 @@ class Scene:
                 self._changed(station)
 
     def _heard(self, station: Station, end: int) -> None:
-        """Update a station's usual gap between records. `end`: the end of a record that has arrived."""
         if station.last_record != BEGINNING and end > station.last_record:
             station.gap = max(end - station.last_record, station.gap * 99 // 100)
             if not station.awaited:
@@ -210,7 +209,6 @@ class Scene:
         station.missing = False
 
     def _miss(self, now: int) -> None:
-        """Mark each station whose next record is overdue. `now`: the watermark."""
         while self._due and self._due[0][0] < now:
             station = self.stations[heapq.heappop(self._due)[1]]
             if station.overdue >= now:
@@ -330,7 +328,6 @@ class Scene:
         }
 
     def _holds(self, name: str, document: Mapping[str, Any]) -> None:
-        """Update the fluents that hold at a station, because the interval in `document` begins or ends."""
         station = self.stations.get(document["key"] or "")
         if station is None:
             return
@@ -343,7 +340,6 @@ class Scene:
             self._changed(station)
 
     def _over(self, document: Mapping[str, Any]) -> None:
-        """Remove a withdrawn interval from the fluents that hold at its station."""
         station = self.stations.get(document["key"] or "")
         if station is not None and station.holding.pop(document["id"], None) is not None:
             self._changed(station)

@@ -276,7 +276,6 @@ def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str
 
 
 def _iris(schemas: Mapping[str, Schema], vocabulary: EventVocabulary) -> dict[str, str]:
-    """Return, for each IRI of a class or property, the event to which it belongs."""
     names = {}
     for name, schema in schemas.items():
         names[vocabulary.type(schema)] = name
@@ -304,7 +303,6 @@ def _refusal(error: Exception) -> QueryRefused:
 
 
 def _whole(watched: _Watched) -> str:
-    """Return the message that contains the whole current result."""
     head = _json({"vars": watched.variables})
     return _message("answer", f'{{"head": {head}, "results": {{"bindings": {_list(watched.rows)}}}}}')
 

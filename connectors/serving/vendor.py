@@ -105,8 +105,6 @@ def fetch(folder: Path = VENDOR, packages: Sequence[Package] | None = None) -> i
 
 
 def _taken(package: Package, archive: bytes) -> dict[str, bytes]:
-    """Return the contents of those files in a package's archive that the page uses. The keys are the names under which
-    the files are stored."""
     digest = base64.b64encode(hashlib.sha512(archive).digest()).decode()
     if digest != package.sha512:
         raise Unfetched(f"{package.archive} is not what it was: its sha512 is {digest}")

@@ -75,10 +75,6 @@ def _refusal(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _behind(answer: Explained, depth: int, width: int) -> list[str]:
-    """Return the lines that explain why an event did not occur, or why a fluent did not hold.
-
-    They state what ended the fluent, which parts of its formula are not true, and why rules did not derive the event.
-    """
     lines = _turn(answer["ended"], depth, width) if "ended" in answer else []
     for gap in dict.fromkeys(tuple(_gap(gap_document, depth, width)) for gap_document in answer.get("gaps", ())):
         lines += gap
@@ -101,7 +97,6 @@ def _gap(answer: Explained, depth: int, width: int) -> list[str]:
 
 
 def _turn(answer: Explained, depth: int, width: int) -> list[str]:
-    """Return the line that describes how a fluent began or ended."""
     told, where = answer["told"], answer.get("statement")
     lines = _wrapped(told if where is None else f"{told}: {_line(where)}:  {where['text']}", depth, width)
     for cause in answer["by"]:

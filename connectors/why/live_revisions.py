@@ -123,7 +123,6 @@ class LiveRevisions:
             changes.append(DerivedChange(added, row[ID], occurrence_of(name, own, row), instant, why, because))
 
     def _forget(self, since: int) -> None:
-        """Remove the changes of events and records that ended before the time `since`."""
         self._changes = {
             id: mine for id, mine in self._changes.items() if max(change.occurrence.end for change in mine) >= since
         }
@@ -137,14 +136,12 @@ def _keyed(occurrence: Occurrence, key: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _records(change: InputChange) -> Iterator[Occurrence]:
-    """Yield the record that an input change concerns and, if it was corrected, the record that replaces it."""
     yield change.record
     if change.now is not None:
         yield change.now
 
 
 def _written(engine: Engine, record: Occurrence) -> str:
-    """Return a record as the JSON text that lineage contains."""
     names = (attribute.name for attribute in engine.plan.schemas[record.event].attributes)
     times = {"type": record.event, "start": record.start, "end": record.end}
     return json.dumps(times | dict(zip(names, record.args, strict=True)))

@@ -44,7 +44,6 @@ class Origins:
             yield batch
 
     def _add(self, block: Block) -> None:
-        """Add the origins of a block of records. If the block continues the previous block, the two are joined."""
         self._records += block.count
         if self._blocks and (joined := self._blocks[-1].joined(block)) is not None:
             self._blocks[-1] = joined

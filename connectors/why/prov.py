@@ -77,8 +77,6 @@ def _own(node: Explained, parts: Sequence[Explained], engine: Engine, vocabulary
 
 
 def _followed(node: Explained, derivations: Derivations) -> list[int]:
-    """Return the numbers of the rules that began and ended a fluent, or of its formulas. Return an empty list if the
-    rules are unknown."""
     told = [cause for turn in ("began", "ended") for cause in node.get(turn, {}).get("by", ())]
     every = [cause["rule"] for cause in (*told, *node.get("formulas", ())) if "rule" in cause]
     places = {(rule["line"], rule["column"]) for rule in every}
@@ -87,14 +85,12 @@ def _followed(node: Explained, derivations: Derivations) -> list[int]:
 
 
 def _known(conditions: Sequence[Explained]) -> Iterator[Sequence[Explained]]:
-    """Yield the proof of each triple that conditions use. This includes the triples that static rules use."""
     for condition in conditions:
         yield from (fact["steps"] for fact in condition.get("triples", ()) if fact["steps"])
         yield from _known(condition.get("because", ()))
 
 
 def _stated(steps: Sequence[Explained], vocabulary: EventVocabulary) -> Iterator[str]:
-    """Yield RDF lines that describe the triple of each proof step, its premises, and the rule of inference."""
     for step in steps:
         subject = _statement(step["triple"], vocabulary)
         yield triple_line(subject, RDF + "type", PROV + "Entity")

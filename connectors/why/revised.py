@@ -137,8 +137,6 @@ def _asked(question: EventQuestion, occurrence: Occurrence) -> bool:
 
 
 def _because(explainer: Explainer, text: str) -> Sequence[str]:
-    """Return the records in a lineage as texts. Each text contains the record, as a rule writes it, and the record's
-    time. `text`: the lineage as JSON."""
     schemas, texts = explainer.engine.plan.schemas, []
     for load in json.loads(text):
         args = tuple(load[attribute.name] for attribute in schemas[load["type"]].attributes)

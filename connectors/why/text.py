@@ -423,7 +423,6 @@ def why(engine: Engine, event: str | None, id: str, facts: SupportingTriples | N
 
 
 def _twice(pattern: Pattern) -> dict[int, str]:
-    """Return the names of variables that appear more than once in a pattern, by argument index."""
     names = [argument.name if isinstance(argument, Variable) else "_" for argument in pattern.properties().arguments]
     return {place: own_name(name) for place, name in enumerate(names) if name[0] != "_" and names.count(name) > 1}
 
@@ -450,7 +449,6 @@ def condition_text(condition: Condition) -> str:
 
 
 def _plain(condition: Disjunction) -> bool:
-    """Return True if a disjunction contains no graph pattern."""
     return not any(isinstance(inner, Predicate) and inner.graph is not None for inner in each_condition([condition]))
 
 

@@ -55,8 +55,6 @@ def number_size(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> Frac
 
 
 def _numbers(format: str, schema: Schema) -> str | None:
-    """Return the time format of times that are numbers, in records of a format. Return None if times are texts in this
-    format."""
     if FORMATS[format].shape == "clauses":
         tick = schema.records.option("tick") if schema.records is not None else None
         return form_of_ticks(int(tick or SECOND))

@@ -229,16 +229,11 @@ class Writer:
         return texts_in_order(parts, _line_order(tables, self._schemas) if self.format == "jsonl" else None)
 
     def _timed(self, table: pl.DataFrame, times: str | None = None) -> pl.DataFrame:
-        """Convert the lineage column of a table for the output. If no lineage is written, return the table unchanged.
-
-        `times`: the format of times, by default that of the writer.
-        """
         if self._inputs is None:
             return table
         return table.with_columns(because(table[BECAUSE], self._inputs, times or self.times))
 
     def _delimited(self, type: str, table: pl.DataFrame | None) -> bytes:
-        """Return the rows of a table as lines of a CSV or TSV file. If `table` is None, return the header line."""
         schema = self._schemas[type]
         if table is not None:
             return _delimited_rows(self._timed(table), schema, self.format, self.times, self._inputs is not None)
@@ -308,7 +303,6 @@ def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]
 
 
 def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> NDArray[np.int64]:
-    """Return the numbers of all rows in the order of the output. The rows of all tables are numbered together."""
     times = [[key for key in time_columns(schemas[type]) if key != EDGE] for type in tables]
     pairs = list(zip(tables.values(), times))
     start = np.concatenate([table[keys[0]].fill_null(BEGINNING).to_numpy() for table, keys in pairs])
@@ -383,7 +377,6 @@ def _first_field(column: pl.Series, times: str) -> pl.Series:
 
 
 def _field(column: pl.Series, attribute: Attribute, times: str) -> pl.Series:
-    """Convert a column to the text fields of a CSV or TSV file."""
     if attribute.type in ("time", "duration"):
         return ticks_text(column, times if attribute.type == "time" else SECONDS).alias(attribute.name)
     if column.dtype == pl.Object:

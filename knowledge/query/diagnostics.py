@@ -78,8 +78,6 @@ def first_query_error(text: str, prefixes: Collection[str], offset: int) -> Diag
 
 
 def _first(words: list[SparqlToken], prefixes: Collection[str], position: int = 0) -> Diagnostic | None:
-    """Return the first mistake in the group that begins at index `position` of `words`. Return None if no mistake is
-    found."""
     try:
         _GrammarCheck(words, prefixes, position).group()
     except Diagnostic as found_one:

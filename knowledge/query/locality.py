@@ -185,7 +185,6 @@ class _Blocks:
         return _Way((*way.patterns, *own), way.key, way.visible | set(_names(own)))
 
     def _hidden(self, way: _Way, visible: frozenset[str]) -> _Way:
-        """Return a copy of `way` in which all variables that are not in `visible` are renamed."""
         self.made += 1
 
         def name(slot: str | ConstantTerm) -> str | ConstantTerm:

@@ -186,8 +186,6 @@ def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bo
 
 
 def _connected(patterns: Sequence[sparql.TriplePattern]) -> list[tuple[sparql.TriplePattern, ...]]:
-    """Group the patterns that share variables, directly or through other patterns. The patterns keep the order of the
-    text."""
     groups: list[list[int]] = []
     for i, pattern in enumerate(patterns):
         touching = [g for g in groups if any(set(patterns[j].variables) & set(pattern.variables) for j in g)]

@@ -131,7 +131,6 @@ class Refreshed:
         return TripleSet.of(s, p, o)
 
     def _solved(self, query: tuple[str, Mapping[str, str]], few: Sequence[ox.Quad], keys: set[int]) -> set[Row]:
-        """Evaluate the pattern over the quads `few`. Return the rows in which the value of the key is in `keys`."""
         small = ox.Store()
         small.extend(few)
         results = small.query(select_query(query[0], self.names), prefixes=dict(query[1]))

@@ -100,7 +100,6 @@ class _SolutionRows:
 
 
 def _split(text: bytes) -> pl.Series:
-    """Split a text into lines. The text must end with a line feed."""
     if not text:
         return pl.Series([], dtype=pl.String)
     return pl.Series([text.decode().removesuffix("\n")]).str.split("\n").explode()

@@ -63,7 +63,6 @@ def _only(columns: TripleColumns, mask: np.ndarray[tuple[int], np.dtype[np.bool_
 
 
 def _written(terms: Terms, columns: TripleColumns) -> Iterator[str]:
-    """Convert triples to text in N-Triples. Yield the text in batches."""
     for start in range(0, len(columns[0]), _CHUNK):
         s, p, o = (terms.written(column[start : start + _CHUNK]) for column in columns)
         lines = pl.select(pl.concat_str([pl.lit(s), pl.lit(p), pl.lit(o), pl.lit(".\n")], separator=" "))

@@ -113,7 +113,6 @@ def quoting(text: str) -> SparqlToken | None:
 
 
 def _iri(token: SparqlToken, graph: Graph) -> str:
-    """Return the IRI that a token means. Return an empty text if the token is not an IRI."""
     if token.text.startswith("<"):
         return token.text[1:-1]
     prefix, colon, local = token.text.partition(":")
@@ -182,10 +181,6 @@ def _no_sparql(error: str, graph: Graph, source: Source) -> CepError:
 
 
 def _offset(error: str, text: str, before: int = 0) -> int | None:
-    """Return the offset of the position that an error message names. Return None if it names no position.
-
-    `text`: the text to which the offset refers. `before`: the number of lines before `text` in the parsed query.
-    """
     match = _ERROR.search(error)
     if match is None:
         return None

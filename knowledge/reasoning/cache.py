@@ -96,7 +96,6 @@ def key(terms: Terms, triples: TripleSet, reasoning: Reasoning) -> str:
 
 @cache
 def _code() -> bytes:
-    """Return a hash of all code on which a closure depends. Raises OSError if the code cannot be read."""
     here = Path(__file__).parent
     digest = hashlib.blake2b(f"{pl.__version__} {np.__version__}".encode())
     for file in (*sorted(here.glob("*.py")), *(here.parent / name for name in _READ_TOO)):

@@ -80,8 +80,6 @@ def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: Predicate
 
 
 def _bound(head: RuleAtom, predicate: int, relation: BinaryRelation) -> Substitutions:
-    """Return the bindings for which a rule's head equals a triple of the relation. `predicate`: the predicate of the
-    relation."""
     s, o = unpacked(relation.pairs)
     columns: dict[str, Ints] = {}
     fits = np.ones(len(s), dtype=np.bool_)

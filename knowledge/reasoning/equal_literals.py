@@ -60,7 +60,6 @@ def lost_values(
 
 
 def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
-    """Return the literals that are the object of at least one fact."""
     columns = [unpacked(facts[predicate].pairs)[1] for predicate in facts if predicate >= 0]
     objects = sorted_distinct(np.concatenate([np.empty(0, dtype=np.int64), *columns]))
     literals: Ints = objects[terms.kinds(objects) == LITERAL]

@@ -198,7 +198,6 @@ def _joined(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> It
 
 
 def _crossed(rows: Substitutions, name: str, column: Ints) -> Iterator[Substitutions]:
-    """Combine each row with each value of `column`. The values become the column `name` of the result."""
     lows, counts = np.zeros(rows.count, dtype=np.int64), np.full(rows.count, len(column), dtype=np.int64)
     for index, places in _expanded(lows, counts):
         yield Substitutions(len(index), {**rows.take(index, len(index)).columns, name: column[places]})
@@ -242,7 +241,6 @@ def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _of_every(part: BodyAtom, relation: BinaryRelation, s: Ints, lists: Ints) -> NDArray[np.bool_]:
-    """Return a mask of the rows whose subject in `s` is related to every member of the list in `lists`."""
     pairs, back = np.unique(packed(s, lists), return_inverse=True)
     subjects, heads = unpacked(pairs)
     members = part.relations[HAS]

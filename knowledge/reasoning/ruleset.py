@@ -94,7 +94,6 @@ def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list
 
 
 def _numbers(terms: Terms, asserted: PredicateRelations, words: ReasoningVocabulary, value: int) -> list[int]:
-    """Return the ids of integer literals that equal `value` and are used as cardinalities."""
     objects = sorted_distinct(np.concatenate([asserted[predicate].objects for predicate in words.of_numbers]))
     literals = []
     for literal in objects[terms.kinds(objects) == LITERAL].tolist():

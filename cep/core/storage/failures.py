@@ -118,7 +118,6 @@ def _bare(text: str) -> str:
 
 
 def _has_login() -> bool:
-    """Return True if S3 credentials are in the environment or in the user's files."""
     if any(os.environ.get(name) for name in _KEYS):
         return True
     file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE")
@@ -136,7 +135,6 @@ def _server(location: Url) -> str:
 
 
 def _short(text: str) -> str:
-    """Shorten a library's message to its end, on one line. The end contains most of the information."""
     line = " ".join(text.partition(_AUTHORS)[0].split())
     matched = re.search(r"AWS Error \w+.*?: (.+)", line)
     said = (matched[1] if matched else line).rstrip(".")

@@ -178,8 +178,6 @@ class Upload:
     """
 
     def __init__(self, address: str) -> None:
-        """Begin an upload. Raises StorageError if the bucket does not exist or is not accessible, or if a library is
-        not installed."""
         self.address, location = address, url(address)
         if location.kind == "abfs":
             stores.check_installed(location)
@@ -246,8 +244,6 @@ def _filesystem(kind: str, place: str, process: int) -> Any:
 
 
 def _azure() -> dict[str, str]:
-    """Return pyarrow's settings for Azure, from environment variables: the credentials, and the address of a server
-    that replaces Azure's, if one is set."""
     variables = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
     known = {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}
     if (server := stores.endpoint()) is not None:
@@ -258,7 +254,6 @@ def _azure() -> dict[str, str]:
 
 
 def _check_bucket(location: Url) -> None:
-    """Check that the bucket exists and is accessible. Raises StorageError otherwise."""
     from pyarrow.fs import FileType
 
     if location.kind == "hdfs":
@@ -269,8 +264,6 @@ def _check_bucket(location: Url) -> None:
 
 
 def _lost(location: Url) -> StorageError:
-    """Return the error for a missing file. If the file's bucket is missing too, return the error for a missing
-    bucket."""
     try:
         _check_bucket(location)
     except StorageError as error:
@@ -287,7 +280,6 @@ def _found(location: Url, info: Any) -> Found | None:
 
 
 def _direct(location: Url, every: Iterable[Found]) -> Iterable[Found]:
-    """Select the direct entries of a folder from all entries in it and its subfolders."""
     folder = joined(str(location), "") if location.key else location.root
     direct: dict[str, Found] = {}
     for entry in every:
@@ -297,7 +289,6 @@ def _direct(location: Url, every: Iterable[Found]) -> Iterable[Found]:
 
 
 def _fits(names: list[str], wanted: list[str]) -> bool:
-    """Return True if the path `names` matches the pattern `wanted`. Both are split into their parts."""
     if not names or not wanted:
         return not names and all(part == "**" for part in wanted)
     if wanted[0] == "**":
@@ -307,7 +298,6 @@ def _fits(names: list[str], wanted: list[str]) -> bool:
 
 @contextmanager
 def _explaining(location: Url) -> Iterator[None]:
-    """Convert failures of the file system in the block to StorageErrors."""
     import pyarrow as pa
 
     try:

@@ -82,7 +82,6 @@ def _window(cursor: Cursor) -> tuple[int | None, int | None, Over | None]:
 
 
 def _length(cursor: Cursor, hint: str) -> int:
-    """Read a duration that is longer than zero."""
     token = cursor.token
     if token.key == "-":
         cursor.fail("a duration", hint)
@@ -116,8 +115,6 @@ def _each(cursor: Cursor) -> Over:
 
 
 def _divisor(length: int) -> int:
-    """Return the duration that divides a day and is nearest to `length`, among common ones such as 15 minutes and an
-    hour. Both are in microseconds."""
     usual = [DAY // n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48, 96, 144, 288, 1440, 86_400)]
     return min(usual, key=lambda part: abs(part - length))
 

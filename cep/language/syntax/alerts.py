@@ -137,7 +137,6 @@ def alert(cursor: Cursor) -> ast.AlertStatement:
 
 
 def _hint(token: Token) -> str:
-    """Return the hint for a token that neither begins a clause nor ends the statement."""
     meant = _MEANT.get(token.text.upper()) or nearest(token.text, ALERTING[1:])
     clauses = "clauses are " + ", ".join(f"`{word}`" for word in ("WHERE", *ALERTING[1:]))
     return f"did you mean `{meant}`? {clauses}" if meant else clauses
@@ -199,8 +198,6 @@ def _string(cursor: Cursor, hint: str) -> Constant:
 
 
 def _choice(cursor: Cursor, word: Token, key: str = "") -> str:
-    """Read a quoted value that must be one of those that a clause permits. `word`: the word that begins the clause.
-    `key`: the key of the clause in `CHOICES`, if it is not `word`."""
     key = key or word.key
     choices = CHOICES[key]
     all_of_them = f"the {_PLURALS[key]} are {', '.join(f'`{choice}`' for choice in choices)}"

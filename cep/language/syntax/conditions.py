@@ -320,7 +320,6 @@ def _position(span: Span) -> tuple[int, int]:
 
 
 def _ends(token: Token) -> bool:
-    """Return True if a condition ends before `token`."""
     return token.kind == "end" or token.key in (".", ",", ")", "]") or token.key in RESERVED
 
 
@@ -352,8 +351,6 @@ def _decimal_comma(cursor: Cursor) -> str | None:
 
 
 def _graph(cursor: Cursor, first: Token, negated: bool) -> Predicate:
-    """Read a graph pattern in braces. It becomes a predicate whose arguments are the rule's variables in the
-    pattern."""
     token = cursor.advance()
     cursor.height = 1
     if depth(token.text) > DEEPEST:

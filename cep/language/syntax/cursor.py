@@ -256,8 +256,6 @@ class Cursor:
         self.stop(f"expected {expected}, found {messages.token_name(token)}", self._spaced() or hint)
 
     def _spaced(self) -> str | None:
-        """Return a hint if the next token is a time of day that a blank separates from its date. Otherwise return
-        None."""
         day = self.previous
         clock = CLOCK.match(self.source.text, day.end) if day.kind == "time" and len(day.text) == 10 else None
         return f"a time is one word, with a `T` before the hour: `{joined(day.text, clock[1])}`" if clock else None

@@ -188,7 +188,6 @@ def _time(cursor: Cursor, sources: list[tuple[str, Token]]) -> tuple[str | None,
 
 
 def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, first: Token) -> None:
-    """Refuse a time in several columns unless its FORMAT has one part per column."""
     count = 0 if pattern is None else len(pattern.split())
     if count != len(columns):
         written = " ".join(_PARTS[: len(columns)])
@@ -315,7 +314,6 @@ def _column(cursor: Cursor, sources: list[tuple[str, Token]]) -> str:
 
 
 def _iri(cursor: Cursor) -> str:
-    """Read the IRI of a class or a property."""
     if cursor.token.kind not in ("iri", "prefixed"):
         cursor.fail("an IRI", "e.g. `AS weather:Blizzard`, `AS <http://example.org/Storm>`")
     iri = constant(cursor).value
@@ -340,7 +338,6 @@ def _range(cursor: Cursor, kind: str) -> tuple[RangeEnd, RangeEnd]:
 
 
 def _range_hint(kind: str) -> str:
-    """Return examples of ranges for an attribute of this type."""
     return messages.RANGES.get(kind, messages.RANGE)
 
 

@@ -254,7 +254,6 @@ def _written(token: Token, previous: Token | None, statement: ast.Statement | No
 
 
 def _is_sign(previous: Token | None, token: Token, text: str) -> bool:
-    """Return True if the token is a minus that is the sign of the number or term after it."""
     if previous is None:
         return True
     if previous.kind == "mark":
@@ -400,16 +399,12 @@ def _place(lines: Sequence[_Line]) -> None:
 
 
 def _opens(item: _Item | None) -> bool:
-    """Return True if `item` is an arrow, an opening bracket or a keyword. The formatter may then align later lines with
-    the token after `item`."""
     if item is None:
         return False
     return item.key in ("<-", ":-", "(", "[") or (item.key != "" and item.kind in ("name", "variable"))
 
 
 def _indentation(line: _Line, anchors: Sequence[_Item]) -> int:
-    """Return the column in which a continuation line begins. `anchors`: the items of earlier lines with which the
-    author may have aligned this line."""
     head = line.items[0]
     if head.key in (")", "]"):
         return 1

@@ -54,8 +54,6 @@ def collect(source: Source, parameters: Parameters, recovery: Recovery | None = 
 
 
 def _begins_statement(cursor: Cursor) -> bool:
-    """Return True if the cursor is at a place where a statement can begin: at the beginning of a text, after a
-    statement, or after a PREFIX."""
     return cursor.previous is cursor.token or cursor.previous.key == "." or cursor.previous.kind == "iri"
 
 

@@ -72,8 +72,6 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
 
 
 def _with_deadline(left: ast.PatternTree, waiting: ast.UnlessTree, met: ast.UnlessTree) -> ast.PatternTree:
-    """Replace the UNLESS `waiting` by `met` in the pattern `left`. `met` is the same UNLESS with its duration, which
-    was read later."""
     if left is waiting:
         return met
     if isinstance(left, ast.Binary):
@@ -107,7 +105,6 @@ def _refuse_logic(cursor: Cursor) -> NoReturn:
 
 
 def _repeated(cursor: Cursor) -> ast.PatternTree:
-    """Read a primary pattern and each `TIMES n` that follows."""
     first = cursor.token
     read = _primary(cursor)
     while cursor.token.key == "TIMES":

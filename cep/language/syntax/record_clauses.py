@@ -200,7 +200,6 @@ class Clauses:
 
 
 def _known_zone(name: str) -> None:
-    """Check the name of a time zone. Raises CepError if no time zone has this name."""
     if name not in names():
         raise CepError(f"unknown time zone `{name}`", hint=zone_hint(name), code="syntax")
 

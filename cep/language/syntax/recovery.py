@@ -90,8 +90,6 @@ class Recovery:
 
 
 def _begins(cursor: Cursor, first: Token) -> bool:
-    """Return True if the next token begins a statement. `first`: the first token of the skipped statement. A token
-    further to the right does not begin a statement."""
     token, before, after = cursor.token, cursor.previous, cursor.peek()
     if not cursor.on_new_line() or token.column > first.column:
         return False

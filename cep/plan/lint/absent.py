@@ -64,6 +64,5 @@ class _WatchedRule:
 
 
 def _occurring(pattern: Pattern) -> frozenset[str]:
-    """Return the variables of a pattern. Variables of negated parts are left out."""
     own = frozenset(variable.name for variable in pattern.properties().mentions)
     return own.union(*(_occurring(part) for part in parts(pattern)))

@@ -192,7 +192,6 @@ def _possible(pattern: Pattern, possible: set[str]) -> bool:
 
 
 def _needs(pattern: Pattern, possible: set[str]) -> list[str]:
-    """Return those events that a pattern needs and that can never occur. `possible`: the events that can occur."""
     event = pattern.properties().event
     if event is not None:
         return [] if event in possible else [event]

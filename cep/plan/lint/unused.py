@@ -32,8 +32,6 @@ def unused(rules: Rules) -> list[Warning]:
 
 
 def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Warn about variables that conditions bind, but that the rule does not use. `times`: how often each variable
-    occurs in the rule."""
     for condition in each_condition(conditions):
         if isinstance(condition, Comparison):
             if condition.operator == "=":
@@ -43,8 +41,6 @@ def _unused(conditions: Sequence[Condition], times: Counter[str], source: Source
 
 
 def _given(condition: Comparison, times: Counter[str], source: Source) -> Iterator[Warning]:
-    """Warn about a variable that gets a value from an equation and is not used elsewhere. There is no warning if its
-    name begins with `_`."""
     for side, other in ((condition.left, condition.right), (condition.right, condition.left)):
         if not isinstance(side, Variable) or side.name.startswith("_") or times[side.name] != 1:
             continue

@@ -160,8 +160,6 @@ def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed
 
 
 def _seen(batch: BoundRows) -> dict[str, Column]:
-    """Return the columns of a batch. If the ends of its occurrences are known, the result also contains them as the
-    column `end()`."""
     return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
 
 

@@ -315,7 +315,6 @@ class _Builder:
 
 
 def _table_of_numbers(predicate: Predicate) -> str:
-    """Return the last part of a hint about a table that may contain numbers as texts, such as `0042`."""
     if predicate.graph is not None or "(" in predicate.name:
         return ""
     return f"; `fact {predicate.name}(id: int, ..).` says which columns of a table are numbers"

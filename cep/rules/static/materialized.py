@@ -340,8 +340,6 @@ class _Index:
         return self._parts(index, matches)
 
     def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
-        """Answer a query on a timed table. The answers for a row are those that are valid at the row's time in
-        `ends`."""
         assert ends is not None, "a table of answers with times is asked with times"
         every = self.table.rows
         if self.bound:
@@ -366,7 +364,6 @@ class _Index:
 
 @cache
 def _ticks() -> dict[str, pl.DataType]:
-    """Return the polars types that represent our times and durations in microseconds."""
     return {"time": pl.Datetime("us", "UTC"), "duration": pl.Duration("us")}
 
 

@@ -43,8 +43,6 @@ def mingled(
 
 
 def _beside(graph: Graph, place: int, row: int, types: tuple[str, ...], columns: tuple[Column, ...], pool: Pool) -> str:
-    """Return a text that identifies an answer of a graph pattern. It shows the first other variable whose value is an
-    IRI or a text. If there is none, the text is empty."""
     for name, type, column in zip(graph.variables, types, columns):
         if name != graph.variables[place] and type in ("iri", "string"):
             return f", where `?{name}` is {_shown(column[row : row + 1], pool)}"

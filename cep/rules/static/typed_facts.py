@@ -287,7 +287,6 @@ def _dtypes() -> Mapping[str, pl.DataType]:
 
 
 def _read(texts: pl.Series, reader: Callable[[str], int]) -> pl.Series:
-    """Parse texts by `reader`, each distinct text once. An invalid text becomes null."""
     known = dict(_each(texts.drop_nulls().unique(), reader))
     return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
 

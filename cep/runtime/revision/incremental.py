@@ -313,7 +313,6 @@ class Incremental:
         return waiting + sum(part.reviser.nbytes for part in self.parts)
 
     def _forget_changes(self) -> None:
-        """Drop all pending changes. The caller has added them to the stretches, or drops the stretches as well."""
         self.pending, self.waiting, self.netted, self.since = [], 0, 0, END_OF_TIME
 
     def _watched(self) -> dict[PlanUnit, list[Table]]:
@@ -329,7 +328,6 @@ class Incremental:
 
     @property
     def _own(self) -> frozenset[str]:
-        """The input events that regions read."""
         regions = (part.part for part in self.parts if isinstance(part.reviser, Rerun))
         return frozenset(event for part in regions for event in part.takes.events)
 
@@ -369,7 +367,6 @@ class Incremental:
             self._put_given(stretches)
 
     def _put_given(self, stretches: Sequence[Stretch]) -> None:
-        """Add the pending changes of the output to the stretches in which they end."""
         begins = np.array([stretch.since for stretch in stretches])
         for event, changes in self.pending:
             for table, come in ((changes.going, False), (changes.coming, True)):
@@ -381,10 +378,6 @@ class Incremental:
 
 
 def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, EventGoal | None]:
-    """Return the input events whose equal records count separately, and tell their goals to search for equal records.
-
-    The value of an event is its goal, or None if a compiled loop contains the event.
-    """
     about = equal_records(plan)
     goals = {event: goal for goal, event in machine.events()}
     taken = {event for part in machine.parts for event in part.takes.events}
@@ -396,8 +389,6 @@ def _told_apart(plan: Plan, machine: Machine, sets: Set[PlanUnit]) -> dict[str, 
 
 
 def _come(late: RowChanges | None, inputs: Table | None) -> Table:
-    """Return one table of changes for an input event. `late`: the late changes of the event. `inputs`: the rows of the
-    event that arrived in order."""
     if late is None:
         assert inputs is not None, "something comes of it"
         return contiguous(inputs)
@@ -411,8 +402,6 @@ def _goals(machine: Machine) -> list[GoalInPlan]:
 
 
 def _revisers(plan: Plan, machine: Machine) -> dict[PlanUnit, Reviser | None]:
-    """Return the reviser of each unit that runs as a single goal. The value is None if the unit's goal has no
-    reviser."""
     goals = _goals(machine)
     revisers = revisers_of(goals, machine.widths, machine.given, plan)
     return {unit_goal.unit: reviser for unit_goal, reviser in zip(goals, revisers, strict=True)}
@@ -429,8 +418,6 @@ def _in_bags(machine: Machine, sets: Collection[PlanUnit]) -> None:
 
 
 def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
-    """Return the groups of parts that are revised together, as lists of part numbers. A group is paired with True if it
-    is a single goal that has a reviser."""
     _in_bags(machine, machine.widths)
     revisers = _revisers(plan, machine)
     parts = machine.parts

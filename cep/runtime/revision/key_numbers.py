@@ -137,7 +137,6 @@ class KeyNumbers:
 
 
 def _set_of(values: Ints, highest: int) -> Bools:
-    """Return a mask of length `highest` + 2 that is True at the positions `values`."""
     members = np.zeros(highest + 2, np.bool_)
     members[values] = True
     return members
@@ -155,8 +154,6 @@ def _near(low: int, wanted: Bools, table: Ints) -> Bools:
 
 
 def _at(active: Bools, numbers: Ints) -> Bools:
-    """Return a mask over `numbers` that is True for each active key number. `active`: a mask over all key numbers,
-    which may be too short for new keys."""
     if not len(active):
         return np.zeros(len(numbers), np.bool_)
     is_active: Bools = active[np.minimum(numbers, len(active) - 1)] & (numbers < len(active))

@@ -308,7 +308,6 @@ class Region:
 
 
 def _few(states: Iterable[Arrays]) -> bool:
-    """Return True if states are so small that they can be searched cheaply."""
     return sum(int(array.nbytes) for state in states for array in state.values()) < SMALL
 
 
@@ -456,7 +455,6 @@ class Rerun(ABC):
     def _taken(
         self, part: PartsTogether, inputs: Sequence[Table], frontier: Frontier, row_counts: dict[PlanUnit, int]
     ) -> Tables:
-        """Run `part` on these inputs, and return its output."""
         outputs, count = GivenTables(self.nothing), len(part.takes.events)
         outputs.update(zip(part.takes.units, inputs[count:], strict=True))
         events = {event: table for event, table in zip(part.takes.events, inputs) if rows(table)}
@@ -469,7 +467,6 @@ class Rerun(ABC):
         keys that were rerun."""
 
     def _whole(self, changes: Sequence[Ints]) -> bool:
-        """Return True if a change belongs to all keys."""
         return any(source.shared and len(change) for source, change in zip(self.inputs, changes, strict=True))
 
     def _put(self, changes: Sequence[Ints], was: Sequence[Table], ranges: tuple[Ints, Ints, Ints]) -> list[Table]:
@@ -492,7 +489,6 @@ class Rerun(ABC):
         return self._taken(self.part, inputs, frontier, self._made)
 
     def _ended(self, frontier: Frontier) -> States:
-        """Return the states at the end of the last run."""
         return [goal.needed_arrays(frontier) for goal in self.own]
 
     def forget(self, until: int) -> None:
@@ -630,11 +626,6 @@ class BoundedRerun(Rerun):
         return mask
 
     def _before(self, keys: Ints, after: Ints, whole: bool) -> States:
-        """Return the state from which to rerun `keys`. `after`: for each key, the time after which the rerun reads
-        input rows.
-
-        `whole`: True if all keys are rerun.
-        """
         early = keys[after < self.since]
         if self.base is None or not len(early):
             return copied([self.empty])

@@ -235,7 +235,6 @@ class StageReplay(Region):
 
 
 def _columns(table: Table, columns: Sequence[int]) -> Ints:
-    """Return some argument columns of a table, one row per occurrence."""
     return table[[FIRST + column for column in columns]].T if len(columns) > 1 else table[FIRST + columns[0]][:, None]
 
 
@@ -369,7 +368,6 @@ class GoingBack:
         return self._given(replay, stretch, keys, tables, revised), now
 
     def _due(self, replay: StageReplay, changes: Iterable[Change], window: Window) -> Due:
-        """Return the changed keys of each stretch."""
         numbered = []
         for event, row_changes in changes:
             by_key = replay.keyed and isinstance(replay.stage.inputs[event], tuple)

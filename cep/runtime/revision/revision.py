@@ -316,7 +316,6 @@ class Revision:
         return [self.waiting, *(windows for stretch in self.stretches for windows in (stretch.inputs, stretch.outputs))]
 
     def _tables(self) -> list[tuple[str, Table]]:
-        """Return all tables of rows in the window, each with its event."""
         tables = [(event, run) for windows in self.held() for event, window in windows.items() for run in window.runs]
         for event, changes in self.late.items():
             tables += [(event, table) for change in changes for table in (change.going, change.coming)]
@@ -328,7 +327,6 @@ class Revision:
     # --- changes before the watermark ---
 
     def _revise(self, old: Given, new: Given) -> None:
-        """Rerun the stages that late changes affect. Add their old output to `old` and their new output to `new`."""
         changed = {event: joined(self.late[event]) for event in sorted(self.late)}
         self.late = {}
         revised = self.going_back.revise(changed, self._whole_window)
@@ -437,17 +435,14 @@ class Revision:
 
     @property
     def _goes_back(self) -> bool:
-        """True if late rows are processed by undoing the latest instant, provided that all of them belong to it."""
         return not self._changes_begun and self.lineage is None and self.window.handed is None
 
     @property
     def _may_go_back(self) -> bool:
-        """True if the machine can undo the latest instant now."""
         return self._goes_back and self.machine.attempts.there and self.latest.end == self.watermark
 
     @property
     def _changes_begun(self) -> bool:
-        """True if incremental revision has begun."""
         return self.incremental is not None and self.incremental.begun
 
     def leave(self) -> None:
@@ -482,11 +477,9 @@ class Revision:
 
     @property
     def _whole_window(self) -> Window:
-        """All stretches, up to the watermark."""
         return Window(self.stretches, self.watermark, lambda until: self._frontier(until, self.reach))
 
     def _taken(self, event: str) -> list[RowWindow]:
-        """Return the row windows that contain an input event's rows: that of the waiting rows, and one per stretch."""
         return [
             held[event] for held in (self.waiting, *(stretch.inputs for stretch in self.stretches)) if event in held
         ]

@@ -126,7 +126,6 @@ def know(revision: Revision, book: SegmentBook, names: Sequence[str]) -> None:
 
 
 def _parts(revision: Revision) -> Iterator[Arrays]:
-    """Yield the parts of the window in the order in which `restore` reads them."""
     for held in revision.held():
         for _, window in sorted(held.items()):
             yield from ({_ROWS: run} for run in window.runs)

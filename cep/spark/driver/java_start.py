@@ -189,7 +189,6 @@ def _folder(installed: Path) -> Path | None:
 
 
 def _linked(installed: Path, folder: Path) -> Path:
-    """Create a Spark home that consists of links to `installed`. Raises OSError if it cannot be created."""
     home = folder / _HOME
     home.mkdir(exist_ok=True)
     for name in _PARTS:
@@ -232,7 +231,6 @@ def _locked(path: Path) -> IO[bytes] | None:
 
 
 def _forget(archive: Path) -> None:
-    """Remove old archives. The `_KEPT` latest archives stay, and so does `archive`."""
     archives = sorted(archive.parent.glob(f"*{_ARCHIVE}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in archives[_KEPT:]:
         if old != archive:

@@ -270,12 +270,10 @@ class CommitLog:
                 (self._folder / name).unlink(missing_ok=True)
 
     def _distance(self) -> int:
-        """Return the number of micro-batches between two compact entries."""
         whole = sorted(number for number, name in self._entries().items() if name.endswith(".compact"))
         return COMPACTED if len(whole) < 2 else whole[-1] - whole[-2]
 
     def _entries(self) -> dict[int, str]:
-        """Return the file names of the entries, by the number of the micro-batch."""
         if not self.there:
             return {}
         names = [file.name for file in self._folder.iterdir()]
@@ -372,8 +370,6 @@ def content_hash(path: Path) -> str:
 
 
 def _proven(path: Path, data: bytes) -> bytes:
-    """Check the hash of a file in the log's folder, and return the file's content. Raises CepError if the file is
-    damaged."""
     try:
         return bytes(checksum.content(data, _of(path)))
     except checksum.Broken:

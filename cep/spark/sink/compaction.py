@@ -43,8 +43,6 @@ def compact(folder: Path, format: str, schemas: Mapping[str, Schema], to: Path) 
 
 
 def _lines(files: Sequence[Path], event: str) -> Iterator[str]:
-    """Yield the lines of an event that were added more often than withdrawn, sorted by their first occurrence in the
-    files."""
     ways: Counter[str] = Counter()
     for file in files:
         for line in _opened(file).splitlines():

@@ -60,7 +60,6 @@ def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bo
 
 
 def _changed(by_event: Mapping[str, list[pl.DataFrame]], word: str) -> dict[str, list[pl.DataFrame]]:
-    """Return the rows of a changelog whose `@change` is `word`, without empty tables."""
     parts = {event: [table.filter(pl.col(CHANGE) == word) for table in tables] for event, tables in by_event.items()}
     parts = {event: [table for table in tables if table.height] for event, tables in parts.items()}
     return {event: tables for event, tables in parts.items() if tables}

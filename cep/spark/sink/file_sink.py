@@ -164,7 +164,6 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
 
 
 def _written(folder: Path) -> Iterator[str]:
-    """Yield the names of all data files and of their checksum files."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.lstrip(".").startswith("part-") and entry.is_file():

@@ -161,7 +161,6 @@ class SinkReader:
             raise CepError(f"{path}: {reason_of(error)}", code="input") from None
 
     def _lines_of(self, name: str) -> ReadsLines:
-        """Return a reader for the lines of a file, which uses the format of times that the log names for this file."""
         times = self._times.get(name)
         if times not in self._readers:
             self._readers[times] = self._reader(times)
@@ -244,13 +243,11 @@ def _number(name: str) -> int | None:
 
 
 def _column(event: str, attribute: str, columns: Mapping[str, None]) -> str:
-    """Return the name of the Parquet column for an attribute (`cep.connectors.writing.layout.ParquetLayout`)."""
     named = f"{event}_{attribute}"
     return named if named in columns and (attribute in _OWN or attribute not in columns) else attribute
 
 
 def _counted(schema: Schema, format: TimeFormat) -> Schema:
-    """Return a copy of an event's schema in which times are numbers in the unit of `format`."""
     attributes = (
         replace(attribute, format=format) if attribute.type == "time" else attribute for attribute in schema.attributes
     )

@@ -248,7 +248,6 @@ def joined(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.T
 
 
 def _placed(piece: Batch, orders: Ints, table: pa.Table, event: str) -> Batch:
-    """Replace the line number of each row by the row's order. Also add the text of the row to each dead letter."""
     (block,) = piece.blocks
     lines = np.arange(block.line, block.line + block.count) if block.lines is None else block.lines
     dead = [

@@ -319,7 +319,6 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(next_watermark(own) or 0, reached) or None
 
     def _begins(self, start: dict[str, Any]) -> bool:
-        """Return True if the first micro-batch after a migration has not been planned yet."""
         generation = self.files.generation
         return generation.start is not None and start.get("generation") != generation.number
 

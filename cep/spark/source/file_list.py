@@ -75,7 +75,6 @@ class FileChanges:
     """The minimum number of seconds between two checks."""
 
     def __init__(self, path: str, clock: Callable[[], float] = monotonic) -> None:
-        """Start the timer between checks. `path`: the path of the file list."""
         self._path, self._clock = path, clock
         self._reported: dict[str, str] = {}
         self._next = clock()

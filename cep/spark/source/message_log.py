@@ -212,7 +212,6 @@ class MessageLog:
         return {packet.mid: packet.digest for part in recent for packet in part.read(0, len(part.log)) if packet.qos}
 
     def _gone(self) -> dict[int, int]:
-        """Return digests of messages in removed segments, by packet identifier."""
         file = self._folder / _GONE
         data = file.read_bytes() if file.exists() else bytes(4)
         pairs = data[4:]

@@ -237,7 +237,6 @@ def batch_of(path: Path) -> int:
 
 
 def _segments(path: Path) -> Segments | None:
-    """Return the segments of a state. Returns None if the file is missing or damaged."""
     try:
         with path.open("rb") as file:
             file.seek(_BEFORE)
@@ -274,8 +273,6 @@ def state_header(path: Path) -> dict[str, Any]:
 
 
 def _known(path: Path, data: bytes) -> bytes:
-    """Return the micro-batch number and the hash at the beginning of a state file. Raises CepError if they are
-    damaged."""
     try:
         return bytes(checksum.content(data[:_BEFORE], of_run(path)))
     except checksum.Broken:

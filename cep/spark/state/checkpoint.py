@@ -166,8 +166,6 @@ def vacant(folder: Path, output: str) -> None:
 
 
 def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
-    """Return the error that says that a checkpoint belongs to another program or was made with other options. The error
-    lists the differences."""
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("belongs to another program", "program")
     migrate = ", or add `--migrate`" if migratable else ""
@@ -255,7 +253,6 @@ _LABELS |= {"revise": "", "final": "", "lateness_by": ""}
 
 
 def _changed(before: CheckpointInfo, now: CheckpointInfo, *names: str) -> list[str]:
-    """Describe the differences between the options with these `names`."""
     return [
         f"{_LABELS.get(name, f'{name}: ')}{_shown(before, name)} before, {_shown(now, name)} now"
         for name in names

@@ -34,7 +34,6 @@ def _literals(program: LarsProgram) -> Iterator[LarsLiteral]:
 
 
 def _given(program: LarsProgram) -> frozenset[str]:
-    """Return the predicates that only facts define."""
     events = {declaration.name for declaration in program.declarations if isinstance(declaration, ast.EventDeclaration)}
     facts = {declaration.name for declaration in program.declarations if isinstance(declaration, FactDeclaration)}
     facts |= {rule.head.predicate for rule in program.rules if rule.head is not None and rule.is_fact}
@@ -135,8 +134,6 @@ def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
 
 
 def _origins(rule: LarsRule, calculated: Expression) -> set[str]:
-    """Return the variables of the expression `calculated`, and all variables from which the rule's equations calculate
-    them."""
     names = set(expression_variables(calculated))
     for element in rule.body:
         if (
@@ -164,8 +161,6 @@ def _moves(rule: LarsRule, instant: Expression) -> bool:
 
 
 def _bounded(rule: LarsRule, instant: Expression) -> bool:
-    """Return True if the rule's body limits the value of an expression. A comparison can do so, or a window that
-    contains a tick from which the value is calculated."""
     names = _origins(rule, instant)
     for element in rule.body:
         if isinstance(element, Comparison) and element.operator in ("<", "<=", ">", ">="):

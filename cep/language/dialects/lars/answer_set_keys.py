@@ -108,7 +108,6 @@ def _spread(rules: Sequence[KeyedRule], places: dict[str, int]) -> dict[str, int
 
 
 def _name(atom: LarsAtom, column: int) -> str | None:
-    """Return the name of the variable in a column of an atom. Return None if the column contains no variable."""
     term = atom.arguments[column]
     return term.name if isinstance(term, Variable) and term.name != "_" else None
 

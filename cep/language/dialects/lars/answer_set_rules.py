@@ -308,7 +308,6 @@ class _RuleText:
         self.body.append(f"{self._calculated(comparison)} = 1")
 
     def _denied(self, element: LarsLiteral | Graph) -> None:
-        """Add a negated literal or graph pattern to the body, as `not` of an input relation."""
         if isinstance(element, Graph):
             asked: BodyLiteral = replace(element, negated=False)
             names = list(dict.fromkeys(element.variables))

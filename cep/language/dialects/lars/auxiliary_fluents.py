@@ -44,7 +44,6 @@ def helping(relations: Relations, first: int | None = None) -> tuple[list[ast.St
 
 
 def _at_now(relations: Relations, name: str) -> ast.WhileRule:
-    """Return the rule that makes an atom true now if it was derived for the current tick."""
     arguments = tuple(Variable(f"X{index + 1}") for index in range(len(relations.types[name])))
     instant = Variable("At")
     formula = FormulaAtom(relations.at(name), (*arguments, instant))
@@ -54,8 +53,6 @@ def _at_now(relations: Relations, name: str) -> ast.WhileRule:
 
 
 def _filled_rules(relations: Relations, ticks: int) -> list[ast.Statement]:
-    """Return the rules that count the past ticks in a window of `ticks` ticks. The count grows by one at each tick
-    until the window is full."""
     name, first, instant, number = filled_name(ticks), Variable("First"), Variable("At"), Variable("Number")
     opening = OwnTimesFormula(relations.timeline(first), first.name, WindowTicks(relations.tick, 1, ticks - 1))
     every_tick = EachTickFormula(opening, instant.name, relations.tick)

@@ -71,7 +71,6 @@ def parsed_laser(source: Source, tick: int, counted: bool = False, parameters: P
 
 
 def _skip_rule(cursor: LarsCursor, _: int) -> None:
-    """Skip to the next line that begins a rule."""
     while cursor.token.kind not in ("end", "declaration"):
         if cursor.on_new_line() and not cursor.sees("and") and cursor.previous.text not in ("and", ":-", "("):
             return
@@ -147,8 +146,6 @@ def _formula(cursor: LarsCursor) -> BodyLiteral:
 
 
 def _denied(cursor: LarsCursor, reader: Callable[[LarsCursor], F]) -> F:
-    """Read `not` and the formula after it, which may be in parentheses. `reader`: a function that reads this
-    formula."""
     cursor.expect("not")
     cursor.depth += 1
     if cursor.depth > 100:
@@ -223,7 +220,6 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
 
 
 def _number(cursor: LarsCursor, hint: str) -> LarsToken:
-    """Read a numeric argument of a window, such as its size, and the `,` after it."""
     if cursor.token.kind != "number":
         cursor.fail("a number", hint)
     token = cursor.advance()

@@ -69,10 +69,6 @@ def parsed(source: Source, tick: int, counted: bool = False, parameters: Paramet
 
 
 def _skip_rule(cursor: LarsCursor, begins: int) -> None:
-    """Skip to the end of a rule that has a mistake, unless its `.` has already been read.
-
-    `begins`: the index of the rule's first token.
-    """
     if cursor.previous.text != "." or cursor.at == begins:
         cursor.skip_statement()
 
@@ -286,8 +282,6 @@ def _literal(cursor: LarsCursor, first: LarsToken, negated: bool) -> LarsLiteral
 
 
 def _negated_behind(cursor: LarsCursor, negated: bool) -> bool:
-    """Read the `not` after an atom, and return True. Raises CepError if the atom already has a `not` before it
-    (`negated`)."""
     if negated:
         cursor.stop(
             "`not` is written twice", "put it before the atom or after it, not both: `not a in [5]`, `a not in [5]`"

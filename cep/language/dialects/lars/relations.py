@@ -73,7 +73,6 @@ class Relations:
         self._numbers = count(1)
 
     def _column_names(self) -> dict[str, dict[int, str]]:
-        """Return the attribute names of each predicate. They are the variables of its first head."""
         columns: dict[str, dict[int, str]] = {}
         for rule in self.program.rules:
             if rule.head is not None and rule.head.predicate not in columns:
@@ -327,8 +326,6 @@ class Relations:
         return Comparison("=", number, Call("+", (Call("-", (last, first)), Constant(1, "int"))))
 
     def _counted(self, literal: LarsLiteral, rows: Formula, number: Variable) -> Formula:
-        """Return the formula that counts the tuples of `rows`, separately for each combination of values of the
-        literal's variables. It binds `number` to the count."""
         by = tuple(dict.fromkeys(argument for argument in literal.atom.arguments if isinstance(argument, Variable)))
         return AggregatedFormula(rows, (AggregateResult(number.name, "count", None),), by, literal.span)
 
@@ -400,10 +397,6 @@ class Relations:
         return Or((And(parts, (False, False, False), span), at_first), span)
 
     def _all_of(self, literal: LarsLiteral, rows: Formula, points: tuple[Formula, Variable]) -> Formula:
-        """Return the formula that is true if the number of tuples of `rows` equals the number of ticks in the window.
-
-        `points`: the formula that calculates the number of ticks, and the variable that it binds to this number.
-        """
         formula, number = points
         return And((self._counted(literal, rows, number), formula), (False, False), literal.span)
 

@@ -53,7 +53,6 @@ def bound(rule: LarsRule) -> frozenset[str]:
 
 
 def _binds(literal: LarsLiteral | Comparison | Graph) -> list[str]:
-    """Return the variables that a literal binds without help from other literals."""
     if isinstance(literal, Graph):
         return [] if literal.negated else list(literal.variables)
     if isinstance(literal, Comparison) or literal.negated:

@@ -159,8 +159,6 @@ def _enter(cursor: LarsCursor) -> None:
 
 
 def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
-    """Return `call`, and record the height of its expression tree in the cursor. Raises CepError if the tree is too
-    high."""
     height = 1 + max(cursor.heights.get(id(argument), (1, argument))[0] for argument in call.arguments)
     if height > HIGHEST:
         where = cursor.place(operator.start, operator.end)

@@ -132,7 +132,6 @@ def tokens(text: str) -> Iterator[LarsToken]:
 
 
 def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterator[LarsToken]:
-    """Yield a token. If the token is the name of a parameter, yield the tokens of the parameter's value instead."""
     pieces = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     if token.kind == "graph":
         yield token._replace(text=parameters.in_graph(token.text))
@@ -143,7 +142,6 @@ def _with_values(token: LarsToken, parameters: Parameters, tick: int) -> Iterato
 
 
 def _between(before: LarsToken | None) -> bool:
-    """Return True if a statement can begin after the token `before`."""
     return before is None or before.kind == "declaration" or before.text == "."
 
 

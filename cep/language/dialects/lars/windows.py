@@ -120,8 +120,6 @@ def duration(cursor: LarsCursor, token: LarsToken) -> int:
 
 
 def _finer(exact: int, tick: int) -> str:
-    """Return a duration that divides `exact` and `tick`, as text: the longest one in a list of common durations. All
-    are in microseconds."""
     for size in (60_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10):
         if exact % size == 0 and tick % size == 0:
             return write_duration(size).replace(" ", "")

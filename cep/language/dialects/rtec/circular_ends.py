@@ -68,7 +68,6 @@ class CircularEnds:
         return ended_name
 
     def _reaches(self, name: str, head: str) -> bool:
-        """Return True if the fluent `name` depends on `head`, directly or indirectly."""
         seen, waiting = {name}, [name]
         while waiting:
             for other in self._needs.get(waiting.pop(), ()):

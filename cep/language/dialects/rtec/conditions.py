@@ -240,7 +240,6 @@ class ConditionConverter:
 
 
 def _used(clause: Clause) -> list[str]:
-    """Return the variables of a clause, one name for each occurrence."""
     names = [name for term in clause.body for name in term_variables(term)]
     if clause.fluent is not None:
         names += [*term_variables(clause.fluent.term), *term_variables(clause.fluent.value)]

@@ -138,7 +138,6 @@ def sorted_clauses(source: Source, tick: int, parameters: Parameters | None = No
 
 
 def _loads(directive: Term) -> bool:
-    """Return True if a directive loads clauses from a file other than a Prolog library."""
     if isinstance(directive, Many):
         return bool(directive.items)
     if not isinstance(directive, Compound) or not directive.arguments:

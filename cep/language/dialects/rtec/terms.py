@@ -115,8 +115,6 @@ def clauses(source: Source, tick: int, parameters: Parameters | None = None) -> 
 
 
 def _with_values(token: _Token, parameters: Parameters, tick: int) -> list[_Token]:
-    """Return a list that contains the token. If the token is the name of a parameter, return the tokens of the
-    parameter's value instead."""
     pieces = parameters.in_dialect(token.text, tick) if token.kind == "variable" else None
     return [token] if pieces is None else [token._replace(kind=kind, text=text) for kind, text in pieces]
 

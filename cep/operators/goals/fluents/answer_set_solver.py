@@ -106,7 +106,6 @@ class Grounding:
         self.until: float | None = None
 
     def _ticks(self) -> str:
-        """Return the facts about the current tick, as program text."""
         rules = self.rules
         facts = ["i0."]
         if rules.clocked:
@@ -219,7 +218,6 @@ class Grounding:
             self.settings = wanted
 
     def _searched(self, tell: Callable[[Any], None]) -> SolveResult:
-        """Search for answer sets until the time limit. Call `tell` with each of them."""
         if self.until is None:
             return self.control.solve(on_model=tell)
         with self.control.solve(on_model=tell, async_=True) as search:

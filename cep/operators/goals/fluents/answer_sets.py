@@ -177,8 +177,6 @@ class AnswerSetGoal(DeclaredState):
         self.given = lines
 
     def _told(self, answers: Sequence[frozenset[Derived]]) -> Iterator[tuple[Told, Line]]:
-        """Yield the output rows of these answer sets, and the row that contains the number of answer sets. Reuse rows
-        that have not changed."""
         count = None, len(answers)
         yield count, self.told.get(count) or self._count(len(answers))
         for place, answer in enumerate(answers, 1):
@@ -239,8 +237,6 @@ class AnswerSetGoal(DeclaredState):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the tables: facts, waiting rows, output rows, the last answer set, and the solver's facts in their
-        order."""
         last = [self._line(derived, 0) for derived in sorted(self.last, key=self._written)]
         known = [self.lines[fact] for fact in self.solver.known]
         return {
@@ -371,8 +367,6 @@ def calculator(calculations: Sequence[Calculation], pool: Pool) -> Callable[[int
 
 
 def _single(column: Column, type: str, pool: Pool) -> Value:
-    """Return the value in a column that has one row, or None if the value is missing. A boolean is returned as 1 or
-    0."""
     if column.dtype == np.float64:
         return None if np.isnan(column[0]) else float(column[0])
     number = int(column[0])

@@ -133,7 +133,6 @@ class EachTickGoal(PassingGoal):
         return self._pass_on(frontier)
 
     def _opening(self) -> int:
-        """Return the time code of the first tick that has not been evaluated."""
         width = 2 * self.window.tick
         return -(-max(self.next, -FAR) // width) * width
 

@@ -167,7 +167,6 @@ class RecordingGoal(NumberedState, Lasting):
         return True
 
     def _reserve(self, more: int) -> None:
-        """Reserve a cell for each tuple, and room in the heap for `more` further timers."""
         if self.keys.count > len(self.cells):
             cells: Ints = np.zeros((roomy(self.keys.count, 2 * len(self.cells)), CELLS), np.int64)
             timers: Ints = np.zeros((len(cells), T_WIDTH), np.int64)
@@ -178,13 +177,11 @@ class RecordingGoal(NumberedState, Lasting):
         self.heap = filled_room(self.heap, used + more, 0)
 
     def _current(self) -> Pieces:
-        """Return the intervals that are stored in `cells`."""
         slots = np.flatnonzero(self.cells[:, C_END] != NOTHING)
         cells = self.cells[slots]
         return Pieces(slots, *(cells[:, place].copy() for place in (C_START, C_END, C_ORDER, C_NAME)))
 
     def _all(self) -> Pieces:
-        """Return all intervals that have not ended, from `cells` and `held`."""
         return self.held.with_(self._current()) if self.counts[N_HELD] else self.held
 
     def _step_each(self, pieces: Pieces, watermark: int) -> Table:

@@ -195,8 +195,6 @@ class RestrictedGoal(NumberedState, InRounds):
         return index, answers.reshape(len(index), len(self.spec.binds))
 
     def _answers_of(self, slots: Ints) -> tuple[Ints, Ints]:
-        """Return the stored answers of these tuples. The first array repeats the slot of a tuple for each of its
-        answers."""
         many = self.many[slots]
         ends = np.cumsum(many)
         places = np.repeat(self.first[slots] - ends + many, many) + np.arange(int(ends[-1]) if len(ends) else 0)
@@ -215,7 +213,6 @@ class RestrictedGoal(NumberedState, InRounds):
         return table
 
     def _tuples(self, known: Ints) -> Table:
-        """Convert tuples to rows with the input's columns."""
         table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
         table[FIRST + self.columns] = known.T
         return table

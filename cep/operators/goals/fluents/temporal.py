@@ -162,7 +162,6 @@ class TemporalGoal(NumberedState, InRounds):
         return table_of(Intervals(keys, start, end), self.tuples.known)
 
     def _changing(self) -> Ints:
-        """Return the tuples whose results time alone changes in the stretch."""
         keys = self.evaluation.changing(self.stretch[1])
         return keys[keys < len(self.stopped)]
 

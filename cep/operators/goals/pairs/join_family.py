@@ -67,7 +67,6 @@ def sizes(goal: JoinGoal, members: Sequence[JoinGoal]) -> list[tuple[int, int]]:
 
 
 def _places(goal: JoinGoal, cold: Ints) -> Ints:
-    """Return, for each stored row, the column that contains its member. The column depends on the row's side."""
     widths = np.array([goal.spec.left_width, goal.spec.right_width])
     places: Ints = HEADER + widths[cold[:, SIDE]] - 1
     return places

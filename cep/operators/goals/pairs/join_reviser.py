@@ -62,7 +62,6 @@ class InstantJoinReviser(PairReviser):
         return Revised(apart(was, self._joined(keys, ends)), int(np.count_nonzero(np.diff(again, prepend=-1))))
 
     def _joined(self, keys: Ints, ends: Ints) -> Table:
-        """Return all pairs that have one of these keys and end at the corresponding time in `ends`."""
         if not len(keys):
             return empty(self.width)
         tables = [as_table(side.at(keys, ends)[0]) for side in self.sides]

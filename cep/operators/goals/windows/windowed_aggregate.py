@@ -231,7 +231,6 @@ class WindowedAggregate(DeclaredState):
                 self._relabel(k)
 
     def _roots(self) -> list[int]:
-        """Return the columns of the group array that contain roots of search trees."""
         return [GROUP + WORDS * k for k, kind in enumerate(self.spec.kinds) if kind in SORTED]
 
     def _relabel(self, k: int) -> None:
@@ -257,7 +256,6 @@ class WindowedAggregate(DeclaredState):
         self.state[HEAD], self.state[TAIL] = (order[0], order[-1]) if len(order) else (-1, -1)
 
     def _rebuild(self) -> None:
-        """Rebuild all sorted structures from the stored rows."""
         for k, labels in self.labels.items():
             cell = HEADER + CELLS * k
             self.store[: self.count, cell + RANK] = labels.of(self.store[: self.count, cell + VALUE])
@@ -365,8 +363,6 @@ def _sortable(bits: Ints) -> Ints:
 
 
 def _numbers(groups: Bools) -> tuple[Ints, int]:
-    """Return a number for each group: numbers from 0 on for groups whose mask is True, -1 for all others. Also return
-    how many groups have a number."""
     return np.where(groups, np.cumsum(groups) - 1, -1), int(groups.sum())
 
 
