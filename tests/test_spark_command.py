@@ -166,7 +166,8 @@ def test_damage_is_told_by_name_and_what_is_mended_goes_on(session: None) -> Non
     gone = next(path for path in Path("out").glob("part-*") if path.stat().st_size)
     gone.rename("elsewhere")
     result = run(*options)
-    assert result.exit_code == 0 and re.search(f"1 written file is missing: {gone.absolute()}", result.stderr.replace("\n", ""))
+    told = result.stderr.replace("\n", "")
+    assert result.exit_code == 0 and re.search(f"1 written file is missing: {gone.absolute()}", told)
     assert len(lines("out")) + len(Path("elsewhere").read_text().splitlines()) == 2
 
 
