@@ -75,7 +75,6 @@ class IntervalRounds:
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """See `cep.runtime.cycle`."""
         first, last = self._first(outputs), decided(frontier, self.late)
         for unit in self.gives:
             outputs[unit] = empty(self.widths[unit])
@@ -222,7 +221,6 @@ class HeldOutside:
         self.table = self.goal.held(changes, -INFINITE, INFINITE)
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `InRounds`."""
         return clipped(self.table, first, last)
 
 

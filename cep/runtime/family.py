@@ -107,11 +107,9 @@ class Family(GoalByGoal):
 
     @property
     def takes(self) -> Takes:
-        """See `MachinePart`."""
         return Takes(self.shared, (*self.events, *self.inlets), False)
 
     def due(self) -> int | None:
-        """See `MachinePart`."""
         return None
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:

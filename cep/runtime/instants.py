@@ -57,7 +57,6 @@ class RowRounds:
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """See `cep.runtime.cycle`."""
         new = GivenTables(self.nothing)
         new.update(outputs)
         whole: dict[PlanUnit, list[Table]] = {unit: [] for unit in self.gives}

@@ -287,17 +287,14 @@ class KnowledgePast:
         self._remember = max(ticks, self._remember)
 
     def follow(self, late: int) -> None:
-        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
         self.late = max(late, self.late or 0)
         if late:
             self.remember(min(late, -_FIRST))
 
     def changed(self, after: int, until: int) -> list[int]:
-        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
         return self._times[bisect_right(self._times, after) : bisect_right(self._times, until)]
 
     def known_at(self, time: int) -> AbstractContextManager[None]:
-        """See `cep.operators.goals.contract.KnowledgeOverTime`."""
         return self.at(self.place(time)) if self.late else nullcontext()
 
     def place(self, time: int) -> int:

@@ -136,12 +136,10 @@ class SingleGoal(GoalByGoal):
 
     @property
     def gives(self) -> tuple[PlanUnit, ...]:
-        """See `MachinePart`."""
         return (self.unit,)
 
     @property
     def takes(self) -> Takes:
-        """See `MachinePart`."""
         timed = getattr(type(self.goal), "due", None) is not Untimed.due
         return Takes(self.reads, () if self.event is None else (self.event,), timed)
 
@@ -151,7 +149,6 @@ class SingleGoal(GoalByGoal):
         return (self,)
 
     def due(self) -> int | None:
-        """See `MachinePart`."""
         return self.goal.due()
 
     def run(
@@ -161,7 +158,6 @@ class SingleGoal(GoalByGoal):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """See `MachinePart`."""
         unit, tables = self.unit, self.taken(inputs, outputs)
         if not self.is_due(tables, frontier):
             outputs[unit] = empty(self.width)
@@ -197,7 +193,6 @@ class SingleGoal(GoalByGoal):
         return due is not None and due <= frontier.watermark
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """See `MachinePart`."""
         return [(self.unit, self.goal)]
 
 

@@ -253,7 +253,6 @@ class _Search:
         self.copied = frozenset[str]() if part is None or part.copies else _in_each_bucket(plan, part.stage)
 
     def ranked(self, event: str, key: Key, limit: int) -> RankedMatches:
-        """See `ranked_matches`."""
         waiting = [] if self.watermark in (BEGINNING, END_OF_TIME) else self._waiting(event, key)
         sizes = [len(rows.end) for _, rows in waiting]
         columns = [

@@ -56,11 +56,9 @@ class PartsTogether(GoalByGoal):
 
     @property
     def unit(self) -> PlanUnit:
-        """See `MachinePart`."""
         return self.parts[0].unit
 
     def due(self) -> int | None:
-        """See `MachinePart`."""
         times = [due for part in self.parts if (due := part.due()) is not None]
         return min(times, default=None)
 
@@ -71,7 +69,6 @@ class PartsTogether(GoalByGoal):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """See `MachinePart`."""
         inner = GivenTables(self.nothing)
         inner.update((unit, outputs[unit]) for unit in self.takes.units)
         for part in self.parts:
@@ -80,7 +77,6 @@ class PartsTogether(GoalByGoal):
         return True
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """See `MachinePart`."""
         return [unit_goal for part in self.parts for unit_goal in part.goals_by_unit()]
 
 

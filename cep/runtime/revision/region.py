@@ -425,7 +425,6 @@ class Rerun(ABC):
         self.forget(frontier.watermark)
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """See `Reviser`."""
         for region_input, table in zip(self.inputs, inputs, strict=True):
             if rows(table):
                 region_input.rows.change(region_input.changes(table))
@@ -492,7 +491,6 @@ class Rerun(ABC):
         return [goal.needed_arrays(frontier) for goal in self.own]
 
     def forget(self, until: int) -> None:
-        """See `Reviser`."""
         for region_input in self.inputs:
             region_input.rows.floor = until
 
@@ -510,12 +508,10 @@ class Rerun(ABC):
 
     @property
     def keys(self) -> int:
-        """See `Reviser`."""
         return self.numbers.count
 
     @property
     def nbytes(self) -> int:
-        """See `Reviser`."""
         return sum(region_input.rows.nbytes for region_input in self.inputs)
 
 
@@ -530,7 +526,6 @@ class RerunFromStretches(Rerun):
         self.stretches = stretches
 
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
-        """See `Rerun`."""
         window = Window(self.stretches, frontier.watermark, frontier.until)
         begins = np.array([stretch.since for stretch in self.stretches])
         places = [np.searchsorted(begins, change[:, ROW + R_END], "left") - 1 for change in changes]
@@ -592,7 +587,6 @@ class BoundedRerun(Rerun):
         self.since = BEGINNING
 
     def begin(self, base: States, frontier: Frontier, length: int) -> None:
-        """See `Rerun`."""
         super().begin(base, frontier, length)
         (self.base,), self.since = copied([base[place] for place in self.places]), frontier.watermark
 
@@ -632,13 +626,11 @@ class BoundedRerun(Rerun):
         return copied([self.base]) if whole else self.region.part([self.base], self._mask(early))
 
     def forget(self, until: int) -> None:
-        """See `Reviser`."""
         super().forget(until - self.memory)
         if self.base is not None and until - self.memory > self.since:
             self.base = None
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """See `Reviser`."""
         return list(self._states_at(times))
 
     def _states_at(self, times: Sequence[int]) -> Iterator[Arrays]:

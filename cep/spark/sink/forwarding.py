@@ -67,7 +67,6 @@ class Broker:
         self._sending: Sending | None = None
 
     def take(self, files: Sequence[Path], number: int) -> None:
-        """See `Destination`."""
         for path in files:
             if self._at_once():
                 return

@@ -376,7 +376,6 @@ def _single(column: Column, type: str, pool: Pool) -> Value:
 
 
 def answer_sets_of(node: AnswerSets, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     width = len(builder.types(node.child))
     spec = AnswerSetSpec(width, node.take, node.kind, node.rules, node.tables, node.every, node.late)
     return AnswerSetGoal(spec, builder.pool, SolverLimits(node.seconds), builder.lineage)

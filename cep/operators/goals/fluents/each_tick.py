@@ -90,7 +90,6 @@ class TickAtomsGoal(Untimed, DeclaredState):
 
 
 def tick_atoms_of(node: TickAtoms, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     types = builder.types(node.child)
     return TickAtomsGoal(len(types), node.tick, codes_of(types))
 
@@ -216,7 +215,6 @@ class EachTickGoal(PassingGoal):
 
 
 def each_tick_of(node: EachTick, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     types = builder.types(node.child)
     *take, kind = node.take
     codes = codes_of([types[column] for column in take])

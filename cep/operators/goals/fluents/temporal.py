@@ -98,7 +98,6 @@ class TemporalGoal(NumberedState, InRounds):
         return self._up_to(inputs, frontier, None)
 
     def look_ahead(self, frontier: Frontier, ahead: Frontier) -> Table:
-        """See `InRounds`."""
         nothing = [empty(width) for width in self.spec.widths]
         return self._up_to(nothing, frontier, decided(ahead, self.waiting.late))
 
@@ -206,7 +205,6 @@ class TemporalGoal(NumberedState, InRounds):
             self.grown[number].added(mine, start, end)
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `InRounds`."""
         return held_in(changes, self.tuples.known[self.evaluation.begun()], first, last)
 
     def next_change(self) -> int:
@@ -286,7 +284,6 @@ class TemporalGoal(NumberedState, InRounds):
 
 
 def temporal_of(node: Temporal, builder: GoalBuilder, number: int) -> Goal:
-    """Return the goal of a node."""
     wanted = builder.types(number)
     types = [builder.types(part) for part in node.parts]
     converted: list[tuple[Evaluation, ...] | None] = []

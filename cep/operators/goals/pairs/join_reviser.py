@@ -44,12 +44,10 @@ class InstantJoinReviser(PairReviser):
         self.forget(frontier.watermark)
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """See `Reviser`."""
         for side, changes in zip(self.sides, self.changes(inputs)):
             side.change(changes)
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`."""
         if not any(map(rows, inputs)):
             return Revised(empty(self.width))
         changes = self.changes(inputs)
