@@ -47,7 +47,6 @@ def program_text(program: Program) -> tuple[str | Mapping[str, str], str]:
 def compiled_program(
     text: str | Mapping[str, str], name: str, facts: Mapping[str, Any] | None, options: CompileOptions
 ) -> CompiledProgram:
-    """Compile a program. `facts`: {predicate: table}. Raises CepError if the program or the facts have mistakes."""
     text, name, options = one_text(text, name, options)
     program = ReadProgram.of(text, name, options)
     tables = None if facts is None else _facts(facts, program.predicates)

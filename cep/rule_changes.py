@@ -284,7 +284,6 @@ def _binds(comparison: Comparison) -> bool:
 
 
 def span_of(condition: Condition, other: Span) -> Span:
-    """Return the span of a condition, or `other` if the condition has no span."""
     return getattr(condition, "span", other)
 
 

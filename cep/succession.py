@@ -202,7 +202,6 @@ class Successor(Engine):
 
     @property
     def shown(self) -> dict[str, Schema]:
-        """The schemas of the events that this program or the former program derives."""
         return {**({} if self.former is None else self.former.shown), **self.outputs}
 
     def held_now(self) -> dict[str, pl.DataFrame]:
@@ -215,7 +214,6 @@ class Successor(Engine):
         return held
 
     def push(self, batch: EventBatch) -> Frames:
-        """Process a batch, as `Engine.push` does."""
         self.receive(batch)
         return self._run(self.reached)
 
@@ -235,7 +233,6 @@ class Successor(Engine):
                 engine.count_up_to(other.position)
 
     def pass_by(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Record the times of events that neither program reads."""
         super().pass_by(tables)
         if self.former is not None:
             self.former.pass_by(tables)
@@ -279,7 +276,6 @@ class Successor(Engine):
     # --- state ---
 
     def snapshot(self) -> bytes:
-        """Return the whole state as bytes, including the state of the former program."""
         own = super().snapshot()
         begun = {name: cut.left(self.stable) for name, cut in self._begun.items()}
         if self.former is None and not any(begun.values()):

@@ -201,7 +201,6 @@ class Knowledge(KnowledgeSource):
     def why_no_answers(
         self, pattern: Graph | algebra.Triples, source: Source, schemas: Mapping[str, Schema]
     ) -> Warning:
-        """Explain why a pattern has no answers."""
         return unmatched_patterns.why_no_answers(pattern, self, source, schemas)
 
     def triples(self, fixed: Fixed, pool: Pool) -> Answers:
@@ -350,7 +349,6 @@ class Knowledge(KnowledgeSource):
         return Change.of(add, remove).written()
 
     def merge(self, changes: Sequence[bytes]) -> bytes:
-        """Combine changes into one change that has the same effect as all of them in order."""
         return merge(changes)
 
     def net(self, changes: Sequence[bytes]) -> bytes:
@@ -378,7 +376,6 @@ class Knowledge(KnowledgeSource):
         return None if answers is None else (timeline.after, answers)
 
     def apply(self, change: bytes) -> None:
-        """Apply a change. If the result would be inconsistent, raise CepError and leave the knowledge unchanged."""
         less, more = (by_graph(quads) for quads in Change.read(change).quads(self.terms))
         graphs = changed(self.graphs, less, more)
         added = union(more).minus(self.asserted)

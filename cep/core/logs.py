@@ -82,7 +82,6 @@ class BackgroundWriter:
                 self._left_out += 1
 
     def close(self) -> None:
-        """Write the waiting lines, unless nobody reads them."""
         with self._changed:
             self._ends = True
             self._changed.notify()

@@ -109,7 +109,6 @@ class ComparedEvent:
 
 
 def names_of(schema: Schema) -> list[str]:
-    """Return the names of the attributes."""
     return [attribute.name for attribute in schema.attributes]
 
 

@@ -261,7 +261,6 @@ def _described(statement: Statement) -> Statement:
 
 
 def ends(statement: Statement) -> bool:
-    """Return True if a statement ends with a dot."""
     return statement.tokens[-1].key == "."
 
 

@@ -33,17 +33,14 @@ class FormulaExtent:
     judged: tuple[tuple[Judged, BoundValues], ...] = ()
 
     def holds(self, code: int) -> bool:
-        """Return True if the formula holds at the time `code` (`cep.core.interval_sets`)."""
         return any(first <= code <= last for first, last in self.when)
 
 
 def set_of(when: Collection[tuple[int, int]]) -> Intervals:
-    """Convert pairs of time codes to a set of intervals."""
     starts = np.array([first for first, _ in when], np.int64)
     ends = np.array([last for _, last in when], np.int64)
     return coalesce(np.zeros(len(starts), np.int64), starts, ends)
 
 
 def when_of(held: Intervals) -> When:
-    """Convert a set of intervals to pairs of time codes."""
     return tuple(zip(held.start.tolist(), held.end.tolist(), strict=True))

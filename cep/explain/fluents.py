@@ -83,7 +83,6 @@ class FluentFacts:
         return self.rules.get(self.tables.get((name, TRANSITIONS), ""), [])
 
     def initial(self, rule: Rule) -> bool:
-        """Return True if the rule is an `initially` statement."""
         line = self.engine.plan.source.line(rule.span.line)
         return line[rule.span.column - 1 :].startswith("initially")
 
@@ -110,10 +109,6 @@ class FluentFacts:
         return max([interval.start, *(renewal.end for renewal in again)])
 
     def transitions(self, interval: Occurrence, since: int, until: int, what: int) -> list[Occurrence]:
-        """Return the transitions of an interval's fluent from `since` to `until`.
-
-        `what`: the kind of the transitions, such as INITIATED.
-        """
         table = self.tables[interval.event, TRANSITIONS]
         key = interval.args[:-1] if self.valued(interval.event) and what == ENDED_ALL else interval.args
         fixed: dict[int, Value] = dict(enumerate(key))

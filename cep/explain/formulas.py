@@ -42,7 +42,6 @@ class FormulaReader:
 
     @property
     def windows(self) -> WindowExtents:
-        """The evaluator of windows of evaluation ticks."""
         return WindowExtents(self)
 
     def of_fluent(self, atom: Pattern, bound: BoundValues) -> list[FormulaExtent]:
@@ -278,5 +277,4 @@ def _own(extent: FormulaExtent) -> list[FormulaExtent]:
 
 
 def shown(bound: BoundValues) -> dict[str, TypedValue]:
-    """Return the variables that the author wrote, without the compiler's own variables."""
     return {name: value for name, value in bound.items() if "'" not in name and not name.endswith("()")}

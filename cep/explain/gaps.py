@@ -160,7 +160,6 @@ class FormulaGaps:
         return [Gap("not always", left, shown(best.bound), code, since=low, until=high, parts=parts, open=open)]
 
     def lasting(self, inner: Pattern, bound: BoundValues, code: int) -> list[Gap]:
-        """Return the gaps of `inner LASTING ..`."""
         extents = self.there(inner, bound, code)
         if not extents:
             return self.lacks(inner, bound, code)
@@ -168,7 +167,6 @@ class FormulaGaps:
         return [Gap("short", inner, shown(extents[0].bound), code, when=when)]
 
     def where(self, inner: Pattern, conditions: Sequence[Condition], bound: BoundValues, code: int) -> list[Gap]:
-        """Return the gaps of a formula that has conditions."""
         extents = self.there(inner, bound, code)
         if not extents:
             return self.lacks(inner, bound, code)
@@ -183,7 +181,6 @@ class FormulaGaps:
         self, whole: Pattern, inner: Pattern, results: Sequence[AggregateResult], by: Sequence[str], bound: BoundValues,
         code: int,
     ) -> list[Gap]:  # fmt: skip
-        """Return the gaps of the aggregate `whole` over the tuples of `inner` that hold at the time `code`."""
         groups = {name: value for name, value in bound.items() if name in by}
         if not self.there(inner, groups, code):
             return self.lacks(inner, groups, code)

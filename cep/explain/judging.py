@@ -264,7 +264,6 @@ class Judge:
         return columns
 
     def decoded(self, column: Column, type: str) -> list[Value]:
-        """Decode a column of the engine to Python values."""
         table = np.zeros((FIRST + 1, len(column)), np.int64)
         table[FIRST] = bits(column.astype(np.float64) if type == "float" else column.astype(np.int64))
         return values(table, 0, type, self.pool)

@@ -116,7 +116,6 @@ class Memory:
         return self.decoded(event, _ordered(concat([empty(self._width(event)), *tables])), None)
 
     def parts(self, names: Ints) -> Ints:
-        """Return the handles of the constituents of some occurrences. `names`: the handles of these occurrences."""
         return np.unique(self.history.lineage.parts_of(np.unique(names))[1])
 
     def rules(self, occurrence: Occurrence) -> list[int]:

@@ -202,7 +202,6 @@ def _those(table: pl.DataFrame, orders: Ints) -> pl.DataFrame:
 
 
 def occurrence_of(event: str, attributes: Sequence[str], row: Mapping[str, Any]) -> Occurrence:
-    """Convert a row of an engine's result to an occurrence."""
     args: tuple[Value, ...] = tuple(row[name] for name in attributes)
     start, end = row["start"], row["end"]
     bounds = row.get("bounds") or ""

@@ -120,7 +120,6 @@ class TickReading:
         return self._known[predicate]
 
     def answer(self) -> list[TickAtom]:
-        """Return all atoms that the solver derived."""
         return [atom for name in sorted(self.solved) for atom in self.atoms(name)]
 
     def _held(self, fluent: str, timed: bool) -> Iterator[TickAtom]:

@@ -422,7 +422,6 @@ class Fluents:
         return Atom(edges(name), (*plain, Variable(KIND, span)), None, span)
 
     def instant(self, event: str) -> bool:
-        """Return True if an event is input and all its occurrences are instants."""
         return event not in self.derived and event in self.schemas and self.schemas[event].point
 
 

@@ -119,7 +119,6 @@ class FormulaLowering:
         return lowered
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
-        """Return True if lowered conditions query the background knowledge."""
         return self.known.asked_by(conditions)
 
 

@@ -37,7 +37,6 @@ class Lateness:
         self.found: dict[str, int] = {}
 
     def late(self, name: str) -> int:
-        """Return the delay of a fluent, in microseconds."""
         if name not in self.found:
             self.found[name] = 0  # stops the recursion on a cycle, which is refused
             delays = [0]
@@ -55,7 +54,6 @@ class Lateness:
         self.found |= dict.fromkeys(names, max(late))
 
     def late_of(self, formula: Formula) -> int:
-        """Return the delay of a formula, in microseconds."""
         return formula.late(self)
 
     def refuse(self, name: str, span: Span) -> None:

@@ -35,12 +35,10 @@ from cep.rules.terms import Constant, Expression, Variable
 
 
 def records(name: str) -> str:
-    """Return the name of the table that contains the input records of a fluent."""
     return f"{RECORDS_OF}{name}"
 
 
 def edges(name: str) -> str:
-    """Return the name of the table that contains the beginnings and ends of a fluent."""
     return f"{TIMES_OF}{name}"
 
 

@@ -16,7 +16,6 @@ def predicates_of(program: SyntaxTree) -> set[str]:
 
 
 def declarations_of(program: SyntaxTree) -> dict[str, FactDeclaration]:
-    """Return the declaration of each predicate that a `fact` statement declares, by the predicate's name."""
     return {statement.name: statement for statement in program.statements if isinstance(statement, FactDeclaration)}
 
 

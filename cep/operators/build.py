@@ -54,7 +54,6 @@ class GoalBuilder:
 
     @cached_property
     def scans(self) -> dict[str, list[tuple[int, Scan]]]:
-        """Return the scans of each event as pairs (node number, node)."""
         scans: dict[str, list[tuple[int, Scan]]] = {}
         for number, node in enumerate(self.plan.nodes):
             if isinstance(node, Scan):
@@ -87,7 +86,6 @@ class GoalBuilder:
         return list(dict.fromkeys(self._events.get(number, ())))
 
     def node(self, number: int) -> Goal:
-        """Return the goal of the node with this number."""
         return self.plan.nodes[number].goal(self, number)
 
     def event(self, name: str) -> relational.Project:

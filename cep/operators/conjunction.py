@@ -40,12 +40,10 @@ class And(OverSeveral):
 
     @property
     def positive(self) -> list[Formula]:
-        """Return the parts that are not negated."""
         return [part for part, no in zip(self.parts, self.negated, strict=True) if not no]
 
     @property
     def absent(self) -> list[Formula]:
-        """Return the negated parts."""
         return [part for part, no in zip(self.parts, self.negated, strict=True) if no]
 
     def bound(self) -> Names:

@@ -161,10 +161,6 @@ class Scan(Node):
         return self.under(rendering, rendering.names[number])
 
     def under(self, rendering: Rendering, names: Sequence[str]) -> Text:
-        """Return the event as text, with `names` as the names of its columns.
-
-        If most arguments are `_`, the other arguments are written by name.
-        """
         schema = rendering.schemas[self.event]
         arguments: list[Expression] = [Variable("_")] * len(schema.attributes)
         for position, constant in self.constants:

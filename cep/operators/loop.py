@@ -62,7 +62,6 @@ class Loop:
         return Takes((*self.reads, self.right), (self.event,), False)
 
     def due(self) -> int | None:
-        """Return the earliest time at which the chain is due, or None if it is not."""
         return self.chain.due()
 
     def run(
@@ -85,7 +84,6 @@ class Loop:
         return True
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """Return the chain, which is the only goal of the loop that has state."""
         return [(self.event, self.chain)]
 
     @property
@@ -94,12 +92,10 @@ class Loop:
         return {self.event: self.join}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Return the name of the event and of the join in reports. Both have the join's name with a suffix."""
         return dict.fromkeys((self.event, self.join), f"{names[self.join]} chained")
 
     @property
     def compiled(self) -> str | None:
-        """Return the name of the event that a kernel evaluates."""
         return self.event
 
 

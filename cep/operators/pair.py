@@ -229,7 +229,6 @@ class Join(Node):
 
     @property
     def own(self) -> list[int]:
-        """Return the columns of the right side that are not in the key."""
         return own_columns(self.key, self.right_width)
 
     @property
@@ -427,7 +426,6 @@ class Join(Node):
 
 
 def own_columns(key: Sequence[tuple[int, int]], right_width: int) -> list[int]:
-    """Return the columns of the right side that are not in `key`, which has pairs of a left and a right column."""
     taken = {right for _, right in key}
     return [column for column in range(right_width) if column not in taken]
 

@@ -35,7 +35,6 @@ EDGES = (BEGINS, ENDS, BEFORE, BEGINS_AT, ENDS_AT)
 
 
 def kept(names: Mapping[str, str], own: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the variables `own` after the renaming `names`."""
     return tuple(names.get(name, name) for name in own)
 
 
@@ -91,7 +90,6 @@ class FormulaAtom(Formula):
 
 
 def formula_atoms(formula: Formula) -> list[FormulaAtom]:
-    """Return the fluents and events in a formula, in order and with repetitions."""
     return [formula for formula in formulas(formula) if isinstance(formula, FormulaAtom)]
 
 

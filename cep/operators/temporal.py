@@ -84,7 +84,6 @@ class MetricFormula(OverSeveral):
 
     @property
     def row(self) -> TemporalOperator:
-        """Return the operator's entry in the table of temporal operators."""
         return TEMPORAL[self.operator]
 
     def bound(self) -> Names:
@@ -248,7 +247,6 @@ class LastingFormula(OverOne):
 
     @property
     def length(self) -> int:
-        """Return the least length in microseconds."""
         return self.least + self.strictly
 
     def text(self) -> tuple[str, int]:
@@ -393,7 +391,6 @@ class Temporal(FormulaNode):
 
     @property
     def lag(self) -> int:
-        """Return the least number of microseconds by which the operator looks back."""
         alone = self.by is not None and self.right is None and not self.looks_ahead()
         return self.by.low // 2 if alone and self.by is not None else 0
 

@@ -67,7 +67,6 @@ def _ill(column: str, value: Expression) -> tuple[str, str | None] | None:
 
 
 def alert_tables(rules: Rules) -> frozenset[str]:
-    """Return the names of the tables that contain the occurrences of alerts."""
     return frozenset(table for alert in rules.alerts for table in alert.tables)
 
 

@@ -356,7 +356,6 @@ class _Copartitioning:
         return ", ".join(dict.fromkeys(plain(self.plan.names[node][column]) for column in sorted(place)))
 
     def text(self, number: int) -> str:
-        """Return a goal's source text, or its kind if the text is too long."""
         written = excerpt(self.plan.source, self.plan.spans[number])
         word = self.dependencies.properties[number].word.removeprefix("a ")
         return f"`{written}`" if written is not None else f"this {word}"

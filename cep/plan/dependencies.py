@@ -119,7 +119,6 @@ class Dependencies:
         return places
 
     def type(self, number: int, place: PartColumn) -> str:
-        """Return the type of a column of a node's part."""
         part, column = place
         return self.plan.columns[self.plan.nodes[number].parts[part]][column].type
 

@@ -84,7 +84,6 @@ class EndlessCycle:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of the cycle's nodes."""
         return sorted(unit for unit in self.units if isinstance(unit, int))
 
     def head(self, heads: Sequence[Head]) -> Head:

@@ -247,12 +247,10 @@ def formula_variables(formula: Formula) -> list[str]:
 
 
 def asked(conditions: Sequence[Condition]) -> Names:
-    """Return the names of the variables that conditions use."""
     return frozenset(name for condition in conditions for name in condition_variables(condition) if name != "_")
 
 
 def print_formula(formula: Formula) -> str:
-    """Return the text of a formula."""
     return formula.text()[0]
 
 

@@ -31,7 +31,6 @@ class InputHorizon:
 
     @classmethod
     def of_rules(cls, plan: Plan) -> list[InputHorizon]:
-        """Return the horizon of each rule, by its number."""
         horizons = _horizons(plan)
         return [horizons[head.child] for head in plan.heads]
 

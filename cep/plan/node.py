@@ -151,7 +151,6 @@ class Node(WithProperties[NodeProperties]):
             return self._parts
 
     def moved(self, place: Mapping[int, int]) -> Self:
-        """Return a copy of the node that reads nodes with other numbers. `place`: the new number of each node."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in PART_FIELDS}  # type: ignore[arg-type]
         numbers = {name: None if number is None else place[number] for name, number in own.items()}
         return replace(self, **numbers)  # type: ignore[type-var]

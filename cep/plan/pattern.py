@@ -201,18 +201,15 @@ def parts(pattern: Pattern) -> list[Pattern]:
 
 
 def absent(pattern: Pattern) -> list[Pattern]:
-    """Return the negated patterns directly inside a pattern."""
     return list(pattern.properties().negated)
 
 
 def patterns(pattern: Pattern) -> list[Pattern]:
-    """Return a pattern and all patterns inside it, in the order in which they are written."""
     properties = pattern.properties()
     return [pattern, *(pattern for part in (*properties.parts, *properties.negated) for pattern in patterns(part))]
 
 
 def atoms(pattern: Pattern) -> list[Pattern]:
-    """Return all event patterns inside a pattern, including negated ones."""
     return [pattern for pattern in patterns(pattern) if pattern.properties().event is not None]
 
 
@@ -237,7 +234,6 @@ def mentioned(pattern: Pattern) -> list[Variable]:
 
 
 def conditions(pattern: Pattern) -> list[Condition]:
-    """Return the conditions of all WHEREs in a pattern."""
     return [condition for pattern in patterns(pattern) for condition in pattern.properties().conditions]
 
 
@@ -279,6 +275,4 @@ def renamer(names: Mapping[str, str]) -> Callable[[Variable], Variable]:
 
 
 def rechosen(policy: PolicyChoice, names: Mapping[str, str]) -> PolicyChoice:
-    """Return a copy of a policy in which the variable by which it ranks is renamed. `names`: the new name of each
-    variable."""
     return replace(policy, by=names.get(policy.by, policy.by)) if policy.by else policy

@@ -82,7 +82,6 @@ class Plan:
     several: frozenset[str] | None = None
 
     def types(self, number: int) -> list[str]:
-        """Return the types of a node's columns."""
         return [column.type for column in self.columns[number]]
 
     @property

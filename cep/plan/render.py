@@ -167,12 +167,10 @@ class Rendering:
         return part_names
 
     def points(self, node: Node) -> list[bool]:
-        """Return, for each part of a node, True if all its occurrences are instants."""
         return [self.instants[part] for part in node.parts]
 
 
 def shown_name(schema: Schema) -> str:
-    """Return the name of the event or fluent to which a table belongs."""
     return schema.name if schema.fluent is None else schema.fluent.name.removesuffix(RECORDED)
 
 

@@ -92,7 +92,6 @@ class Checker:
 
     @property
     def names(self) -> set[str]:
-        """The names of the variables in the rule's body."""
         return _names(self.rule.body)
 
     @property

@@ -74,11 +74,9 @@ class Parameter:
 
     @property
     def type(self) -> str:
-        """The type of the parameter, which is the type of its default."""
         return self.default.type
 
     def written(self, value: Value) -> str:
-        """Return the text of a value in the language of programs."""
         return print_expression(Constant(value, self.type))
 
     @property

@@ -87,7 +87,6 @@ def time_point(ticks: int) -> Text:
 
 
 def joined(left: Text, word: str, right: Text) -> Text:
-    """Return `left WORD right`."""
     return Text(f"{left.at(JOINED)} {word} {right.at(REPEATED)}", JOINED)
 
 
@@ -113,22 +112,18 @@ def unless(left: Text, absent: Text, duration: int) -> Text:
 
 
 def times(pattern: Text, count: int) -> Text:
-    """Return `pattern TIMES count`."""
     return Text(f"{pattern.at(REPEATED)} TIMES {count}")
 
 
 def within(pattern: Text, duration: int) -> Text:
-    """Return `pattern WITHIN duration`."""
     return Text(f"{pattern.text} WITHIN {write_duration(duration)}", POSTFIXED)
 
 
 def where(pattern: Text, conditions: Iterable[Condition]) -> Text:
-    """Return `pattern WHERE conditions`."""
     return Text(f"{pattern.text} WHERE {print_conditions(tuple(conditions))}", POSTFIXED, True)
 
 
 def policy(pattern: Text, choice: PolicyChoice) -> Text:
-    """Return `pattern POLICY choice`."""
     return Text(f"{pattern.text} POLICY {print_policy(choice)}", POSTFIXED)
 
 

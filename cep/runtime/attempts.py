@@ -115,7 +115,6 @@ class Attempts:
         return worked
 
     def take_back(self) -> None:
-        """Undo the last step."""
         assert self.there, "the last step was an attempt, and nobody has asked for what goals hold since"
         for goal, checkpoint in self._tried:
             goal.take_back(checkpoint)

@@ -84,7 +84,6 @@ class Cycle(GoalByGoal, ABC):
 
     @property
     def gives(self) -> Collection[PlanUnit]:
-        """The units of the cycle. The cycle adds the output of each of them to `outputs`."""
         return self.inside
 
     @property
@@ -93,12 +92,10 @@ class Cycle(GoalByGoal, ABC):
         return Takes(self.outside, self.own, True)
 
     def due(self) -> int | None:
-        """Return the earliest time at which a goal of the cycle is due, or None if no goal is."""
         due = next_due(self.timed)
         return None if due == END_OF_TIME else due
 
     def goals_by_unit(self) -> list[tuple[PlanUnit, Goal]]:
-        """Return all goals of the cycle, each with its unit."""
         return [(single.unit, single.goal) for single in self.singles]
 
     def run(
@@ -108,7 +105,6 @@ class Cycle(GoalByGoal, ABC):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """Run the cycle up to the frontier. See `MachinePart.run` for the arguments and the result."""
         tables = {unit: outputs[unit] for unit in self.outside}
         self.arrivals = Arrivals({**{event: inputs[event] for event in self.own if event in inputs}, **tables})
         self.given: dict[PlanUnit, list[Table]] = {unit: [] for unit in self.inside}
@@ -155,7 +151,6 @@ class Cycle(GoalByGoal, ABC):
                     self.give(later.single.unit, output)
 
     def give(self, unit: PlanUnit, table: Table) -> None:
-        """Add rows to the output of a unit."""
         if rows(table):
             self.given[unit].append(table)
 
@@ -173,11 +168,9 @@ class Whole(Cycle):
         self.rounds = rounds
 
     def due(self) -> int | None:
-        """Return the earliest time at which the rounds are due, or None if they are not."""
         return self.rounds.due()
 
     def go(self, frontier: Frontier) -> None:
-        """Run the whole step as one piece."""
         self.piece(frontier, frontier, self.arrivals.until(None))
 
 

@@ -202,7 +202,6 @@ class OccurrenceHistory:
         return pieces
 
     def tables(self) -> Iterable[tuple[str, Sequence[Table]]]:
-        """Return all stored tables, by event."""
         return (*self.sources.items(), *self.derived.items(), *self.transitions.items())
 
     @property
@@ -267,7 +266,6 @@ class OccurrenceHistory:
             sorted_runs.put(kept[name[0]].setdefault(name[1:], []), table, IDENTITY)
 
     def take_over(self, other: OccurrenceHistory) -> None:
-        """Copy the history of another engine."""
         self.sources, self.derived, self.transitions = (
             {name: [*runs] for name, runs in tables.items()}
             for tables in (other.sources, other.derived, other.transitions)

@@ -305,7 +305,6 @@ class Machine:
             goal.evict(frontier, wholly=True)
 
     def snapshot(self) -> list[pa.RecordBatch]:
-        """Return the state of every goal, in the order of `goals`."""
         return [goal.snapshot() for _, goal in self.goals()]
 
     def states(self) -> list[Arrays]:
@@ -348,7 +347,6 @@ class Machine:
                 goal.begin(frontier)
 
     def codes(self) -> list[Ints]:
-        """Return all pool codes in the states of the goals."""
         return [codes for _, goal in self._goals() for codes in goal.codes()]
 
     def coded(self) -> list[Ints]:
@@ -357,7 +355,6 @@ class Machine:
         return [codes for _, goal in self._goals() for codes in goal.coded()]
 
     def names(self) -> list[Ints]:
-        """Return the handles of all occurrences that wait in the goals."""
         return [names for _, goal in self._goals() for names in goal.names()]
 
     @property

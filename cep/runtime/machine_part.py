@@ -106,16 +106,13 @@ class GoalByGoal:
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """An empty mapping, because the statistics of each unit are kept separately."""
         return {}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Return an empty mapping: the goals have the names of their units."""
         return {}
 
     @property
     def compiled(self) -> str | None:
-        """None, because the part uses no specialized compiled kernel."""
         return None
 
 
@@ -145,7 +142,6 @@ class SingleGoal(GoalByGoal):
 
     @property
     def singles(self) -> tuple[SingleGoal, ...]:
-        """A tuple that contains only this part."""
         return (self,)
 
     def due(self) -> int | None:
@@ -175,7 +171,6 @@ class SingleGoal(GoalByGoal):
         return tests if len(self.reads) == 1 and self.event is None else NO_TESTS
 
     def taken(self, inputs: Mapping[str, Table], outputs: Mapping[PlanUnit, Table]) -> list[Table]:
-        """Return the tables for the goal's inputs."""
         if isinstance(outputs, GivenTables) and self.unit in outputs.concerning:
             return [outputs.concerning[self.unit]]
         tables = [outputs[unit] for unit in self.reads]

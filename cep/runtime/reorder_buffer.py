@@ -127,12 +127,10 @@ class ReorderBuffer:
 
     @property
     def waiting_rows(self) -> int:
-        """The number of waiting occurrences."""
         return sum(rows(table) for tables in self._waiting.values() for table in tables)
 
     @property
     def waiting_bytes(self) -> int:
-        """The size of the waiting occurrences in bytes."""
         return sum(table.nbytes for tables in self._waiting.values() for table in tables)
 
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
@@ -149,7 +147,6 @@ class ReorderBuffer:
             demand(all(table.ndim == 2 and len(table) == heights.get(name) for table in tables))
 
     def snapshot(self) -> dict[str, Table]:
-        """Return the waiting rows, by event."""
         return {name: concat(tables) for name, tables in self.waiting.items()}
 
     def times(self) -> dict[str, Any]:

@@ -135,7 +135,6 @@ class RunStats:
 
     @property
     def seconds(self) -> float:
-        """The duration of the run so far."""
         return perf_counter() - self.began
 
     def spent(self, since: float) -> float:

@@ -134,7 +134,6 @@ def table_name(table: pl.DataFrame) -> str:
 
 
 def stream(batch: pa.RecordBatch) -> bytes:
-    """Encode a batch as an Arrow stream."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

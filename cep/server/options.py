@@ -350,7 +350,6 @@ class AlertOptions:
 
     @property
     def receivers(self) -> list[Target]:
-        """Return the receivers of alerts."""
         from cep.connectors.receivers.senders import targets
 
         return targets(self.feed, self.routing)
@@ -410,7 +409,6 @@ class ServeOptions:
 
     @property
     def name(self) -> str:
-        """The name of the program, which consists of the names of its files."""
         return ", ".join(path.name for path in self.rules)
 
     @property

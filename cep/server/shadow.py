@@ -56,7 +56,6 @@ def kept_texts(folder: Path | None, names: Sequence[str]) -> dict[str, str] | No
 
 
 def forget_texts(folder: Path) -> None:
-    """Remove the stored texts of a shadow."""
     (folder / KEPT).unlink(missing_ok=True)
 
 

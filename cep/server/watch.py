@@ -38,7 +38,6 @@ class FileWatch(threading.Thread):
                 self._take(texts)
 
     def close(self) -> None:
-        """Stop watching."""
         self._over.set()
 
     def _take(self, texts: dict[str, str]) -> None:
@@ -78,7 +77,6 @@ class TokenFileWatch(threading.Thread):
                 self._take()
 
     def close(self) -> None:
-        """Stop watching."""
         self._over.set()
 
     def _signature(self) -> tuple[int, ...] | None:

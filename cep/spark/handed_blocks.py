@@ -164,5 +164,4 @@ def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Hel
 
 
 def of_rows(rows: Iterable[bytes]) -> HandedBlocks:
-    """Unpickle sequences of blocks and concatenate them. `rows`: the pickled sequences."""
     return HandedBlocks.joined(pickle.loads(row) for row in rows)

@@ -170,7 +170,6 @@ class PartitionedEngine(Engine):
         return self._processes.numbers
 
     def stop(self) -> None:
-        """End the workers."""
         if self._own:
             self._processes.close()
 

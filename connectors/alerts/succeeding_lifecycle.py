@@ -47,13 +47,11 @@ class SucceedingLifecycle(AlertLifecycle):
         return [*self._gone, *self.alerts]
 
     def told_of(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[int, pl.DataFrame, bool]]:
-        """Yield the tables that belong to alerts of either program, like `AlertLifecycle.told_of`."""
         yield from super().told_of(tables)
         theirs = {name.removeprefix(FORMER): table for name, table in tables.items() if name.startswith(FORMER)}
         yield from (told for told in self._former.told_of(theirs) if told[0] >= self._count)
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
-        """Return the new occurrences of an alert of either program."""
         if number < self._count:
             return super().occurrences(number, table, over)
         return self._former.occurrences(number, table, over)
@@ -69,7 +67,6 @@ class SucceedingLifecycle(AlertLifecycle):
         return self.since if number >= self._count else self.due(change)
 
     def first_final(self, number: int) -> int:
-        """Return the earliest time at which final occurrences of an alert may be dropped."""
         return self.since if number in self._new else BEGINNING
 
     def go_through(

@@ -200,12 +200,10 @@ class Upload:
                 self.file.close()
 
     def discard(self) -> None:
-        """Discard what was written."""
         self.file.close()
 
 
 def filesystem(location: Url) -> Any:
-    """Return the pyarrow file system of an address."""
     return _filesystem(location.kind, location.place if location.kind in ("abfs", "hdfs") else "", os.getpid())
 
 

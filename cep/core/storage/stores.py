@@ -66,7 +66,6 @@ def check_installed(location: Url) -> None:
 
 
 def store(location: Url) -> Any:
-    """Return the object store of an address."""
     return _store(location.kind, location.place, os.getpid())
 
 

@@ -429,7 +429,6 @@ class _Lowering:
         return None
 
     def alert(self, statement: ast.AlertStatement, known: Collection[str]) -> Alerting | None:
-        """Return the lowered alert, or None after a mistake."""
         self.flawed = False
         event = statement.event.name
         if statement.name in known:

@@ -34,7 +34,6 @@ def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggreg
 
 
 def group(cursor: Cursor) -> Variable:
-    """Read one variable of a BY clause."""
     token = cursor.variable("a variable to group by", messages.WINDOW)
     return Variable(token.text, token.span)
 

@@ -43,7 +43,6 @@ _INSIDE = frozenset((*COMPARISONS, "<-", ",", "AND", "OR", "NOT", "IN", "BETWEEN
 
 
 def conditions(cursor: Cursor) -> tuple[Condition, ...]:
-    """Read one or more conditions, separated by commas."""
     return _conjunction(cursor, (",",))
 
 

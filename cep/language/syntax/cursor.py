@@ -116,7 +116,6 @@ class Cursor:
     # -- looking and moving
 
     def peek(self, ahead: int = 1) -> Token:
-        """Return the token that is `ahead` places after the next token. At the end, return the last token."""
         return self._tokens[max(len(self._tokens) - 1 - ahead, 0)]
 
     def advance(self) -> Token:
@@ -128,7 +127,6 @@ class Cursor:
         return token
 
     def accept(self, key: str) -> bool:
-        """If the next token is the keyword or mark `key`, move past it and return True. Otherwise return False."""
         if self.token.key != key:
             return False
         self.advance()
@@ -175,7 +173,6 @@ class Cursor:
         return tokenise(self.source.text, self._starts, first.start, last.start)[:-1]
 
     def span(self, first: Token) -> Span:
-        """Return the span from the token `first` to the last token that the cursor has read."""
         return Span(first.line, first.column, *self.previous.stop)
 
     def place(self, offset: int, length: int) -> Span:

@@ -52,5 +52,4 @@ def compared(tests: Tests) -> Hashable:
 
 
 def by_member(tests: Sequence[Tests]) -> Tests:
-    """Return the tests of all members as a three-dimensional array."""
     return np.ascontiguousarray(np.stack(tests))

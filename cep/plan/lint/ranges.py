@@ -160,7 +160,6 @@ def _limit(bound: int | float | None, attribute: Attribute, event: str) -> _Limi
 
 
 def both(left: Ranges, right: Ranges) -> Ranges:
-    """Return the ranges that are known when two patterns both occur: the intersection for each variable."""
     return {**left, **{name: left[name].meet(known) if name in left else known for name, known in right.items()}}
 
 

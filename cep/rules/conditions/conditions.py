@@ -51,7 +51,6 @@ class Conditions:
     _cache: list[tuple[Step, ...]] = field(default_factory=list, compare=False)
 
     def asks(self, name: str) -> bool:
-        """Return True if at least one condition uses the variable `name`."""
         return any(name in names_of(condition) for condition in self.order)
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:

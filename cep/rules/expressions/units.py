@@ -130,12 +130,10 @@ Factors = tuple[float, float, float, float]
 
 
 def unit_of(iri: str) -> Unit | None:
-    """Return the unit that an IRI names, or None if there is no such unit."""
     return UNITS.get(iri.removeprefix(QUDT)) if iri.startswith(QUDT) else None
 
 
 def shown(iri: str) -> str:
-    """Return a unit's name for messages."""
     return f"unit:{iri.removeprefix(QUDT)}" if iri.startswith(QUDT) else f"<{iri}>"
 
 

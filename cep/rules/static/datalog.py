@@ -54,7 +54,6 @@ class Statics:
 
     @property
     def stored(self) -> dict[str, MaterializedRelation]:
-        """The predicates that are tables."""
         return {
             name: relation for name, relation in self.relations.items() if isinstance(relation, MaterializedRelation)
         }

@@ -79,7 +79,6 @@ class MaterializedRelation:
 
     @property
     def count(self) -> int:
-        """The number of rows."""
         return self._rows.count if self._edits is None else self._edits.count
 
     def ready(self, bound: frozenset[int]) -> bool:
@@ -126,7 +125,6 @@ class MaterializedRelation:
             index.reset(*rows)
 
     def all(self) -> CountedColumns:
-        """Return all rows."""
         return tuple(self.column(i) for i in range(self.arity)), self.count
 
     def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool) -> None:

@@ -45,7 +45,6 @@ class TableWithConstants:
 
     @property
     def held(self) -> list[int]:
-        """The positions of stored columns."""
         return list(self._inner)
 
     def ready(self, bound: frozenset[int]) -> bool:

@@ -56,7 +56,6 @@ class KeyNumbers:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all keys."""
         self._numbers: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._words: dict[Types, _Words] = {}

@@ -270,7 +270,6 @@ class Region:
         return keys if every else changed_keys & keys, tuple(goals)
 
     def part(self, states: States, keys: Bools) -> States:
-        """Return the part of `states` that belongs to some keys."""
         return self._part(states, keys)
 
     def _part(self, states: States, keys: Bools) -> States:
@@ -312,7 +311,6 @@ def _few(states: Iterable[Arrays]) -> bool:
 
 
 def same(arrays: Arrays, other: Arrays) -> bool:
-    """Return True if two states consist of equal arrays."""
     return all(np.array_equal(array, other[name]) for name, array in arrays.items())
 
 

@@ -144,7 +144,6 @@ def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> N
 
 
 def tables_of(windows: Windows) -> dict[str, Table]:
-    """Return all rows of each event."""
     return {event: window.all() for event, window in sorted(windows.items())}
 
 

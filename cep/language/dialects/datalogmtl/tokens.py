@@ -96,7 +96,6 @@ class DatalogMtlCursor:
         return self.previous
 
     def span(self, first: DatalogMtlToken) -> Span:
-        """Return the span from the token `first` to the last token that the cursor has read."""
         return first.span.to(self.previous.span)
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:

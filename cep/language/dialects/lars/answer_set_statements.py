@@ -80,12 +80,10 @@ class AnswerSetStatements:
 
     @property
     def helpers(self) -> list[str]:
-        """The auxiliary fluents, which are not part of the output."""
         return [ASKS, GIVES, *self.parts.inputs[1:]]
 
     @property
     def fluents(self) -> list[str]:
-        """The fluents of the predicates that the solver derives."""
         pairs = zip(self.parts.names, self.parts.rules.derived, strict=True)
         return [fluent for name, predicate in pairs for fluent in (name, at_ticks(name))[: 1 + predicate.timed]]
 

@@ -53,7 +53,6 @@ def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison
 
 
 def shared(groups: list[list[BodyLiteral]]) -> set[str]:
-    """Return the variables that occur in more than one group."""
     names = [name for group in groups for name in {name for element in group for name in variables_of(element)}]
     return {name for name in names if names.count(name) > 1}
 

@@ -144,7 +144,6 @@ class _Lowering:
         return ast.FluentDeclaration(name, self.attributes(name))
 
     def solved(self, name: str) -> ast.FluentDeclaration:
-        """Return the declaration of a fluent that the solver derives."""
         assert self.answer_sets is not None, "there are some"
         return ast.FluentDeclaration(name, self.answer_sets.attributes(self.attributes(name)))
 

@@ -111,7 +111,6 @@ class Relations:
         return f"{name} fact" if name in self.with_facts else name
 
     def fresh(self, name: str) -> Variable:
-        """Return a variable whose name cannot occur in a program."""
         return Variable(f"{name}'{next(self._numbers)}")
 
     def plain(self, arguments: Sequence[Expression]) -> tuple[tuple[Expression, ...], list[Condition]]:
@@ -140,7 +139,6 @@ class Relations:
     # --- literals ---
 
     def is_static(self, literal: LarsLiteral) -> bool:
-        """Return True if only facts define the literal's predicate."""
         name = literal.atom.predicate
         return literal.modality == NOW and name in self.facts and name not in self.with_facts
 
@@ -419,12 +417,10 @@ class Relations:
     # --- the timeline ---
 
     def timeline(self, first: Variable) -> Formula:
-        """Return a formula that holds from the first tick on. It binds `first` to that tick."""
         self.asks_first = True
         return FormulaAtom(FIRST_TICK, (first,))
 
     def at_first(self) -> Formula:
-        """Return a formula that holds at the first tick only."""
         first = self.fresh("first")
         return OwnTimesFormula(self.timeline(first), first.name, WindowTicks(self.tick))
 

@@ -104,7 +104,6 @@ class _RuleChecker:
         self.complain()
 
     def use(self, variable: Variable, hint: str) -> None:
-        """Record a variable that needs a value."""
         name = variable.name
         if name not in self.bound:
             self.unbound.setdefault(name, (variable.span, hint))

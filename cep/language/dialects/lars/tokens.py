@@ -185,11 +185,9 @@ class LarsCursor:
         return token
 
     def sees(self, *texts: str) -> bool:
-        """Return True if the next token is one of `texts`."""
         return self.token.kind in ("mark", "name") and self.token.text in texts
 
     def accept(self, *texts: str) -> bool:
-        """If the next token is one of `texts`, move past it and return True. Otherwise return False."""
         if not self.sees(*texts):
             return False
         self.advance()
@@ -213,7 +211,6 @@ class LarsCursor:
         return Span(first, start - self._starts[first - 1] + 1, last, end - self._starts[last - 1] + 1)
 
     def span(self, first: LarsToken) -> Span:
-        """Return the span from the token `first` to the last token that the cursor has read."""
         return self.place(first.start, max(self.previous.end, first.start))
 
     def skip_statement(self) -> None:

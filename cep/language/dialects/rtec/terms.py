@@ -278,7 +278,6 @@ class _Reading:
 
 
 def conjuncts(term: Term) -> list[Term]:
-    """Return the parts of the conjunction `A, B, C`."""
     if isinstance(term, Compound) and term.name == "," and len(term.arguments) == 2:
         return [*conjuncts(term.arguments[0]), *conjuncts(term.arguments[1])]
     return [term]

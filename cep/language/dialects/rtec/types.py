@@ -132,7 +132,6 @@ class Types:
     # --- terms as expressions ---
 
     def expression(self, term: Term, type: str) -> Expression:
-        """Convert a term of a known type to an expression. Raises CepError if the term is a list."""
         match term:
             case Var(name, span):
                 return Variable(name, span)

@@ -277,7 +277,6 @@ class AnswerSetGoal(DeclaredState):
         return predicate, tuple(values), line[1] if pinned else None
 
     def _tables(self) -> dict[str, StateTable]:
-        """Declare the tables of the state. Each row belongs to every key."""
         tables, take, width = self.spec.tables, self.spec.take, self.spec.width
         asked = tuple(1 + place for place, type in enumerate(tables.asked_types) if type in CODED)
         coded = tuple(GIVEN_FIRST + place for place, type in enumerate(tables.given_types) if type in CODED)
@@ -329,7 +328,6 @@ def column_of(values: Sequence[Any], type: str, pool: Pool) -> Column:
 
 
 def text_of(value: Value) -> str:
-    """Return a value as it is written in an atom."""
     return str(value) if not isinstance(value, str) else print_argument(Constant(value, "string"))
 
 

@@ -283,7 +283,6 @@ class RecordingGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended yet. In the result, their END is END_OF_TIME."""
         whole = maximal(self._all())
         if not len(whole.slot):
             return empty(self.spec.width)
@@ -292,18 +291,15 @@ class RecordingGoal(NumberedState, Lasting):
         return self._table([(whole._replace(order=bounds), whole.start >> 1, last, GIVEN)], ended)[:-1]
 
     def due(self) -> int | None:
-        """Return the earliest known end of a stored interval."""
         return self.next if self.next < END_OF_TIME else None
 
     def pending(self) -> int:
-        """Return an upper bound of the number of stored intervals with a known end."""
         return int((self.held.end != INFINITE).sum() + self.counts[N_HELD])
 
     def _numbers(self) -> int:
         return self.keys.count
 
     def known_open(self) -> tuple[Ints, Ints]:
-        """Return the records that have no end yet: their arguments, one row per record, and their starts."""
         held = self._all()
         held = held.at(held.end == INFINITE)
         return self.keys.known[held.slot], held.start >> 1

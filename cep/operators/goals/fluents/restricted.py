@@ -70,7 +70,6 @@ class RestrictedSpec:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Return the input columns that form a tuple, which are all except the kind of change."""
         return tuple(column for column in range(self.width) if column != self.kind)
 
 

@@ -187,14 +187,12 @@ class WindowedAggregate(DeclaredState):
         return ranks
 
     def due(self) -> int | None:
-        """Return the earliest time at which a window produces a result without further input."""
         first = int(self.state[HEAD])
         if first < 0:
             return None
         return int(self.state[TICK] if self.spec.form == EVERY else self.groups[first, G_DUE])
 
     def pending(self) -> int:
-        """Return an upper bound of the number of open windows."""
         if self.state[HEAD] < 0:
             return 0
         open_ = self.keys.count
@@ -367,7 +365,6 @@ def _numbers(groups: Bools) -> tuple[Ints, int]:
 
 
 def more_groups(groups: Ints, slots: int) -> Ints:
-    """Enlarge the array of groups to at least `slots` groups. The added groups are empty."""
     if groups.shape[0] >= slots:
         return groups
     larger = np.zeros((roomy(slots, max(16, 2 * groups.shape[0])), groups.shape[1]), np.int64)
