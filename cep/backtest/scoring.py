@@ -84,14 +84,14 @@ class Figures:
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
-        """The Wilson confidence interval of the recall. None if there are FEW labels or more, or if the recall is
+        """The Wilson confidence interval of the recall. None if there are at least FEW labels, or if the recall is
         undefined."""
         return wilson(self.hit, self.labels) if 0 < self.labels < FEW else None
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """The Wilson confidence interval of the precision. None if there are FEW labels or more, or if the precision is
-        undefined."""
+        """The Wilson confidence interval of the precision. None if there are at least FEW labels, or if the precision
+        is undefined."""
         return wilson(self.hitting, self.episodes) if self.episodes and self.labels < FEW else None
 
 
@@ -200,7 +200,7 @@ def halves(
 
 
 def holdout_of(labels: Sequence[Label]) -> int | None:
-    """Return the start of the first label after two thirds of the labels. Returns None if there are fewer than three
+    """Return the start of the first label in the last third of the labels. Returns None if there are fewer than three
     labels."""
     starts = sorted(label.start for label in labels)
     return starts[2 * len(starts) // 3] if len(starts) > 2 else None

@@ -96,12 +96,11 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
     """Explain why a program did not derive a row that the other program derived.
 
     - `schema`: the row's schema in the other program.
-    - `back`: for each depth of the explanation, the longest time from the end of a constituent to the end of the row in
-      the other program.
+    - `back`: for each depth of the explanation, how far back from the end of the row occurrences are considered, in
+      microseconds. The other program derived the row from occurrences within this time.
 
-    Occurrences that ended longer ago are considered only if no useful explanation is found without them. Otherwise they
-    might be part of attempts that match more of the rule but are irrelevant. The explanation may say that the event
-    `exists` at other times. Returns None if the program does not derive the event at all.
+    Older occurrences are considered only if no useful explanation is found without them. The explanation may say that
+    the event `exists` at other times. Returns None if the program never derives the event.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:

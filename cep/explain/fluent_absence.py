@@ -120,8 +120,7 @@ class FluentAbsences:
         return [refusal for rule in beginning for refusal in self._simple(name, rule, fixed, code, before, path)]
 
     def _become(self, name: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> list[Refusal]:
-        """Explain why no deadline (`BECOMES .. AFTER`) has replaced another value of the fluent by the missing
-        value."""
+        """Explain why no deadline (`BECOMES .. AFTER`) has given the fluent the value whose absence is explained."""
         place = len(self.memory.schemas[name].attributes) - 1
         key = {i: value for i, value in fixed.items() if i != place}
         refusals = []

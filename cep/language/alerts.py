@@ -110,8 +110,7 @@ def _alerting(
 ) -> tuple[Alerting, list[CepError]]:
     """Lower an alert on an event or on the beginning of a fluent.
 
-    `whole`: applies if the statement has no KEYED BY. If `whole` is True, all arguments are the key. If it is False,
-    the key is empty.
+    `whole`: the key of a statement without KEYED BY. True: all arguments are the key. False: the key is empty.
     """
     own, head = _named(atom, event)
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))

@@ -108,8 +108,8 @@ def reviser_of(goal: Goal) -> Reviser | None:
 
 
 def in_time(goal: Goal) -> bool:
-    """Return True if a step of the goal only outputs results that end after the previous step and not after this
-    one."""
+    """Return True if all results of a step end after the time of the previous step, and not after the time of this
+    step."""
     inner = goal.goal if isinstance(goal, WithConvertedKeys) else goal
     return type(inner) in _REVISERS or isinstance(inner, IN_TIME)
 

@@ -99,7 +99,8 @@ def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Warn of each recursive rule that can derive atoms without end, at ever later ticks or with ever new values."""
+    """Warn of each recursive rule that can derive atoms without end, at later and later ticks or with more and more
+    values."""
     for component in components(program):
         if not component.recursive:
             continue
@@ -116,8 +117,8 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
-    """Return True if a head argument can take ever new values: it is calculated from values that the component itself
-    derives, and no comparison limits it."""
+    """Return True if a head argument can take more and more values. This is so if it is calculated from values that the
+    component itself derives, and no comparison limits it."""
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
     own: set[str] = set()
