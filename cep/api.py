@@ -268,7 +268,7 @@ class Engine:
 
     @property
     def watermark(self) -> datetime | None:
-        """The watermark: the engine rejects events that end at or before it. None if the watermark has not moved
+        """The watermark: the engine rejects events that end at or before it. It is None if the watermark has not moved
         yet."""
         ticks = self.inner.watermark
         try:

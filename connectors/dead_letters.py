@@ -56,8 +56,8 @@ class DeadLetters:
 
     @property
     def first_told(self) -> str | None:
-        """The position and the reason of the first dead letter, such as `history.csv:7: ...`. None if there are no dead
-        letters."""
+        """The position and the reason of the first dead letter, such as `history.csv:7: ...`. It is None if there are
+        no dead letters."""
         if self.first is None:
             return None
         file = "standard input" if self.first.file == "-" else self.first.file

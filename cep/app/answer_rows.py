@@ -26,7 +26,7 @@ class AnswerRows:
 
     - `schemas`: the schemas of the fluents and events.
     - `mode`: ALL to output the rows that hold, NEW to output the rows that begin to hold.
-    - `every`: when to write answers, as `--output-every` says. None: at every tick.
+    - `every`: when to write answers, as `--output-every` says. None means at every tick.
     - `tick`: the length of a tick in microseconds.
     - `outputs`: the schemas of the answers, which are instants.
 

@@ -111,7 +111,7 @@ class ExplainOptions:
 
     @property
     def event(self) -> str | None:
-        """The event to explain, which is the last argument. None if `--not` names the event."""
+        """The event to explain, which is the last argument. It is None if `--not` names the event."""
         from cep.language.reading import OWN, SUFFIXES
 
         *before, last = self.arguments

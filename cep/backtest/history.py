@@ -26,7 +26,7 @@ class History:
 
     - `detections`: for each variant, the times of its detections, by key.
     - `since`, `until`: the end of the first record, and the end of the last record.
-    - `keys`: the keys that occur in records. None if no input event has all attributes of the key.
+    - `keys`: the keys that occur in records. It is None if no input event has all attributes of the key.
     - `first_dead`: a description of the first dead letter, or None if there was none.
     """
 

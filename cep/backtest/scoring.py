@@ -84,14 +84,14 @@ class Figures:
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
-        """The Wilson confidence interval of the recall. None if there are at least FEW labels, or if the recall is
-        undefined."""
+        """The Wilson confidence interval of the recall. It is None if there are at least FEW labels, or if the recall
+        is undefined."""
         return wilson(self.hit, self.labels) if 0 < self.labels < FEW else None
 
     @property
     def precision_interval(self) -> tuple[float, float] | None:
-        """The Wilson confidence interval of the precision. None if there are at least FEW labels, or if the precision
-        is undefined."""
+        """The Wilson confidence interval of the precision. It is None if there are at least FEW labels, or if the
+        precision is undefined."""
         return wilson(self.hitting, self.episodes) if self.episodes and self.labels < FEW else None
 
 

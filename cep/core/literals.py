@@ -139,8 +139,8 @@ def read_instant(text: str, unit: Fraction | None) -> int:
     """Read the time in an option, and return it as microseconds since 1970.
 
     The text is a time such as `2013-02-08 18:00`, or a number. `unit`: the number of microseconds that the number 1
-    means. None: numbers are refused, because the inputs count time in different units. Raises CepError if the time is
-    not valid.
+    means. If it is None, numbers are refused, because the inputs count time in different units. Raises CepError if the
+    time is not valid.
     """
     written = text.strip()
     digits = written.removeprefix("-")

@@ -28,7 +28,7 @@ class Log(Protocol):
 
     - `event`: a short name of the message.
     - `fields`: the values that the message reports.
-    - `text`: a sentence for people. None if a display already shows it.
+    - `text`: a sentence for people. It is None if a display already shows it.
     """
 
     def __call__(self, event: str, text: str | None, level: Level = "info", /, **fields: object) -> None: ...

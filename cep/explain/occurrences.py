@@ -89,8 +89,8 @@ class Memory:
         """Return the occurrences of an event that end in [since, until], sorted by (end, start).
 
         - `fixed`: values that some arguments must have, by position.
-        - `most`: the greatest number of occurrences to return. If there are more, the latest ones are returned. None:
-          return all.
+        - `most`: the greatest number of occurrences to return. If there are more, the latest ones are returned. If it
+          is None, return all.
         """
         if self.fluents.knows(event):
             occurrences = [row for row in self.fluents.rows(event, fixed) if since <= row.end <= until]
@@ -176,8 +176,8 @@ class Memory:
     def decoded(self, event: str, table: Table, most: int | None) -> list[Occurrence]:
         """Convert rows of an event to occurrences.
 
-        `most`: the greatest number of occurrences to return. If there are more, the latest ones are returned. None:
-        return all.
+        `most`: the greatest number of occurrences to return. If there are more, the latest ones are returned. If it is
+        None, return all.
         """
         if most is not None:
             table = table[:, max(0, table.shape[1] - most) :]

@@ -72,7 +72,8 @@ class TickReading:
     """The atoms that are true at the tick `now` in the answer stream `model`.
 
     - `solved`: the predicates that a solver derives.
-    - `instead`: atoms that are used in place of the atoms that the solver derived. None: use the solver's atoms.
+    - `instead`: atoms that are used in place of the atoms that the solver derived. If it is None, use the solver's
+      atoms.
     """
 
     def __init__(

@@ -123,8 +123,8 @@ class Either(Pattern):
 class Union(Node):
     """The node of OR, which outputs the occurrences of both sides.
 
-    `left_columns`: the left side's columns that are output; None: all of them, in order. `right_columns`: the right
-    side's columns, in the order of the left ones.
+    `left_columns`: the left side's columns that are output. None means all of them, in order. `right_columns`: the
+    right side's columns, in the order of the left ones.
     """
 
     left: int

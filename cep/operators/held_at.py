@@ -30,7 +30,8 @@ class HeldAtPattern(HoldingPattern):
     """`pattern WHERE held(fluent, at)`, or `not held(...)`.
 
     - `variable`: the variable of the pattern that contains the time `at`.
-    - `back`: the maximum number of microseconds by which this time precedes the occurrence's end; None if unbounded.
+    - `back`: the maximum number of microseconds by which this time precedes the occurrence's end. It is None if there
+      is no limit.
     - `name`, `time`: the fluent and the time, as they are written in the program.
     """
 

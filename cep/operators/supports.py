@@ -97,8 +97,8 @@ def formula_atoms(formula: Formula) -> list[FormulaAtom]:
 class FormulaEventPattern(FormulaPattern):
     """An event in a formula. It holds during its occurrences.
 
-    `names`: the variables of the output. `longest`: the maximum length of an occurrence in microseconds; None if all
-    occurrences are instants.
+    `names`: the variables of the output. `longest`: the maximum length of an occurrence in microseconds. It is None if
+    all occurrences are instants.
     """
 
     event: Atom
@@ -136,7 +136,7 @@ class ProjectionPattern(FormulaPattern):
 
     - `late`: the delay of the formula in microseconds. At watermark w, its changes up to time w - `late` are known.
     - `delay`: the delay with which output rows are emitted after a change, in microseconds.
-    - `closed`: the end point that is added to each interval, "begin" or "end"; None: no end point is added.
+    - `closed`: the end point that is added to each interval, "begin" or "end". If it is None, no end point is added.
     """
 
     formula: Pattern
@@ -250,8 +250,8 @@ class Projection(_Counted):
 class FormulaEvent(_Counted):
     """The node of an event in a formula. A tuple holds during the occurrences that have the tuple's values.
 
-    `within`: the maximum length of an occurrence. Longer occurrences are dropped. None: all occurrences are instants.
-    Output columns: the columns in `take`, then the kind of change.
+    `within`: the maximum length of an occurrence. Longer occurrences are dropped. If it is None, all occurrences are
+    instants. Output columns: the columns in `take`, then the kind of change.
     """
 
     child: int

@@ -111,7 +111,7 @@ class Pattern(WithProperties[PatternProperties]):
 
         - `components`: conditions on the pattern. Each is decided at the lowest possible node.
         - `bounded`: the WITHIN of a goal that contains this pattern and whose interval covers its interval. The node
-          need not check this WITHIN again. None if there is no such goal.
+          need not check this WITHIN again. It is None if there is no such goal.
         """
 
     def decider(self) -> Pattern:

@@ -65,7 +65,7 @@ class AnswerSetKeys:
     key.
 
     - `derived`: for each derived predicate, its key columns.
-    - `inputs`: for each input relation, the key columns by which its facts are partitioned. None if the facts
+    - `inputs`: for each input relation, the key columns by which its facts are partitioned. It is None if the facts
       belong to every value of the key.
     """
 

@@ -39,8 +39,8 @@ class Attempts:
 
     @property
     def states(self) -> list[Arrays] | None:
-        """The states of all goals before the instant that can be undone, as new arrays. None if `begin` was not told to
-        keep states."""
+        """The states of all goals before the instant that can be undone, as new arrays. It is None if `begin` was not
+        told to keep states."""
         if self._back is None or self._states is None:
             return None
         return [self._states[unit] for part in self.parts for unit, _ in part.goals_by_unit()]

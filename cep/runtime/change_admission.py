@@ -29,8 +29,9 @@ from cep.runtime.revision.row_window import RowChanges
 class Pushed:
     """Pushed occurrences of one event type, in order of arrival.
 
-    - `withdraws`: a mask of the occurrences that are withdrawals. None if there are no withdrawals.
-    - `rows`: for each occurrence, its row in the pushed table. None if the table's rows are the occurrences, in order.
+    - `withdraws`: a mask of the occurrences that are withdrawals. It is None if there are no withdrawals.
+    - `rows`: for each occurrence, its row in the pushed table. It is None if the table's rows are the occurrences, in
+      order.
     - `span`: the earliest and the latest end time of an occurrence.
     """
 

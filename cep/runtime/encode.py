@@ -45,7 +45,7 @@ class RefusedRow:
 class Admitted:
     """The occurrences of one pushed table in order of arrival, and the refused rows `dead`.
 
-    - `rows`: for each occurrence, its row in the pushed table. None if all rows of the pushed table, from the row
+    - `rows`: for each occurrence, its row in the pushed table. It is None if all rows of the pushed table, from the row
       `first` on, are occurrences.
     - `owners`, `starts`: if the pushed table is a concatenation of several tables, the names of these tables, and the
       row at which each of them starts.

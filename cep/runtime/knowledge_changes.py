@@ -258,7 +258,7 @@ class KnowledgePast:
     - `facts`: the tables that the caller passed. The column types of tables never change after the program has been
       compiled.
     - `past`: the changes up to now, if they are remembered. The first element combines all changes up to its time.
-    - `late`: how far behind the watermark goals query the knowledge, in microseconds. None if no goal does this.
+    - `late`: how far behind the watermark goals query the knowledge, in microseconds. It is None if no goal does this.
     """
 
     rules: Rules
@@ -452,12 +452,14 @@ COMPACT = 64
 class KnowledgeChanges(KnowledgePast):
     """All changes of one engine's knowledge: applied changes, and pending changes, which take effect later.
 
-    - `news`: the applied changes that the engine's follower has not fetched yet. None if the engine has no follower.
+    - `news`: the applied changes that the engine's follower has not fetched yet. It is None if the engine has no
+      follower.
     - `anew`: True if a change arrived late. The follower must then start again from all changes in `applied`.
     - `over`: tables whose rows have validity times, computed by one query over all pending changes. The elements of
-      `pending` then contain no tables. None if one query cannot compute such tables, or if goals query past knowledge.
-    - `given_by`: the history on which the results so far are based, if changes have arrived late since then. None if
-      this history is `past`.
+      `pending` then contain no tables. It is None if one query cannot compute such tables, or if goals query past
+      knowledge.
+    - `given_by`: the history on which the results so far are based, if changes have arrived late since then. It is None
+      if this history is `past`.
     - `come_late`: the changes that arrived late and are not in `given_by`.
     """
 

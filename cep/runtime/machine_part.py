@@ -93,8 +93,8 @@ class MachinePart(Protocol):
 
     @property
     def compiled(self) -> str | None:
-        """The recursive event that this part derives with a specialized compiled kernel. None if the part uses no such
-        kernel."""
+        """The recursive event that this part derives with a specialized compiled kernel. It is None if the part uses no
+        such kernel."""
         ...
 
 

@@ -242,8 +242,8 @@ class EngineOutput:
         """Return withdrawn rows and then added rows, with the columns `@change` and `@id`.
 
         - `changes`: the changes of derived tables, by event.
-        - `meanings`: the fingerprints of events, for the `@id`. None if no rows are ever withdrawn. Added rows are then
-          returned unchanged.
+        - `meanings`: the fingerprints of events, for the `@id`. It is None if no rows are ever withdrawn. Added rows
+          are then returned unchanged.
         - `lineage`: a function that returns the columns of lineage. A row that is withdrawn and added with the same
           lineage is left out.
         - `holding`: a function that returns the open intervals of fluents.

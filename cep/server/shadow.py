@@ -109,7 +109,8 @@ class Shadow:
 
         - `first`: the number of differences to return, for each kind.
         - `told`: the number of these differences that include their reasons.
-        - `explain`: a function that creates an explainer of an engine. None: the engines keep nothing to explain.
+        - `explain`: a function that creates an explainer of an engine. If it is None, the engines keep nothing to
+          explain.
         """
         events, shown = dict[str, dict[str, int]](), list[dict[str, Any]]()
         old, new = self._served, self._engine

@@ -54,7 +54,7 @@ def as_row(
     - `read`: a function that yields the blocks. It writes dead letters to files whose paths begin with its argument.
     - `dead_letters`: the path prefix of these files, or None to drop dead letters.
     - `folder`: the shared folder. If the blocks have more than `few` bytes in total, they are written to a file in it.
-      None if workers share no folder. The result is then several rows, which also contain the dead letters.
+      It is None if workers share no folder. The result is then several rows, which also contain the dead letters.
     """
     from cep.spark.outbox import Outbox
     from cep.spark.shuffle_blocks import TIME

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Job:
     """A description of a query. Durations are in microseconds.
 
-    - `lateness`: how far out of order records may arrive. None: no record is late before the end of the input.
+    - `lateness`: how far out of order records may arrive. If it is None, no record is late before the end of the input.
     - `limit`: the maximum number of files in a micro-batch.
     - `most`: the approximate number of messages that a micro-batch reads from each live input.
     - `closing`: True if the input ends when all files are read.
@@ -58,10 +58,10 @@ class Job:
     - `frames`: the DataFrames to read, and how workers read the rows of each.
     - `callback`: a user's function that is called with the output of each micro-batch.
     - `forwarding`: sends the output to a broker.
-    - `mirror`: keeps the folders in an object store. None: they stay in local or shared folders.
+    - `mirror`: keeps the folders in an object store. If it is None, they stay in local or shared folders.
     - `run`: the name of this run, by which workers recognize their engines.
-    - `earlier`: input from earlier files for new rules. None: there is none.
-    - `former`: the fluents of an earlier program that end with the first micro-batch. None: there are none.
+    - `earlier`: input from earlier files for new rules. If it is None, there is none.
+    - `former`: the fluents of an earlier program that end with the first micro-batch. If it is None, there are none.
     """
 
     program: ShippedProgram
@@ -109,7 +109,7 @@ class Job:
 
     @property
     def warmed(self) -> WarmStates | None:
-        """The states from which new rules start. None if new rules start with an empty state, or if the first
+        """The states from which new rules start. It is None if new rules start with an empty state, or if the first
         micro-batch is already committed."""
         folder = Path(self.checkpoint)
         if self.earlier is None or self.generation.begun(folder):
@@ -163,7 +163,7 @@ def work_of(job: Job, states: Path, handed: str | None = None, warm: WarmStates 
     """Return the work of the query's tasks.
 
     - `states`: the folder of the states.
-    - `handed`: the shared folder for blocks. None: there is none.
+    - `handed`: the shared folder for blocks. If it is None, there is none.
     - `warm`: the states from which new rules start.
     """
     program, generation, folder = job.program, job.generation, Path(job.checkpoint)

@@ -69,7 +69,7 @@ class ShippedProgram:
     - `unending`: the numbers of the stages whose recursion continues to the latest time in the input.
     - `beginning`: the numbers of the stages that depend on the time of the first record.
     - `revises`: True if records may withdraw or replace earlier records.
-    - `window`: how far behind the watermark results may be withdrawn (microseconds). None if results are never
+    - `window`: how far behind the watermark results may be withdrawn (microseconds). It is None if results are never
       withdrawn.
     - `known`: how far behind the watermark the knowledge may change (microseconds).
     - `lateness_by`: the attribute whose values have separate clocks for lateness, or None if all records share one

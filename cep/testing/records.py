@@ -38,7 +38,7 @@ class Records:
 
     - `types`, `rows`: for each record in order of arrival, the number of its table and its row in this table.
     - `dead`: the records that could not be read.
-    - `unit`: the unit of a time that is written as a bare number, in microseconds. None if the unit is unknown.
+    - `unit`: the unit of a time that is written as a bare number, in microseconds. It is None if the unit is unknown.
     """
 
     tables: Mapping[str, pl.DataFrame]

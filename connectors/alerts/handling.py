@@ -161,8 +161,8 @@ class Handling:
 
     @property
     def calendar_up(self) -> bool | None:
-        """True if the calendar of maintenance windows can be read at the moment, and False if it cannot. None if there
-        is no calendar."""
+        """True if the calendar of maintenance windows can be read at the moment, and False if it cannot. It is None if
+        there is no calendar."""
         return None if self._calendar is None else not self._calendar.trouble
 
     def stop(self) -> None:

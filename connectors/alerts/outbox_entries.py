@@ -12,11 +12,11 @@ class OutboxEntry:
     """A change of an alert in the outbox, with its number. Numbers start at 1 and increase. Some numbers may be
     missing.
 
-    - `recorded`: the wall-clock time when the change was added (microseconds of Unix time), or None if unknown.
+    - `recorded`: the wall-clock time when the change was added (microseconds of Unix time), or None if it is unknown.
     - `reminder`: the number of the reminder about this change; 0 for the change itself.
-    - `composed`: the time when the message that contains the change was composed. A repetition of the message has
-      the same time. None if the change is not part of a group's message.
-    - `group`: the id of the group's message; None if the message has the id of its first entry.
+    - `composed`: the time when the message that contains the change was composed. A repetition of the message has the
+      same time. It is None if the change is not part of a group's message.
+    - `group`: the id of the group's message. It is None if the message has the id of its first entry.
     """
 
     number: int

@@ -93,7 +93,7 @@ class LiveSource(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """The reason why no input can arrive at the moment. None if input can arrive."""
+        """The reason why no input can arrive at the moment. It is None if input can arrive."""
 
     def poll(self, most: int, seconds: float) -> Messages | None:
         """Return about `most` messages that arrive within `seconds`, or None if the source has ended.

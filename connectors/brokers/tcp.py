@@ -77,7 +77,7 @@ class Connection:
 
     `lasting`: True to reopen the connection after its end. The waits before the attempts grow from 1 s to 30 s. Lines
     that the other side sends while the connection is closed are lost. `broken`: the reason why the connection last
-    broke. None if it has never broken, even if the other side has closed it.
+    broke. It is None if it has never broken, even if the other side has closed it.
     """
 
     def __init__(self, address: Address, lasting: bool) -> None:

@@ -39,13 +39,12 @@ class Format:
     """A record format.
 
     - `suffixes`: the suffixes of file names that select the format.
-    - `reader`: the module and class that read messages, imported at first use. None if messages cannot have this
+    - `reader`: the module and class that read messages, imported at first use. It is None if messages cannot have this
       format.
     - `inferred`: True if `cep infer` can write declarations for this format.
     - `written`: True if derived events can be written in this format.
     - `numeric_times`: True if times may be numbers. The declaration may name their unit.
-    - `declared`: True if only a declaration can select the format, False if a command-line option can also select
-      it.
+    - `declared`: True if only a declaration can select the format, False if a command-line option can also select it.
     """
 
     name: str

@@ -43,12 +43,12 @@ class ByteStream:
     """The bytes of one input. Compression with gzip or zstd is recognised from the first bytes.
 
     - `position`: the number of bytes that have been read. For a compressed file, compressed bytes are counted.
-    - `size`: the size in bytes of the stored file, before it is decompressed. None if the size is unknown.
-    - `idle`: the number of seconds without data after which a pipe counts as silent. None if it never counts as
+    - `size`: the size in bytes of the stored file, before it is decompressed. It is None if the size is unknown.
+    - `idle`: the number of seconds without data after which a pipe counts as silent. It is None if it never counts as
       silent.
     - `silence`: the timer that measures the time without data.
-    - `encoding`: the encoding of the input's text, which is converted to UTF-8. Bytes that are invalid in this
-      encoding are left unchanged, so they are invalid in UTF-8 too.
+    - `encoding`: the encoding of the input's text, which is converted to UTF-8. Bytes that are invalid in this encoding
+      are left unchanged, so they are invalid in UTF-8 too.
     - `plain`: True if the input's bytes are neither decompressed nor converted.
     """
 

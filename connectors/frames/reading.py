@@ -71,7 +71,7 @@ def read_data(
     """Yield the data as batches. `data`: columns, records, or a dictionary that contains columns or records for each
     event type.
 
-    - `only`: the event type of rows that do not name their event type. None if every row must name it.
+    - `only`: the event type of rows that do not name their event type. It is None if every row must name it.
     - `first`: the record number of the first row.
     - `folded`: the object that has assigned the times of earlier data to the passes of double hours, or None.
     - `together`: True to put the rows of all event types into one batch, in which no row is earlier or later than

@@ -102,7 +102,7 @@ class StoreListener:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why the history cannot be queried now. None if it can be queried."""
+        """The reason why the history cannot be queried now. It is None if it can be queried."""
         if self._loading is not None and not self._loading.done():
             return "the knowledge is being loaded"
         return self._trouble

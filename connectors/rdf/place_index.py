@@ -70,7 +70,7 @@ class PlaceIndex:
 
     def changed(self, text: bytes | None = None) -> None:
         """Invalidate the index if the triples that were added may contain places. `text`: the added triples as
-        N-Triples; None if they are unknown.
+        N-Triples. It is None if they are unknown.
 
         If places change very often, they are no longer indexed.
         """

@@ -16,7 +16,7 @@ WAYS = (TIME + "hasEnd", TIME + "hasBeginning")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The first and the last minute (`2013-02-08T21:05`) in which a time variable may lie; None: unbounded."""
+    """The first and the last minute (`2013-02-08T21:05`) in which a time variable may lie. None means unbounded."""
 
     since: str | None = None
     until: str | None = None
@@ -73,11 +73,11 @@ class QueryParts:
 
     - `stamps`: for each time variable, the triple pattern that binds it.
     - `ranges`: for each time variable, the range that filters allow.
-    - `order`: the order and number of rows; None if the query requests all rows.
+    - `order`: the order and number of rows. It is None if the query requests all rows.
     - `links`: the triple patterns that every row satisfies, because they precede any BIND, OPTIONAL and MINUS.
     - `filters`: the text inside the brackets of each filter.
     - `open`: the position in the text after the opening brace of the outermost group.
-    - `star`: the position of the `*` in `SELECT *`; None if the query lists its variables.
+    - `star`: the position of the `*` in `SELECT *`. It is None if the query lists its variables.
     """
 
     text: str

@@ -26,7 +26,7 @@ class Question:
 
     - `table`: the format of the answer if it is a table or a boolean.
     - `graph`: the format of the answer if it consists of triples.
-    - `default`, `named`: the default graphs and the named graphs that the query reads; None: all.
+    - `default`, `named`: the default graphs and the named graphs that the query reads. None means all.
     - `seconds`: the time limit, which starts when the query arrives.
     - `bytes`: the maximum size of the answer.
     - `client`: the sender. Clients take turns.

@@ -78,7 +78,7 @@ class _Request:
 class StoreProcess:
     """A client for the store at `path`, which several threads may use.
 
-    - `memory`: the maximum memory of the store's process in bytes; None: no limit.
+    - `memory`: the maximum memory of the store's process in bytes. None means no limit.
     - `warn`: a function that is called with the reason if the store could not be rebuilt.
 
     Raise CepError if the store cannot be opened.

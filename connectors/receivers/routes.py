@@ -39,7 +39,7 @@ class Route:
     """A rule that sends matching alerts to a receiver.
 
     - `goes_on`: True if an alert that matches this route is also compared with later routes.
-    - `group_by`: the labels by which alerts are grouped; None: all labels.
+    - `group_by`: the labels by which alerts are grouped. None means all labels.
     - `wait`, `interval`: the delays of `Group`, in microseconds.
     - `grouped`: True if the file sets group options for this route.
     """

@@ -60,13 +60,13 @@ class Target:
     - `name`: the target's name in the outbox, in logs and in metrics. It contains no user or password. A digest
       replaces the path, which may be secret.
     - `path`: the path of the URL, including the query.
-    - `receiver`: the target's name in the file of routes. None: the target gets every alert.
+    - `receiver`: the target's name in the file of routes. If it is None, the target gets every alert.
     - `start`: True to send also changes that were added to the outbox before the target's first use.
     - `attempts`: the number of refusals after which an entry becomes a dead letter.
     - `every`: the seconds until open alerts are sent again.
     - `parallel`: the number of alerts that are sent in parallel.
     - `private`: True if addresses in private networks are permitted.
-    - `origin`: the name under which the sender asks a webhook for permission before it sends events. None: the
+    - `origin`: the name under which the sender asks a webhook for permission before it sends events. If it is None, the
       sender does not ask.
     - `secrets`: the keys that sign each message.
     - `plain`: True to send mail without encryption.

@@ -50,13 +50,13 @@ def says_change(text: bytes) -> bool:
 class Block:
     """The positions of `count` consecutive records in a file. The record numbers start at `first`.
 
-    - `lines`: the line number of each record. None if the records are on consecutive lines from `line` on.
-    - `starts`: the position where the text of each record starts, and the position where the last text ends,
-      relative to `position`. None if the records have no text.
-    - `data`: the bytes of the file from `position` on. None if the bytes can be read from the file again.
-    - `times`: the form in which the first record writes its times (`cep.connectors.records.times`). None if there
+    - `lines`: the line number of each record. It is None if the records are on consecutive lines from `line` on.
+    - `starts`: the position where the text of each record starts, and the position where the last text ends, relative
+      to `position`. It is None if the records have no text.
+    - `data`: the bytes of the file from `position` on. It is None if the bytes can be read from the file again.
+    - `times`: the form in which the first record writes its times (`cep.connectors.records.times`). It is None if there
       are no records.
-    - `rows`: the index in `starts` of each record's text. None if the texts are in the order of the records.
+    - `rows`: the index in `starts` of each record's text. It is None if the texts are in the order of the records.
     - `plain`: True if the file stores these bytes unchanged, neither compressed nor in another encoding than UTF-8.
     - `said`: True if the bytes contained `@change` and are no longer stored in `data`.
     - `unmatched`: the number of additional records that match no event type of the program.
@@ -162,8 +162,8 @@ class Batch:
     A table has the Int64 columns `start` and `end` (microseconds) and `@order` (the record number), then the
     attributes.
 
-    - `watermark`: a time in microseconds. In later batches of the input, all events end after this time. None if
-      unknown.
+    - `watermark`: a time in microseconds. In later batches of the input, all events end after this time. It is None if
+      it is unknown.
     - `silence`: how long no input has arrived, in microseconds. 0 if the batch has content.
     - `bytes_read`: how many of the input's `total_bytes` have been read. 0 if unknown.
     - `place`: the position in the input `source` after this batch, if the input has positions
@@ -171,11 +171,10 @@ class Batch:
     - `remarks`: descriptions of suspicious properties of the input, reported at its end.
     - `held`: fluent intervals that another program derived. Engines ignore them.
     - `together`: True if the rows have no order. Then no row can be late.
-    - `handover`: None, or the text of a program's last triples. Then the program ends with this batch, another
-      program continues its work, and `held` contains the intervals that begin now.
+    - `handover`: None, or the text of a program's last triples. Then the program ends with this batch, another program
+      continues its work, and `held` contains the intervals that begin now.
     - `beside`: tables of events that only a second program reads, such as a shadow.
-    - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the batch's
-      records.
+    - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the batch's records.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -221,7 +220,7 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """The form in which the input writes times (`cep.connectors.records.times`). None if no time was read."""
+        """The form in which the input writes times (`cep.connectors.records.times`). It is None if no time was read."""
         return next((block.times for block in self.blocks if block.times), None)
 
     @property

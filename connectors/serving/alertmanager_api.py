@@ -54,12 +54,12 @@ def router(
 ) -> APIRouter:
     """Return the routes of the API.
 
-    - `routes`: the configuration that assigns alerts to receivers; None: every receiver gets all alerts, grouped
-      by name.
+    - `routes`: the configuration that assigns alerts to receivers. If it is None, every receiver gets all alerts,
+      grouped by name.
     - `inhibitors`: for each alert name, the inhibitor of these alerts.
     - `feeds`: the receivers that get all alerts in addition to those of `routes`.
-    - `local`: True if the server has no tokens and is only reachable from this machine. Then every client may
-      create silences.
+    - `local`: True if the server has no tokens and is only reachable from this machine. Then every client may create
+      silences.
     """
     api = APIRouter(prefix="/api/v2", tags=["alertmanager"], default_response_class=Response)
     responder = Depends(acting(Role.RESPONDER, "silencing alerts", local))

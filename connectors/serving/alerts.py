@@ -193,7 +193,7 @@ def router(handling: Handling, origin: Publisher, local: bool = False, people: P
     """Return the routes for alerts and silences.
 
     `local`: True if the server has no tokens and is only reachable from this machine; then every client is a responder.
-    `people`: the people to whom alerts can be assigned; None: anybody.
+    `people`: the people to whom alerts can be assigned. None means anybody.
     """
     routes = APIRouter(
         tags=["alerts"], default_response_class=Response, dependencies=[Depends(refuse_unknown_parameters)]

@@ -49,14 +49,14 @@ _HERE = "this machine"
 class Limits:
     """Limits of requests.
 
-    - `people`: the people who have tokens; None: requests need no token.
+    - `people`: the people who have tokens. If it is None, requests need no token.
     - `rate`: the requests per second that a client may send, with bursts of twice as many; 0: no limit.
     - `body`: the maximum size of a body in bytes.
     - `head`: the maximum size of the first line and headers in bytes.
     - `hosts`: the permitted host names of the server; empty: any.
     - `seconds`: the time limit for the body of a request.
-    - `streams`: the number of streams that a client may keep open; 0: no limit. None: MANY for clients on other
-      machines, and no limit for this machine, because it may run a proxy that does not name its clients.
+    - `streams`: the number of streams that a client may keep open; 0: no limit. If it is None, MANY for clients on
+      other machines, and no limit for this machine, because it may run a proxy that does not name its clients.
     - `proxies`: the addresses of the proxies whose header `X-Forwarded-User` is trusted.
     """
 

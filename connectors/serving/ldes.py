@@ -38,8 +38,8 @@ _NAMES = {**PREFIXES, "ldes": LDES, "tree": TREE}
 
 
 def router(history: StoreListener, retention: str | None) -> APIRouter:
-    """Return the routes of `/ldes`. `retention`: the duration for which events are kept, as an xsd:duration; None if
-    they are kept for ever."""
+    """Return the routes of `/ldes`. `retention`: the duration for which events are kept, as an xsd:duration. It is None
+    if they are kept for ever."""
     routes = APIRouter(tags=["events"], default_response_class=Response)
     store = history.store
 

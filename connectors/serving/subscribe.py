@@ -62,7 +62,7 @@ class PollingRate:
 class _Watched:
     """A watched query and its clients.
 
-    - `names`: the events whose class or property the query names; None if it names none.
+    - `names`: the events whose class or property the query names. It is None if it names none.
     - `first_answer`: a future that is done after the first evaluation.
     - `rows`: the rows of the current result, each as JSON.
     """

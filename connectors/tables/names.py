@@ -18,9 +18,9 @@ class TableName:
     """The parsed name of a table.
 
     - `place`: the folder of a Delta table, or `catalog/namespace.table` for an Iceberg table.
-    - `append`: the name under which rows are added, or None. Rows are added only once under each name. If it is
-      None, new rows replace the rows of the table.
-    - `compact`: the number of small files at which they are merged into larger files. None if files are never
+    - `append`: the name under which rows are added, or None. Rows are added only once under each name. If it is None,
+      new rows replace the rows of the table.
+    - `compact`: the number of small files at which they are merged into larger files. It is None if files are never
       merged.
     - `option`: the command-line option in which the user wrote the name.
     """

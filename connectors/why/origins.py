@@ -19,7 +19,7 @@ MOST = 1 << 22
 class Origins:
     """The file and line of each record. Any thread may use this object.
 
-    - `most`: the number of records whose origins are kept; None: all.
+    - `most`: the number of records whose origins are kept. None means all.
     - `begun`: the number of records that an earlier run of the engine has read. Their origins are unknown.
     - `names`: the original names of copied files, by the name of the copy.
     """

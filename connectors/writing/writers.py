@@ -155,8 +155,8 @@ class Writer:
 
     @property
     def of_rows(self) -> str | None:
-        """The format to which other processes may convert rows (`written_rows`). None if this writer must convert them
-        itself."""
+        """The format to which other processes may convert rows (`written_rows`). It is None if this writer must convert
+        them itself."""
         plain = self.format != "parquet" and self._inputs is None
         return self.format if plain and not any(isinstance(sink, Sending) for sink in self._sinks.values()) else None
 

@@ -30,7 +30,8 @@ class PatternComponent:
 
     - `wanted`: the variables whose values are needed.
     - `bindings`: the distinct bindings of these variables.
-    - `gone`, `new`: the bindings that the last change removed, and those that it added. None if they are unknown.
+    - `gone`, `new`: the bindings that the last change removed, and those that it added. They are None if they are
+      unknown.
     """
 
     patterns: tuple[sparql.TriplePattern, ...]

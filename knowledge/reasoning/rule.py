@@ -84,7 +84,7 @@ class TripleRule:
 
     @property
     def number(self) -> str | None:
-        """The number that is an object in the body, as text. None if there is none."""
+        """The number that is an object in the body, as text. It is None if there is none."""
         return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
 
 

@@ -19,7 +19,7 @@ from cep.rules.expressions.evaluate import Columns, Evaluation, missing
 class BoundRows:
     """The rows that remain after some steps.
 
-    - `index`: for each remaining row, its number among the original rows. None if no row has been dropped.
+    - `index`: for each remaining row, its number among the original rows. It is None if no row has been dropped.
     - `mask`: a filter that has not been applied yet, or None.
     - `ends`: for each original row, the end of its occurrence.
     """
@@ -87,10 +87,10 @@ class Answering(Protocol):
 class Argument:
     """An argument of a predicate that has a value before the predicate is evaluated.
 
-    - `written`: a function that computes the value of the argument's expression. None if it is not needed,
+    - `written`: a function that computes the value of the argument's expression. It is None if it is not needed,
       because this value is missing in the same rows as that of `fitted`.
-    - `fitted`: a function that computes the value in the type of the relation's column. The value is missing in
-      rows in which this column cannot contain it.
+    - `fitted`: a function that computes the value in the type of the relation's column. The value is missing in rows in
+      which this column cannot contain it.
     """
 
     written: Evaluation | None

@@ -27,7 +27,7 @@ class Mixed(NamedTuple):
 
     - `integer`: the values that are ints. In all other rows, MISSING.
     - `number`: the values that are numbers, as floats. In all other rows, NaN.
-    - `code`: the codes of all values in the pool. None if all values are numbers that arithmetic has calculated.
+    - `code`: the codes of all values in the pool. It is None if all values are numbers that arithmetic has calculated.
     """
 
     integer: Operand

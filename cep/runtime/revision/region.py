@@ -138,7 +138,7 @@ class Region:
         - `live`: the goals of the running program, whose states are also corrected.
         - `run`: a function that reruns a stretch with the changes.
         - `to_the_end`: True if later results may differ even after states are equal, so that the rerun must not stop.
-        - `run_as_before`: a function that reruns a stretch without the changes, before `run`. None if this is not
+        - `run_as_before`: a function that reruns a stretch without the changes, before `run`. It is None if this is not
           necessary.
 
         Return the number of keys that were rerun. If all keys were rerun at once, return 1.
@@ -147,7 +147,7 @@ class Region:
         active: Bools | None = np.zeros(self.numbers.count, np.bool_)
         ever = np.zeros(self.numbers.count, np.bool_)
         carried: States | None = None
-        """The states of the active keys at the beginning of the stretch. None if they equal the stored states."""
+        """The states of the active keys at the beginning of the stretch. It is None if they equal the stored states."""
         goals: Goals = ()
         for number in range(min(due), len(stretches)):
             kept, changed = stretches[number].state, active
@@ -573,8 +573,8 @@ class BoundedRerun(Rerun):
     """A region that consists of one goal whose output depends only on input of the last `memory` microseconds.
 
     A key is rerun from an empty state, over the time from `memory` before a change until `memory` after it. `base`: the
-    goal's state at the time `since`, from which on input rows are stored. None if no rerun can need this state any
-    more.
+    goal's state at the time `since`, from which on input rows are stored. It is None if no rerun can need this state
+    any more.
     """
 
     def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, memory: int) -> None:

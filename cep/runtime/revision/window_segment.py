@@ -21,7 +21,7 @@ class RevisionWindow:
     - `length`: how far behind the watermark input may change, in microseconds.
     - `behind`: how far the watermark is behind the latest time, in microseconds.
     - `final`: True to output only final results, which are never withdrawn.
-    - `handed`: for a stage, the events that other stages derive. None if the plan is that of a whole program.
+    - `handed`: for a stage, the events that other stages derive. It is None if the plan is that of a whole program.
     """
 
     length: int
@@ -175,7 +175,7 @@ A larger instant is rerun if at least 1/TIMES of its rows have changed.
 class LatestInstant:
     """The latest instant of the stream, which can be undone.
 
-    - `end`: the time of the instant. None if nothing can be undone.
+    - `end`: the time of the instant. It is None if nothing can be undone.
     - `expected`: the number of further instants that are run so that they can be undone.
     - `stretch_ends`: True if a stretch must end just before the next instant.
     - `goes_on`: True if more rows of the instant have arrived and wait until the instant runs again.

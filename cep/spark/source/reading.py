@@ -69,7 +69,7 @@ def file_blocks(
     """Yield the records of a file as blocks for the stages. Text that is not a valid event becomes a dead letter.
 
     - `number`: the number of the file.
-    - `dead_letters`: the path prefix of dead-letter files. None: dead letters are dropped.
+    - `dead_letters`: the path prefix of dead-letter files. If it is None, dead letters are dropped.
     - `must_exist`: True if the planning process could read the file.
     - `ahead`: as for `in_time`.
     - `kept`: a function that selects records from the file's batches. By default, all records are kept.

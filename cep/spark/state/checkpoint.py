@@ -48,12 +48,13 @@ class CheckpointInfo:
       had when the first run began.
     - `changes`: True if fluents are written as beginnings and ends.
     - `replaces`: True if records may withdraw or replace other records.
-    - `revise`: the age (microseconds) up to which a late record still corrects results. None if results are not
+    - `revise`: the age (microseconds) up to which a late record still corrects results. It is None if results are not
       corrected.
     - `final`: True if only final results are written.
     - `keys`: the KEY of each event that has a KEY.
     - `params`: the values of the parameters that rules use.
-    - `lateness_by`: the attribute whose values have separate clocks for lateness. None if all records share one clock.
+    - `lateness_by`: the attribute whose values have separate clocks for lateness. It is None if all records share one
+      clock.
     - `frames`: the names of those inputs that are DataFrames, in order. After a restart, Spark can only continue with
       the same sources.
     """

@@ -43,7 +43,7 @@ class StateLayout:
       the derived events (`outputs`), and the goals.
     - `events`: the attribute types of each input event.
     - `columns`: the Parquet columns of each written event.
-    - `fluents`: a fingerprint of each derived fluent. None if an old version of semcep wrote the layout.
+    - `fluents`: a fingerprint of each derived fluent. It is None if an old version of semcep wrote the layout.
     """
 
     rules: dict[str, list[str]]

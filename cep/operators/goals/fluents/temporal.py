@@ -60,8 +60,8 @@ class TemporalSpec:
     - `lates`: the delay of each input in microseconds. At watermark w, the changes of an input up to w minus its delay
       are known.
     - `codes`: the columns of the tuple with pool codes.
-    - `converted`: for each input, the evaluations that convert its columns to types that all inputs share; None if its
-      columns already have these types.
+    - `converted`: for each input, the evaluations that convert its columns to types that all inputs share. It is None
+      if its columns already have these types.
     """
 
     operator: str

@@ -43,7 +43,7 @@ class JoinSpec:
     - `left_key`, `right_key`: the argument columns of the two sides that must be equal. First come the shared
       variables, then the conditions that the join evaluates as part of its key.
     - `take_left`, `take_right`: the output columns of each side.
-    - `within`: the greatest length of a pair in microseconds; None if unbounded.
+    - `within`: the greatest length of a pair in microseconds. It is None if there is no limit.
     - `point`: True if every occurrence on the right side is an instant.
     - `gap`: the bounds of `SEQ[g, h]`.
     - `by`: the column of each side that `recent(by V)` compares, or -1.
