@@ -48,7 +48,7 @@ class ArrowArray(Protocol):
 
 
 Data = pl.DataFrame | pl.LazyFrame | ArrowStream | ArrowArray | Mapping[str, Any] | Iterable[Any] | Event
-"""The accepted sources of rows (`cep.connectors.frames.reading`):
+"""The accepted sources of rows (see `cep.connectors.frames.reading`):
 
 - a data frame of polars or pandas, or a lazy frame
 - a table, record batch, reader or dataset of pyarrow

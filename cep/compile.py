@@ -53,8 +53,8 @@ class CompileOptions:
       imported, an rdflib graph or dataset.
     - `types`: the argument types of undeclared input events.
     - `policy`: the policy of rules that do not choose a policy themselves.
-    - `alerts`: True to derive also the occurrences of ALERT statements, which are output as separate tables
-      (`cep.rules.alert`).
+    - `alerts`: True to derive also the occurrences of ALERT statements, which are output as separate tables (see
+      `cep.rules.alert`).
     - `dialect`: the dialect of the text; by default, the dialect of the file's suffix.
     - `tick`: the length of the dialect's time unit in microseconds.
     - `models`: the choice among several answer streams of a LARS program. With 1, the engine returns only the answer

@@ -376,7 +376,7 @@ class EngineView:
         return self._machine.size[1] + waiting + self.pool.nbytes + history
 
     def named(self) -> dict[PlanUnit, str]:
-        """Return a fingerprint for each operator and event type (`cep.plan.identity`).
+        """Return a fingerprint for each operator and event type (see `cep.plan.identity`).
 
         If operators of two engines have the same fingerprint, their states are equal after equal input. The two engines
         may run different programs.

@@ -175,8 +175,8 @@ class Knowledge(KnowledgeSource):
     def by_difference(self, graph: Graph) -> bool:
         """Return True if changes can update the table of this pattern, so that the pattern need not be evaluated again.
 
-        For this, the pattern must consist of triples (`cep.knowledge.query.pattern_tables`), or each of its answers
-        must depend on few triples (`cep.knowledge.query.locality`).
+        For this, the pattern must consist of triples (see `cep.knowledge.query.pattern_tables`), or each of its answers
+        must depend on few triples (see `cep.knowledge.query.locality`).
         """
         prefixes = dict(graph.prefixes)
         return basic(graph.text, prefixes) is not None or bool(graph.variables and locality(graph.text, prefixes))

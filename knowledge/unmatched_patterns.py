@@ -32,8 +32,8 @@ _PREFIX = re.compile(r"^\s*PREFIX\s+(\S*):\s*<([^>]*)>", re.MULTILINE | re.IGNOR
 _EVENT = re.compile(
     rf"{OWN}(type|attribute|event|reading|instant|interval|hour|derivation|rule|revision)/|{re.escape(PREFIXES['time'])}"
 )
-"""A pattern that matches the beginning of the IRI of an occurrence, an event type or a time
-(`cep.connectors.rdf.vocabulary`)."""
+"""A pattern that matches the beginning of the IRI of an occurrence, an event type or a time (see
+`cep.connectors.rdf.vocabulary`)."""
 _MOST = 20_000  # the maximum number of names to compare by edit distance
 
 

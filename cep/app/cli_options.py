@@ -151,7 +151,7 @@ class InputOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredInputOptions:
-    """Options for records of the past, in files or on a server that stores them (`cep.app.served_history`)."""
+    """Options for records of the past, in files or on a server that stores them (see `cep.app.served_history`)."""
 
     PANEL: ClassVar = INPUT
 

@@ -32,7 +32,8 @@ def takes(options: type[Any]) -> Callable[[Body], Callable[..., None]]:
     """Return a decorator that turns a function into a typer command. The command has the given options, and the
     function's name and docstring.
 
-    If the function raises CepError, the error is reported and the command ends (`cep.app.terminal.reporting_errors`).
+    If the function raises CepError, the error is reported and the command ends (see
+    `cep.app.terminal.reporting_errors`).
     """
 
     def decorate(body: Body) -> Callable[..., None]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Interruptible(Protocol):
-    """An object that waits for input. The wait also ends if a `signal` arrives (`cep.app.pipeline.Interrupt`)."""
+    """An object that waits for input. The wait also ends if a `signal` arrives (see `cep.app.pipeline.Interrupt`)."""
 
     signal: int
 

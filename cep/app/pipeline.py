@@ -44,9 +44,9 @@ class DeadLetterSink(Protocol):
 class Interrupt:
     """Ctrl-C and SIGTERM, treated as requests to stop.
 
-    While the run waits for input, a request takes effect at once (`cep.core.signals`). Otherwise it takes effect after
-    the current batch or, after some seconds, in the middle of the batch. `signal`: the number of the signal, or 0 if no
-    signal has arrived.
+    While the run waits for input, a request takes effect at once (see `cep.core.signals`). Otherwise it takes effect
+    after the current batch or, after some seconds, in the middle of the batch. `signal`: the number of the signal, or 0
+    if no signal has arrived.
     """
 
     def __init__(self) -> None:
@@ -116,15 +116,15 @@ def flow(
     - `take`: a function that receives the derived events.
     - `dead_letters`: the sink for dead letters.
     - `watch`: an object that receives a report of each batch.
-    - `updates`: the changes of the knowledge. They advance the engine (`KnowledgeUpdates.bring`), so that each change
-      takes effect at its time.
+    - `updates`: the changes of the knowledge. They advance the engine (see `KnowledgeUpdates.bring`), so that each
+      change takes effect at its time.
 
     If batches have watermarks, no record is late. While no records arrive, event time advances with the clock. A record
     that arrives after such a silence is late if it ends before the new event time.
 
     The end of the input closes every open window and deadline. A signal does not close them, because more input could
-    follow. If a signal interrupted a step (`Interrupt.steps`), reading stops. The rows of that batch are not counted,
-    and further results of the step are dropped.
+    follow. If a signal interrupted a step (see `Interrupt.steps`), reading stops. The rows of that batch are not
+    counted, and further results of the step are dropped.
     """
     twice, said = stats.twice, stats.remarks  # values from an earlier program
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)

@@ -3,8 +3,8 @@
 The last entry may be torn: the process or the machine stopped while the entry was being written. No program has used a
 torn entry, so it is cut off before the next entry is added. Other damage is only reported, and nothing is cut off.
 
-Entries are byte records, each with its own hash, or lines of JSON, each with a hash of all lines up to it
-(`cep.core.checksum`).
+Entries are byte records, each with its own hash, or lines of JSON, each with a hash of all lines up to it (see
+`cep.core.checksum`).
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ _ESCAPED = r"[^ !#-\[\]-~]"
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
     """Add the column `@id` to derived occurrences. An identity has 32 hexadecimal digits.
 
-    It is a hash of the event's meaning (`Engine.meanings`), its name, start, end (except for fluents), arguments, and
-    the number of equal occurrences before it. This function reads that number from the column `@number`, and removes
-    the column. If the column is missing, the table must contain all equal occurrences.
+    It is a hash of the event's meaning (see `Engine.meanings`), its name, start, end (except for fluents), arguments,
+    and the number of equal occurrences before it. This function reads that number from the column `@number`, and
+    removes the column. If the column is missing, the table must contain all equal occurrences.
     """
     ids = identities(table, schema, meaning)
     if NUMBER in table.columns:
@@ -85,7 +85,7 @@ def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
 
 
 class TableIdentities:
-    """A generator of identities for rows of engine tables (`cep.core.relation`) of one event."""
+    """A generator of identities for rows of engine tables (see `cep.core.relation`) of one event."""
 
     def __init__(self, schema: Schema, meaning: str) -> None:
         self.schema, self.meaning = schema, meaning

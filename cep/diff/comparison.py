@@ -121,7 +121,7 @@ class Comparison:
         return [difference for own in differences.values() for difference in own]
 
     def alert_reason(self, difference: Difference) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        """Return the alerts that correspond to a difference (`RunAlerts.behind`), in the old and in the new run.
+        """Return the alerts that correspond to a difference (see `RunAlerts.behind`), in the old and in the new run.
 
         An element is None if that program has no such alert.
         """

@@ -113,7 +113,7 @@ def names_of(schema: Schema) -> list[str]:
 
 
 def codes_of(row: Row, fluent: bool) -> tuple[int, int]:
-    """Return the codes of the first and the last time of a row (`cep.core.interval_sets`)."""
+    """Return the codes of the first and the last time of a row (see `cep.core.interval_sets`)."""
     start, end = row[0], row[1]
     if not fluent:
         return 2 * start, 2 * end

@@ -28,8 +28,8 @@ the occurrence ends. The duration of the occurrence does not matter."""
 
 
 def stretch(window: WindowTicks, tick_number: int) -> tuple[int, int]:
-    """Return the interval during which a window contains the tick `tick_number`, as a pair of time codes
-    (`cep.core.interval_sets`)."""
+    """Return the interval during which a window contains the tick `tick_number`, as a pair of time codes (see
+    `cep.core.interval_sets`)."""
     ticks = np.array([tick_number])
     closes = int(window.closes(ticks)[0])
     return int(window.opens(ticks)[0]), INFINITE if closes >= INFINITE else closes - 1

@@ -13,7 +13,7 @@ from cep.explain.occurrences import Occurrence
 from cep.plan.pattern import Pattern
 
 When = tuple[tuple[int, int], ...]
-"""Maximal intervals, sorted by time. Each interval is a pair of time codes (`cep.core.interval_sets`)."""
+"""Maximal intervals, sorted by time. Each interval is a pair of time codes (see `cep.core.interval_sets`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class FluentAbsences:
         self.reducts = Reducts.of(memory, judge)
 
     def of(self, name: str, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> FluentAbsence:
-        """Explain why a fluent does not hold at the time `code` (`cep.core.interval_sets`).
+        """Explain why a fluent does not hold at the time `code` (see `cep.core.interval_sets`).
 
         - `fixed`: the values of the fluent's arguments, by position.
         - `path`: the events and fluents that are already being explained.
@@ -182,7 +182,7 @@ class FluentAbsences:
     # --- formulas ---
 
     def _formula(self, rule: Rule, fixed: Mapping[int, Value], code: int, path: tuple[str, ...]) -> Refusal:
-        """Explain why the formula of a rule does not hold at the time `code` (`cep.core.interval_sets`)."""
+        """Explain why the formula of a rule does not hold at the time `code` (see `cep.core.interval_sets`)."""
         nothing = Attempt({}, 0, 0)
         bound = unified(rule, fixed, self.memory.engine)
         if bound is None:

@@ -163,8 +163,8 @@ class Judge:
     def versions(self) -> list[tuple[int, int, BoundValues]]:
         """Return the periods during which the knowledge does not change.
 
-        A period consists of its first and last time code (`cep.core.interval_sets`), and a binding of `end()` to a time
-        within the period.
+        A period consists of its first and last time code (see `cep.core.interval_sets`), and a binding of `end()` to a
+        time within the period.
         """
         if self._changes is None:
             return [(-INFINITE, INFINITE, {})]

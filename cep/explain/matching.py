@@ -98,7 +98,7 @@ class Attempt:
         - the number of matched events,
         - the stage at which the attempt failed,
         - the number of conditions that hold,
-        - the time by which the attempt misses its limit (`Failure.by`),
+        - the time by which the attempt misses its limit (see `Failure.by`),
         - the attempt's end.
         """
         return self.held, self.placed, self.holding, 0 if self.failure is None else -self.failure.by, self.end

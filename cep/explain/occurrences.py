@@ -62,8 +62,8 @@ class Occurrence:
 
     @property
     def codes(self) -> tuple[int, int]:
-        """The time codes of the first and the last time at which the event occurs or the fluent holds
-        (`cep.core.interval_sets`)."""
+        """The time codes of the first and the last time at which the event occurs or the fluent holds (see
+        `cep.core.interval_sets`)."""
         if not self.bounds:
             return 2 * self.start, 2 * self.end
         first = -INFINITE if self.start == SINCE_EVER else code(self.start, self.bounds[0] == "[", False)

@@ -1,4 +1,4 @@
-"""Lowering of defined fluents. `head WHILE formula` becomes rules over tables of changes (`cep.core.fluents`)."""
+"""Lowering of defined fluents. `head WHILE formula` becomes rules over tables of changes (see `cep.core.fluents`)."""
 
 from __future__ import annotations
 
@@ -376,8 +376,8 @@ def _names(formula: Formula, now: bool = False) -> frozenset[str]:
 
 
 def _shifted(formula: Formula, cycle: frozenset[str]) -> Formula:
-    """Return an equivalent formula in which the fluents of `cycle` occur only inside operators that shift time
-    (`Formula.shifted`)."""
+    """Return an equivalent formula in which the fluents of `cycle` occur only inside operators that shift time (see
+    `Formula.shifted`)."""
     inside = tuple(_shifted(part, cycle) for part in formula.inside())
     rebuilt = formula.over(inside) if inside else formula
     return rebuilt.shifted(lambda part: bool(_names(part) & cycle))

@@ -1,5 +1,5 @@
-"""The formula, the pattern and the node for LARS rules. These rules are evaluated by answer sets
-(`cep.rules.answer_set_rules`)."""
+"""The formula, the pattern and the node for LARS rules. These rules are evaluated by answer sets (see
+`cep.rules.answer_set_rules`)."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ class FormulaEvent(_Counted):
 class Extent(_Counted):
     """The node of a fluent that formulas define. `width`: the number of the fluent's columns.
 
-    Output columns: the fluent's columns, then the kind of row (`cep.core.fluents`).
+    Output columns: the fluent's columns, then the kind of row (see `cep.core.fluents`).
     """
 
     child: int

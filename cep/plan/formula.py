@@ -1,8 +1,8 @@
 """Formulas that define fluents, `head WHILE formula`: the base class of their operators, and functions over formulas.
 
 A formula is a tree that has the structure of the author's text. Each operator has its own subclass in `cep/operators/`,
-next to the pattern to which it is lowered (`cep.plan.pattern`). The code of the language only calls the methods of this
-module, and names no operator.
+next to the pattern to which it is lowered (see `cep.plan.pattern`). The code of the language only calls the methods of
+this module, and names no operator.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Node(WithProperties[NodeProperties]):
     """The base class of nodes. Subclasses are frozen dataclasses.
 
     The names of a subclass and of its fields are part of a goal's fingerprint. The goal's stored state is found by this
-    fingerprint (`cep.plan.identity`).
+    fingerprint (see `cep.plan.identity`).
     """
 
     __slots__ = ("_parts",)

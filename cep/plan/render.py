@@ -197,7 +197,7 @@ def _plain(condition: Condition) -> Condition:
 
 
 def places_of(uses: Iterable[Expression | Condition]) -> set[int]:
-    """Return the numbers of the columns whose canonical names occur in expressions or conditions."""
+    """Return the positions of the columns whose canonical names occur in expressions or conditions."""
     return {int(v.name[1:]) for v in used_variables(uses) if v.name[0] == "v" and v.name[1:].isdigit()}
 
 

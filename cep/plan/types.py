@@ -83,7 +83,7 @@ def infer(
 
 
 class Inference:
-    """The types inferred so far. Nodes use this object to compute the types of their columns (`Node.columns`)."""
+    """The types inferred so far. Nodes use this object to compute the types of their columns (see `Node.columns`)."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ def admitted(
     """Return the admitted rows of a batch, by event type. Refused rows become dead letters.
 
     `in_turn`: as in `receive`. `together`: allow small tables of a family to be returned as one table, under the name
-    of the family's inlet (`cep.runtime.family`).
+    of the family's inlet (see `cep.runtime.family`).
 
     Raises CepError if an event type is unknown or a column is missing.
     """

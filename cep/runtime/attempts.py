@@ -1,8 +1,8 @@
 """Speculative steps of a machine. The last instant of a speculative step can be undone.
 
 Each part of the machine runs twice in such a step. The first half of the step ends just before the last instant, and
-the second half is that instant. Before a goal runs in the second half, it makes a checkpoint
-(`cep.operators.goals.checkpoint`).
+the second half is that instant. Before a goal runs in the second half, it makes a checkpoint (see
+`cep.operators.goals.checkpoint`).
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class CycleBuilder:
 
     - `single`: a function that creates the goal of a unit.
     - `limit`: the maximum number of rows that a recursion may derive in a step.
-    - `guesses`: True if cycles may process several instants at once and guess the rows that are fed back
-      (`cep.runtime.instants`).
+    - `guesses`: True if cycles may process several instants at once and guess the rows that are fed back (see
+      `cep.runtime.instants`).
     """
 
     plan: Plan

@@ -1,11 +1,11 @@
 """Families: rules of the same shape, which run as one part of the machine.
 
 A component is a set of goals that are connected because they read each other's output. Components are members of one
-family if they differ only in names and in constants. Each goal of a family processes the rows of all members
-(`cep.operators.goals.in_family`).
+family if they differ only in names and in constants. Each goal of a family processes the rows of all members (see
+`cep.operators.goals.in_family`).
 
 A component ends at a unit whose rows many goals select by constants. These goals begin components of their own. In a
-family, each row of the unit is repeated for the members whose constants it matches (`cep.runtime.constant_index`).
+family, each row of the unit is repeated for the members whose constants it matches (see `cep.runtime.constant_index`).
 """
 
 from __future__ import annotations

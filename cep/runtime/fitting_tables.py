@@ -1,7 +1,7 @@
 """Admission of whole tables, if checks of their columns show that every row fits and no row is late.
 
 Such tables can be sent to other processes without checking row by row; those processes check the rows. All other tables
-must be checked row by row (`cep.runtime.admission`).
+must be checked row by row (see `cep.runtime.admission`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The partitioning key of a stage. This module finds the columns that contain the key in each goal, and selects rows by
 key.
 
-A stage that runs in buckets (`cep.plan.partition`) distributes rows by the values of some of their arguments. These
+A stage that runs in buckets (see `cep.plan.partition`) distributes rows by the values of some of their arguments. These
 values are the key.
 """
 
@@ -39,7 +39,7 @@ Key = tuple[Value, ...]
 
 
 class HashedKeys(ABC):
-    """A selection of keys by their hash (`cep.runtime.buckets.hashes`)."""
+    """A selection of keys by their hash (see `cep.runtime.buckets.hashes`)."""
 
     __slots__ = ()
 

@@ -30,8 +30,8 @@ Fixed = tuple[Iri | None, Iri | None, Iri | None]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The distinct rows that answer a pattern, by column. The values are encoded as the engine stores them
-    (`cep.core.values`).
+    """The distinct rows that answer a pattern, by column. The values are encoded as the engine stores them (see
+    `cep.core.values`).
 
     Columns of type float are float64, all others int64. Columns of types string, iri and any contain pool codes.
     Unbound variables are NaN or MISSING.

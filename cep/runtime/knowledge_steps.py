@@ -21,7 +21,7 @@ def stepped(
     """Step a machine up to a frontier, and apply each change of the knowledge at its time.
 
     `back`: the frontier to which the step can be undone. If the knowledge changes in the step, it cannot be undone.
-    `kept`: True to keep the states that the goals have at `back` (`Machine.attempt`).
+    `kept`: True to keep the states that the goals have at `back` (see `Machine.attempt`).
     """
     if changes is None or not (times := changes.due(frontier.watermark)):
         return machine.step(inputs, frontier) if back is None else machine.attempt(inputs, frontier, back, kept)

@@ -47,8 +47,8 @@ class Machine:
     def __init__(
         self, plan: Plan, builder: GoalBuilder, fast_recursion: bool, max_derivations: int, families: bool = False
     ) -> None:
-        """Create the goals. `families`: True if rules of the same shape over many events may run as one part
-        (`cep.runtime.family`)."""
+        """Create the goals. `families`: True if rules of the same shape over many events may run as one part (see
+        `cep.runtime.family`)."""
         self.plan = plan
         self.builder = builder
         self.widths: dict[PlanUnit, int] = {i: len(columns) for i, columns in enumerate(plan.columns)}
@@ -165,8 +165,8 @@ class Machine:
         return outputs
 
     def take_back(self) -> None:
-        """Undo the last step, which must be an attempt (`attempts.there`). The rows that the step added to `watched`
-        remain there."""
+        """Undo the last step, which must be an attempt (see `attempts.there`). The rows that the step added to
+        `watched` remain there."""
         self.attempts.take_back()
         self.schedule.forget()
 

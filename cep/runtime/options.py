@@ -20,8 +20,8 @@ class EngineOptions:
 
     - `lateness`: how far out of order input may arrive, in microseconds. If it is None, only `advance` moves the
       watermark.
-    - `lateness_by`: an attribute whose values have separate clocks, which decide which rows are late
-      (`cep.runtime.key_clocks`). If it is None, there is one clock for all input.
+    - `lateness_by`: an attribute whose values have separate clocks, which decide which rows are late (see
+      `cep.runtime.key_clocks`). If it is None, there is one clock for all input.
     - `explain`: True to add lineage to the output.
     - `remember`: for `cep.explain`, keep everything that ended in the last `remember` microseconds, and its lineage.
     - `fast_recursion`: True to run linear recursion in a specialized compiled kernel.
@@ -38,7 +38,7 @@ class EngineOptions:
     - `start`: the time in microseconds down to which endless recursion into the past runs. By default, this is the
       first time of the input.
     - `revise`: how far behind the watermark records may still arrive, be corrected or be withdrawn, in microseconds.
-      Results are output at once and corrected later (`cep.runtime.revision`). If it is None, all output is final.
+      Results are output at once and corrected later (see `cep.runtime.revision`). If it is None, all output is final.
     - `final`: True to output only final results, `revise` microseconds later. This requires `revise`.
     - `corrected`: True if the input has already been corrected. KEYs are then ignored.
 

@@ -37,7 +37,7 @@ from cep.runtime.decode import values
 Ints: TypeAlias = NDArray[np.int64]
 
 DEADLINE, FILTER, UNION, FLUENT = "deadline", "filter", "union", "fluent"
-"""The kinds of plan nodes (`NodeProperties.kind`) that this module describes in a special way."""
+"""The kinds of plan nodes (see `NodeProperties.kind`) that this module describes in a special way."""
 LONGEST = 200
 """The maximum length of an awaited pattern, in characters of the source text."""
 

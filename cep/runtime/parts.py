@@ -77,7 +77,7 @@ class EngineParts:
         return schema
 
     def admitted(self, columns: PushedColumns, schema: Schema, first: int | Ints) -> Admitted:
-        """Convert a pushed table to occurrences (`cep.runtime.encode`)."""
+        """Convert a pushed table to occurrences (see `cep.runtime.encode`)."""
         named, handed = self.history is not None, schema.name in self.plan.handed
         return admit(columns, schema, self.pool, first, named, handed)
 

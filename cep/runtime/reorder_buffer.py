@@ -28,8 +28,8 @@ class ReorderBuffer:
     - `start`: the time down to which recursion into the past runs at the end of the input.
     - `first`, `latest`: the earliest and the latest end of the occurrences that this buffer has received.
     - `begun`, `of_input`: the earliest and the latest end in the whole input, if it is distributed to several engines.
-    - `clocks`: the clocks of keys (`cep.runtime.key_clocks`), or None if all input has one clock.
-    - `events`: the event types of each inlet, in the order of the family's members (`cep.runtime.family`). Rows may
+    - `clocks`: the clocks of keys (see `cep.runtime.key_clocks`), or None if all input has one clock.
+    - `events`: the event types of each inlet, in the order of the family's members (see `cep.runtime.family`). Rows may
       arrive under the name of an inlet.
 
     The watermark promises that no occurrence will arrive that ends at or before it. After an occurrence that ends at t,
@@ -134,7 +134,7 @@ class ReorderBuffer:
         return sum(table.nbytes for tables in self._waiting.values() for table in tables)
 
     def codes(self, coded: dict[str, list[int]]) -> list[NDArray[np.int64]]:
-        """Return the pool codes in the waiting rows. `coded`: for each event, the numbers of the matrix rows that
+        """Return the pool codes in the waiting rows. `coded`: for each event, the indexes of the matrix rows that
         contain codes."""
         return [table[row] for name, tables in self.waiting.items() for table in tables for row in coded.get(name, ())]
 

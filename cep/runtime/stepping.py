@@ -154,7 +154,7 @@ def timely(parts: EngineParts, changes_given: Sequence[TimedChange]) -> list[tup
 
 
 def learn(parts: EngineParts, timed_changes: Sequence[tuple[int, bytes]]) -> None:
-    """Add changes of the knowledge (`KnowledgeSource.change`) that are not late.
+    """Add changes of the knowledge (see `KnowledgeSource.change`) that are not late.
 
     Raises CepError if one of them cannot be applied. The knowledge is then unchanged.
     """

@@ -77,7 +77,7 @@ class Warmed:
 
     - `state`: the state of the engine.
     - `open`: the open intervals of alerts on fluents, by table.
-    - `since`: the time from which on the engine has processed all input. If it is None, there was no earlier input.
+    - `since`: the time from which the engine has processed all input. If it is None, there was no earlier input.
     """
 
     state: bytes

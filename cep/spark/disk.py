@@ -22,13 +22,13 @@ from uuid import uuid4
 from cep.core.errors import FULL, CepError
 
 CHECKPOINT = "semcep.json"
-"""The program and options of the checkpoint (`cep.spark.state.checkpoint`)."""
+"""The program and options of the checkpoint (see `cep.spark.state.checkpoint`)."""
 
 FILES = "files.jsonl"
-"""The numbered list of the files that were read (`cep.spark.source.file_list`)."""
+"""The numbered list of the files that were read (see `cep.spark.source.file_list`)."""
 
 CHANGES = "changes.jsonl"
-"""All changes of the knowledge that the query has read (`cep.spark.source.knowledge_changes`)."""
+"""All changes of the knowledge that the query has read (see `cep.spark.source.knowledge_changes`)."""
 
 INPUTS = "input-"
 """The prefix of the name of a live input's folder. The input's number follows. The folder contains received messages or
@@ -38,31 +38,31 @@ LOCK, TURN = "lock", "turn"
 """The lock files of a checkpoint (`locked`). A run keeps `lock` locked as long as it owns the checkpoint."""
 
 SPARK = "spark"
-"""The folder of Spark's own files (`cep.spark.spark_files`)."""
+"""The folder of Spark's own files (see `cep.spark.spark_files`)."""
 
 BUCKETS = "buckets"
-"""The folder of the states of buckets (`cep.spark.state.bucket_states`)."""
+"""The folder of the states of buckets (see `cep.spark.state.bucket_states`)."""
 
 WARM = "warm"
-"""The folder of the states from which new rules start (`cep.spark.warming`)."""
+"""The folder of the states from which new rules start (see `cep.spark.warming`)."""
 
 HANDED = "handed"
-"""The folder of data that one task of a micro-batch passes to another (`cep.spark.handover`)."""
+"""The folder of data that one task of a micro-batch passes to another (see `cep.spark.handover`)."""
 
 OUTGOING = "outgoing"
-"""The folder of the sink, if derived events are forwarded to a broker (`cep.spark.sink.forwarding`)."""
+"""The folder of the sink, if derived events are forwarded to a broker (see `cep.spark.sink.forwarding`)."""
 
 DEAD = "dead"
 """The folder of the dead letters of micro-batches that are passed to a user's function."""
 
 STOP = "stop"
-"""The file that makes the sources of a checkpoint return no more input (`cep.spark.driver.query`)."""
+"""The file that makes the sources of a checkpoint return no more input (see `cep.spark.driver.query`)."""
 
 SPARK_LOG = "spark.log"
 """The log of Spark's processes. When the file is full, it is renamed to `spark.log.1`."""
 
 SINK_LOG = "_spark_metadata"
-"""The folder inside a sink's folder that lists the committed files (`cep.spark.sink.commit_log`)."""
+"""The folder inside a sink's folder that lists the committed files (see `cep.spark.sink.commit_log`)."""
 
 PROBES = (".room-", "..room-")
 """The prefixes of files that only test if a folder is writable. The second prefix marks a file that is not complete

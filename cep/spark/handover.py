@@ -4,8 +4,8 @@ amounts through files.
 The files are in a folder of the checkpoint that all workers share. They are only read within the micro-batch. So they
 are not synced to disk, and a repeated micro-batch writes them again.
 
-If workers share no folder, all blocks go through Spark's shuffle (`cep.spark.shuffled_batch`). A task that reads the
-input then returns several Spark rows of about `ROW` bytes each.
+If workers share no folder, all blocks go through Spark's shuffle (see `cep.spark.shuffled_batch`). A task that reads
+the input then returns several Spark rows of about `ROW` bytes each.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Job:
     - `keep`: the span of event time for which output files are kept.
     - `updates`: the sources of changes of the knowledge.
     - `generation`: the generation of the checkpoint.
-    - `times`: the format of times (`cep.connectors.records.times`).
+    - `times`: the format of times (see `cep.connectors.records.times`).
     - `stretch`: the range of times for which output is written.
     - `frames`: the DataFrames to read, and how workers read the rows of each.
     - `callback`: a user's function that is called with the output of each micro-batch.

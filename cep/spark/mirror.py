@@ -9,7 +9,7 @@ A pack also contains output files and dead letters. They are copied to their own
 the run is killed before they are copied, the next run copies them.
 
 A run begins by downloading the files of the last manifest to new folders. If workers share no folder (`apart`), they
-read and write the states themselves (`cep.spark.worker_dir`), and the local folders contain no states. The manifest
+read and write the states themselves (see `cep.spark.worker_dir`), and the local folders contain no states. The manifest
 then records where tasks have stored states, output and dead letters.
 """
 

@@ -1,9 +1,9 @@
 """Files of a checkpoint in an object store. Several files are uploaded as one object, called a pack. A pack is never
 changed.
 
-A manifest (`cep.spark.mirror`) records which files are valid, and where each of them is. The name of a pack begins with
-the number of the first manifest that may refer to it. If that manifest exists but no manifest refers to the pack, the
-pack is not needed. Either the task that wrote it failed, or another run has overtaken the run that wrote it.
+A manifest (see `cep.spark.mirror`) records which files are valid, and where each of them is. The name of a pack begins
+with the number of the first manifest that may refer to it. If that manifest exists but no manifest refers to the pack,
+the pack is not needed. Either the task that wrote it failed, or another run has overtaken the run that wrote it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Spark's shuffle.
 
 There is a shuffle before each stage of the program. Buckets are distributed to as many tasks as there are cores. Each
-task runs in the same worker every time (`cep.spark.task_affinity`).
+task runs in the same worker every time (see `cep.spark.task_affinity`).
 
 The tasks upload states, output files and dead letters to the object store, and tell the driver where these files are.
 The driver writes the manifest that commits the files. A task may run twice. Only the results that the task reports to

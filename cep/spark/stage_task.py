@@ -2,8 +2,8 @@
 input of the engines is shuffle blocks.
 
 The state of a bucket is a file. The file contains a snapshot of the bucket's engine, or only the input since the last
-snapshot (`cep.spark.state.bucket_states`). The note of a micro-batch contains the version of each state. Workers keep
-engines in memory. A worker that has an engine of the requested version does not read the file.
+snapshot (see `cep.spark.state.bucket_states`). The note of a micro-batch contains the version of each state. Workers
+keep engines in memory. A worker that has an engine of the requested version does not read the file.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class StageWork:
     - `states`: the state files of this stage.
     - `beginning`: the states from which the stage's buckets start. If it is None, the buckets start with an empty
       state.
-    - `times`: the format of output times (`cep.connectors.records.times`).
+    - `times`: the format of output times (see `cep.connectors.records.times`).
     - `stretch`: the first and the last time of the output.
     - `generation`: the number of the checkpoint's generation.
     - `warms`: True if the stage processes all earlier input in one micro-batch, in which no row is late.

@@ -1,4 +1,4 @@
-"""Rules over streaming DataFrames, and ways to start a query that runs them (`cep.spark.rules.Rules.over`)."""
+"""Rules over streaming DataFrames, and ways to start a query that runs them (see `cep.spark.rules.Rules.over`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Let worker processes read chunks of files (`cep.connectors.formats.chunks`), between their steps."""
+"""Let worker processes read chunks of files (see `cep.connectors.formats.chunks`), between their steps."""
 
 from __future__ import annotations
 

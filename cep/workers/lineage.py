@@ -1,4 +1,4 @@
-"""Tables that have columns of lineage, in the form in which stages return them (`cep.runtime.history`)."""
+"""Tables that have columns of lineage, in the form in which stages return them (see `cep.runtime.history`)."""
 
 from __future__ import annotations
 

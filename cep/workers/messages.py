@@ -101,8 +101,8 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """A request to apply changes of the knowledge (`KnowledgeSource.change`). Each change has the time from which it
-    applies."""
+    """A request to apply changes of the knowledge (see `KnowledgeSource.change`). Each change has the time from which
+    it applies."""
 
     changes: tuple[tuple[int, bytes], ...]
 
@@ -141,7 +141,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class ListPartial:
-    """A request to list at most `limit` partial matches of an event (`cep.runtime.partial_matches`).
+    """A request to list at most `limit` partial matches of an event (see `cep.runtime.partial_matches`).
 
     `copies`: True to include partial matches that exist in every worker.
     """

@@ -257,7 +257,7 @@ class PartitionedEngine(Engine):
             self._processes.tell(worker, Lineage(columns))
 
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
-        """Return rows of events as output text (`cep.connectors.writing.writers.written_rows`) from now on.
+        """Return rows of events as output text (see `cep.connectors.writing.writers.written_rows`) from now on.
 
         This applies to the events in `schemas` whose attributes are not needed in this process.
         """

@@ -1,4 +1,4 @@
-"""A worker process: it runs its part of each stage, as the main process requests (`cep.workers.processes`).
+"""A worker process: it runs its part of each stage, as the main process requests (see `cep.workers.processes`).
 
 It ends when the connection is closed, so no worker survives the main process.
 """

@@ -230,7 +230,7 @@ class AlertLifecycle:
     ) -> None:
         """Compute the changes of some ALERT statements, starting from the open alerts in `live`.
 
-        `meanings`: the fingerprints of events and of alert tables (`Engine.meanings`).
+        `meanings`: the fingerprints of events and of alert tables (see `Engine.meanings`).
         """
         self.alerts = alerts
         self.schemas = schemas

@@ -80,7 +80,7 @@ class Outbox:
 
     @property
     def first(self) -> int:
-        """The number from which on all changes are kept. Older changes are kept only if they are the last change of an
+        """The number from which all changes are kept. Older changes are kept only if they are the last change of an
         open alert."""
         return self._pruned + 1
 

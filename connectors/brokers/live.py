@@ -41,8 +41,8 @@ class RunState(Protocol):
         """True if all processed messages are stored, so that sources need not repeat them."""
 
     def place(self, source: str) -> Mapping[int, int]:
-        """Return the position of a source (`Messages.place`) that an earlier run has stored. Return an empty mapping if
-        none is stored."""
+        """Return the position of a source (see `Messages.place`) that an earlier run has stored. Return an empty
+        mapping if none is stored."""
 
 
 def acknowledged(live_input: Input) -> bool:
@@ -58,7 +58,7 @@ def acknowledged(live_input: Input) -> bool:
 
 
 def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
-    """Open a live source at an address, after a position (`Messages.place`).
+    """Open a live source at an address, after a position (see `Messages.place`).
 
     `lasting`: True if a source that is not available is opened later. A connection that has ended is then opened again,
     unless the address says otherwise. Raises CepError if a library is not installed. Raises CepError if the source is
@@ -147,11 +147,10 @@ def listen(
 ) -> Iterator[Batch]:
     """Yield batches of up to `most` messages from live inputs. `first`: the number of the first record.
 
-    - Records whose time is ahead of the clock become dead letters (`cep.connectors.clock_skew`).
-    - After `idle` seconds without messages, an empty batch tells the engine that the inputs are silent. Further
-      empty batches follow until a message arrives (`cep.connectors.idle`).
-    - While the connection to a source is lost, there are no empty batches, because the source may have sent
-      messages.
+    - Records whose time is ahead of the clock become dead letters (see `cep.connectors.clock_skew`).
+    - After `idle` seconds without messages, an empty batch tells the engine that the inputs are silent. Further empty
+      batches follow until a message arrives (see `cep.connectors.idle`).
+    - While the connection to a source is lost, there are no empty batches, because the source may have sent messages.
     - `sources` records which sources are lost.
 
     Messages count as processed when the caller requests the next batch. If `rest.kept` is True when the sources are

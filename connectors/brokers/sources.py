@@ -115,8 +115,7 @@ class Reconnecting:
     can be read meanwhile.
 
     - `source`: the open source, or the error of the attempt to open it.
-    - `opened`: a function that opens the source after a position (`Messages.place`). It raises CepError on
-      failure.
+    - `opened`: a function that opens the source after a position (see `Messages.place`). It raises CepError on failure.
     """
 
     def __init__(

@@ -144,7 +144,7 @@ def read_batches(
     """Yield, for each Arrow batch, the table of one event type, the dead letters, and the positions of the records.
     Columns are not copied if that is possible.
 
-    - `schema`: a schema whose time columns are filled in (`cep.connectors.records.header.bind`).
+    - `schema`: a schema whose time columns are filled in (see `cep.connectors.records.header.bind`).
     - `line`: the line number of the first row.
     - `first`: the record number of the first row.
 

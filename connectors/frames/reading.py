@@ -2,7 +2,7 @@
 records.
 
 Columns must have the names that the declarations use. All data are converted to Arrow batches, and then read like
-Parquet (`cep.connectors.formats.parquet`). Data that have Arrow's memory layout are not copied. Columns that the
+Parquet (see `cep.connectors.formats.parquet`). Data that have Arrow's memory layout are not copied. Columns that the
 program does not use are not read.
 """
 

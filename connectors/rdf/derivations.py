@@ -23,7 +23,7 @@ class Derivations:
     """The provenance of everything that one program derives, in PROV.
 
     - `plan`: the program's plan. Rules are numbered by their position in it.
-    - `meanings`: for each event type, a fingerprint of all rules that it depends on (`Engine.meanings`). The IRIs
+    - `meanings`: for each event type, a fingerprint of all rules that it depends on (see `Engine.meanings`). The IRIs
       of activities and rules contain this fingerprint. They stay the same if other rules of the program change.
     - `written`: the event types that the output describes. If an occurrence is made of occurrences of other derived
       event types, the output names only the class of these occurrences.
@@ -39,7 +39,8 @@ class Derivations:
         """Describe derived occurrences. `tables`: the occurrences of each event type, with their ids in the column
         `@id`.
 
-        If a table has a column of constituents (`cep.runtime.history`), also describe how its occurrences were derived.
+        If a table has a column of constituents (see `cep.runtime.history`), also describe how its occurrences were
+        derived.
         """
         led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
         derived = [

@@ -173,8 +173,8 @@ class EventStore:
         self._withdrawals.came(revision)
 
     def revised(self) -> tuple[str, int] | None:
-        """Return the sort key of the last revision that was written (`StoreRevision.place`), or None if no revision was
-        written."""
+        """Return the sort key of the last revision that was written (see `StoreRevision.place`), or None if no revision
+        was written."""
         return self._withdrawals.reached
 
     @property

@@ -22,8 +22,8 @@ from cep.connectors.receivers.http_post import HttpConnections
 from cep.connectors.receivers.targets import Target
 
 LASTS = 10
-"""The number of sending periods (`Target.every`) after which Alertmanager ends an alert that is not sent again. These
-periods must be longer than a restart of the server."""
+"""The number of sending periods (see `Target.every`) after which Alertmanager ends an alert that is not sent again.
+These periods must be longer than a restart of the server."""
 
 PATH = "/api/v2/alerts"
 

@@ -54,8 +54,8 @@ class Block:
     - `starts`: the position where the text of each record starts, and the position where the last text ends, relative
       to `position`. It is None if the records have no text.
     - `data`: the bytes of the file from `position` on. It is None if the bytes can be read from the file again.
-    - `times`: the form in which the first record writes its times (`cep.connectors.records.times`). It is None if there
-      are no records.
+    - `times`: the form in which the first record writes its times (see `cep.connectors.records.times`). It is None if
+      there are no records.
     - `rows`: the index in `starts` of each record's text. It is None if the texts are in the order of the records.
     - `plain`: True if the file stores these bytes unchanged, neither compressed nor in another encoding than UTF-8.
     - `said`: True if the bytes contained `@change` and are no longer stored in `data`.
@@ -166,15 +166,16 @@ class Batch:
       it is unknown.
     - `silence`: how long no input has arrived, in microseconds. 0 if the batch has content.
     - `bytes_read`: how many of the input's `total_bytes` have been read. 0 if unknown.
-    - `place`: the position in the input `source` after this batch, if the input has positions
-      (`cep.connectors.brokers.messages`).
+    - `place`: the position in the input `source` after this batch, if the input has positions (see
+      `cep.connectors.brokers.messages`).
     - `remarks`: descriptions of suspicious properties of the input, reported at its end.
     - `held`: fluent intervals that another program derived. Engines ignore them.
     - `together`: True if the rows have no order. Then no row can be late.
     - `handover`: None, or the text of a program's last triples. Then the program ends with this batch, another program
       continues its work, and `held` contains the intervals that begin now.
     - `beside`: tables of events that only a second program reads, such as a shadow.
-    - `knowledge`: a change of the knowledge (`KnowledgeSource.change`) that takes effect before the batch's records.
+    - `knowledge`: a change of the knowledge (see `KnowledgeSource.change`) that takes effect before the batch's
+      records.
     """
 
     tables: dict[str, pl.DataFrame]
@@ -220,7 +221,8 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """The form in which the input writes times (`cep.connectors.records.times`). It is None if no time was read."""
+        """The form in which the input writes times (see `cep.connectors.records.times`). It is None if no time was
+        read."""
         return next((block.times for block in self.blocks if block.times), None)
 
     @property

@@ -58,7 +58,7 @@ def application(
     - `lost`: returns the lost sources, with the reason for each name.
     - `ahead`: returns the number of records that were refused because their time was ahead of the clock.
     - `origins`: the websites whose pages may send requests; `*`: all.
-    - `root`: the path below which a proxy publishes the application (`cep.connectors.serving.root_path`).
+    - `root`: the path below which a proxy publishes the application (see `cep.connectors.serving.root_path`).
     """
     app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     own = _own(app, failed, trouble, lost, ahead, registry)

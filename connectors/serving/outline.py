@@ -20,18 +20,18 @@ from cep.rules.keywords import SPELLINGS
 def outline(service: Service, vocabulary: EventVocabulary) -> dict[str, Any]:
     """Return the program as JSON for the live page.
 
-    - `rules`: the author's rules. Each has its first and last line, its derived event, the node whose rows are
-      counted (`node`), and the nodes that it needs (`goals`). Nodes have the same names as in `cep plan`.
+    - `rules`: the author's rules. Each has its first and last line, its derived event, the node whose rows are counted
+      (`node`), and the nodes that it needs (`goals`). Nodes have the same names as in `cep plan`.
     - `iri`: the IRIs of events and attributes.
     - `base`: the prefix of the IRIs of events and attributes for which the program declares no IRI.
-    - `alerts`: the ALERT statements, each with its `severities`. `lasts` is True for an alert on a fluent.
-      Durations are in microseconds: `after` (how long an alert is pending), `rises` (the time until each further
-      severity) and `repeat` (the time between reminders; 0: none).
+    - `alerts`: the ALERT statements, each with its `severities`. `lasts` is True for an alert on a fluent. Durations
+      are in microseconds: `after` (how long an alert is pending), `rises` (the time until each further severity) and
+      `repeat` (the time between reminders; 0: none).
     - `changes`: the words for changes of alerts.
     - `parameters`: the names, values and defaults of parameters.
     - `words`: the keywords of the language.
-    - `thresholds`: the constants with which rules compare attributes. Each has the events and alerts (`alert
-      NAME`) that depend on it (`cep.plan.thresholds`).
+    - `thresholds`: the constants with which rules compare attributes. Each has the events and alerts (`alert NAME`)
+      that depend on it (see `cep.plan.thresholds`).
     """
     plan = service.engine.plan
     told = {alert.table for alert in service.engine.alerts}

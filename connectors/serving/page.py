@@ -224,7 +224,7 @@ def router(
         """Return the values of a numeric attribute of an input event about a subject, between two times (microseconds
         since 1970).
 
-        The values just before and after are included. `held`: the time from which on all records are in memory.
+        The values just before and after are included. `held`: the time from which all records are in memory.
         """
         if not scene.readings.numeric(event, attribute):
             raise HTTPException(404, "no input event about a subject has such an attribute with numbers")

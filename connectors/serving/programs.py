@@ -162,7 +162,7 @@ def router(versions: ProgramVersions) -> APIRouter:
 
     @routes.get("", responses=route_responses("application/json", json=_RUNNING))
     def running() -> Response:
-        """Return the running program: its files, their author, its parameters, and the time from which on the program
+        """Return the running program: its files, their author, its parameters, and the time from which the program
         derives events."""
         return answered(versions.running())
 

@@ -31,8 +31,8 @@ _NUMBERS = ("int", "float", "any")
 class Series:
     """The values of a numeric attribute over time.
 
-    `times`: for each value, the end of its record in microseconds. `held`: the time from which on all records are kept,
-    or None if there are no records.
+    `times`: for each value, the end of its record in microseconds. `held`: the time from which all records are kept, or
+    None if there are no records.
     """
 
     times: Sequence[int]

@@ -27,8 +27,8 @@ class Version:
     - `time`: the wall-clock time at which the version started.
     - `files`: the hash of the files on disk at the start.
     - `watermark`: a time. The version derives all events that end after this time. None means all events.
-    - `since`: the time from which on the new and changed rules have read the input. If it is None, they have read only
-      the input that arrived after the start.
+    - `since`: the time from which the new and changed rules have read the input. If it is None, they have read only the
+      input that arrived after the start.
     - `cuts`: for some fluents, and for some alerts on fluents, the time before which their intervals are cut off.
     - `restores`: the number of the earlier version that has the same texts, or None.
     """

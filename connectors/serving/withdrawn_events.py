@@ -18,7 +18,7 @@ class WithdrawnEvents:
     """The withdrawn events for the live page. This object also stores the ends of the events that were not withdrawn,
     for each subject.
 
-    A withdrawal has a number, like every change of the page's state (`cep.connectors.serving.scene`).
+    A withdrawal has a number, like every change of the page's state (see `cep.connectors.serving.scene`).
 
     - `counts`: for each event type, the number of its withdrawn events.
     - `gone`: the number of the latest withdrawal that is no longer kept.

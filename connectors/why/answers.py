@@ -2,7 +2,7 @@
 
 An `answer` has the keys {time, rule, variables, conditions, literals}. A literal has the keys {text, negated, parts,
 left_out}; its `parts` are nodes. A rule that does not derive the atom has the same description as a rule that does not
-derive an event (`cep.connectors.why.text`).
+derive an event (see `cep.connectors.why.text`).
 """
 
 from __future__ import annotations

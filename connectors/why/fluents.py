@@ -75,7 +75,7 @@ def times(explainer: Explainer, occurrence: Occurrence) -> Json:
 
 
 def interval_of(explainer: Explainer, when: tuple[int, int]) -> Json:
-    """Return an interval as JSON. `when`: the codes of its first and last time (`cep.core.interval_sets`)."""
+    """Return an interval as JSON. `when`: the codes of its first and last time (see `cep.core.interval_sets`)."""
     first, last = when
     start = None if first == -INFINITE else explainer.time(first >> 1)
     end = None if last == INFINITE else explainer.time((last + 1) >> 1)
@@ -222,7 +222,7 @@ def _moment(explainer: Explainer, code: int) -> str:
 
 
 def _end(explainer: Explainer, code: int, open: bool = False) -> str:
-    """Return the time that a code (`cep.core.interval_sets`) represents, as text.
+    """Return the time that a code (see `cep.core.interval_sets`) represents, as text.
 
     `open`: True to describe a code between two instants as just before the second instant. False describes it as just
     after the first instant.

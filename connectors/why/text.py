@@ -3,9 +3,9 @@
 A node describes an event. It has `event`, `text` (as a rule writes it), `arguments` by name, `start`, `end` and `id`.
 
 - If the event is an input record, its node has `record`: {file, line} if both are known.
-- If the event is derived, its node has `rule` (name, line, text), `also` (other rules that have the same
-  result), `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out`
-  (`cep.explain.nodes.DerivationNode`).
+- If the event is derived, its node has `rule` (name, line, text), `also` (other rules that have the same result),
+  `variables`, `conditions`, `absent`, `parts`, `chain`, `again` and `left_out` (see
+  `cep.explain.nodes.DerivationNode`).
 
 A condition has `text`, `holds` and `values`. A comparison also has `sides`. If a static rule makes the condition true,
 `because` contains the conditions of this static rule. `triples` contains the triples of the knowledge that the
@@ -67,7 +67,7 @@ class Explainer:
     """A maker of explanations for the results of an engine that was created with `remember`. Call its methods only
     between two steps of the engine.
 
-    - `facts`: finds the triples that make the solutions of graph patterns true (`cep.knowledge.provenance`).
+    - `facts`: finds the triples that make the solutions of graph patterns true (see `cep.knowledge.provenance`).
     - `origin`: finds the file and line of an input record.
     - `times`: the format of times.
     - `check_limit`: a function that is called repeatedly. It raises an error when the time limit is exceeded.

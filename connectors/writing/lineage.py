@@ -18,7 +18,7 @@ BECAUSE = "because"
 def because(column: pl.Series, schemas: Mapping[str, Schema], times: str) -> pl.Series:
     """Convert a column of lineage from the engine to JSON, for an output. Durations are in seconds.
 
-    `schemas`: the schemas of the input events. `times`: the format of times (`cep.connectors.records.times`).
+    `schemas`: the schemas of the input events. `times`: the format of times (see `cep.connectors.records.times`).
     """
     ticks = {
         type: {"start": "time", "end": "time"}

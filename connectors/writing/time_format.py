@@ -24,8 +24,8 @@ _BYTES, _ROWS, _TIMES = 1 << 16, 1 << 10, 4
 
 
 def form(sources: Sequence[Input], schemas: Mapping[str, Schema]) -> str | None:
-    """Return the time format of the first readable record (`cep.connectors.records.times`). Return None if there is no
-    readable record.
+    """Return the time format of the first readable record (see `cep.connectors.records.times`). Return None if there is
+    no readable record.
 
     Only the beginning of each file is read: at most 256 KiB of text, or four thousand rows. Pipes are skipped, because
     they cannot be read again.

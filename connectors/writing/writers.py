@@ -78,10 +78,10 @@ class Writer:
     A missing value is null, or an empty field in CSV. Durations are in seconds. In CSV and Parquet, values of type
     `any` are text. Durations in Parquet are exact below 2**33 seconds.
 
-    - `times`: the format of times (`cep.connectors.records.times`). It can be changed until the first call of
+    - `times`: the format of times (see `cep.connectors.records.times`). It can be changed until the first call of
       `write`. Parquet files always contain timestamps. The `id`s of messages do not depend on this format.
-    - `inputs`: the schemas of the input events if lineage is written, otherwise None. If lineage is written, the
-      tables must contain it in a column.
+    - `inputs`: the schemas of the input events if lineage is written, otherwise None. If lineage is written, the tables
+      must contain it in a column.
     - `opening`: a function that is called with each path before the file is opened. It may raise an error.
     """
 

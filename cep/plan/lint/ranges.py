@@ -76,8 +76,8 @@ def unsatisfiable(rules: Rules) -> list[Warning]:
 
 
 class Searcher:
-    """A collector of warnings about ranges. Patterns call its methods to find the ranges of their variables
-    (`Pattern.ranges`)."""
+    """A collector of warnings about ranges. Patterns call its methods to find the ranges of their variables (see
+    `Pattern.ranges`)."""
 
     def __init__(self, rules: Rules) -> None:
         self.source = rules.source

@@ -56,8 +56,8 @@ class Relation(Arrangeable, Protocol):
         """The type of each column. None means that the column has the type of the argument in the call."""
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
-        """Return a query. `bound`: the numbers of the bound columns, with the types of their values. `wanted`: the
-        numbers of the columns to return, in ascending order.
+        """Return a query. `bound`: the positions of the bound columns, with the types of their values. `wanted`: the
+        positions of the columns to return, in ascending order.
 
         If the property `types` has a type for a bound column, its values must have this type. Otherwise they may have
         any type.

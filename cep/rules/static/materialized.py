@@ -59,8 +59,8 @@ class MaterializedRelation:
     In a `timed` table each row has a period of validity. A query then finds the rows that are valid at the end of an
     occurrence.
 
-    A table that has been edited can also lose rows. A query on it returns answers in the order of values
-    (`cep.rules.static.row_edits`).
+    A table that has been edited can also lose rows. A query on it returns answers in the order of values (see
+    `cep.rules.static.row_edits`).
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:

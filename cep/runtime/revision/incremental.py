@@ -1,8 +1,8 @@
 """Incremental revision: late rows go through a program as changes of tables.
 
-A goal that has a reviser (`cep.operators.goals.reviser`) processes changes. Some revisers also store the goal's input
-of the revision window, by key. Goals without a reviser run again for the keys that change
-(`cep.runtime.revision.region`).
+A goal that has a reviser (see `cep.operators.goals.reviser`) processes changes. Some revisers also store the goal's
+input of the revision window, by key. Goals without a reviser run again for the keys that change (see
+`cep.runtime.revision.region`).
 
 The window is divided into stretches of time. Incremental revision begins once the cost of rerunning keys exceeds that
 of reading the window. It starts from the oldest stored state and the input since then. It ends if no row has arrived

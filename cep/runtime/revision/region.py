@@ -573,8 +573,8 @@ class BoundedRerun(Rerun):
     """A region that consists of one goal whose output depends only on input of the last `memory` microseconds.
 
     A key is rerun from an empty state, over the time from `memory` before a change until `memory` after it. `base`: the
-    goal's state at the time `since`, from which on input rows are stored. It is None if no rerun can need this state
-    any more.
+    goal's state at the time `since`, from which input rows are stored. It is None if no rerun can need this state any
+    more.
     """
 
     def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, memory: int) -> None:

@@ -1,6 +1,6 @@
 """Revision by rerunning: after a late change, the affected stages run again for the affected keys.
 
-The new output of a stage for a key replaces its old output (`cep.runtime.revision.region`).
+The new output of a stage for a key replaces its old output (see `cep.runtime.revision.region`).
 """
 
 from __future__ import annotations

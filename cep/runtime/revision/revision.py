@@ -2,7 +2,7 @@
 
 The revision window is divided into stretches of time. Each stretch stores the state at its beginning, the input, and
 the output of the stages. A late change goes back to the beginning of its stretch. From there, each affected stage runs
-again (`cep.runtime.revision.rerunning`) for the affected keys, until their state equals the stored one.
+again (see `cep.runtime.revision.rerunning`) for the affected keys, until their state equals the stored one.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Revision:
         return max(self.watermark, buffer.moving - self.window.behind)
 
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
-        """Return the stored rows of an input event that equal a row of `table`. `words`: the numbers of the matrix rows
+        """Return the stored rows of an input event that equal a row of `table`. `words`: the indexes of the matrix rows
         that are compared."""
         wanted = table.take(stable_order(table[END]), axis=1)
         windows = (window for window in self._taken(event) if rows(wanted) and window.last >= wanted[END, 0])
@@ -244,8 +244,8 @@ class Revision:
                 self._window(stretch.held[number], event).add(table)
 
     def _begin_stretch(self, until: int, reach: Frontier) -> None:
-        """Begin a new stretch if the current one should end (`Stretch.ends`). If the last step can be undone, the new
-        stretch begins just before the next instant. Otherwise it begins now."""
+        """Begin a new stretch if the current one should end (see `Stretch.ends`). If the last step can be undone, the
+        new stretch begins just before the next instant. Otherwise it begins now."""
         stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
         parts = None if changes is None else changes.stretches_of_a_window
@@ -260,14 +260,14 @@ class Revision:
     def coded(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """Return the pool codes in the rows of the window.
 
-        `places`: for each event, the numbers of the matrix rows that contain codes.
+        `places`: for each event, the indexes of the matrix rows that contain codes.
         """
         return [table[place] for event, table in self._tables() for place in places.get(event, ())]
 
     def codes(self, places: Mapping[str, Sequence[int]]) -> list[Ints]:
         """Return the pool codes in the rows of the window and in its stored states.
 
-        `places`: for each event, the numbers of the matrix rows that contain codes.
+        `places`: for each event, the indexes of the matrix rows that contain codes.
         """
         self.leave()
         code_columns = self.coded(places)
@@ -284,7 +284,7 @@ class Revision:
     def recode(self, codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
         """Replace the pool codes in the rows of the window and in its stored states.
 
-        `places`: for each event, the numbers of the matrix rows that contain codes.
+        `places`: for each event, the indexes of the matrix rows that contain codes.
         """
         self.leave()
         for event, table in self._tables():

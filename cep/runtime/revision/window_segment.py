@@ -37,7 +37,7 @@ States = list[Arrays]
 class Overlay:
     """States of a stage's goals that replace stored states for some keys.
 
-    `keys`: a mask over key numbers (`cep.runtime.revision.key_numbers`), or None for all keys.
+    `keys`: a mask over key numbers (see `cep.runtime.revision.key_numbers`), or None for all keys.
     """
 
     keys: Bools | None

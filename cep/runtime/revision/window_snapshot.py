@@ -1,7 +1,7 @@
 """The revision window in a snapshot, and the transfer of its waiting rows to another program.
 
 The window is saved in parts. A part is a table of rows, or the state of a goal at the beginning of a stretch. A part is
-never changed, only replaced by another part. So the same array is always the same segment (`cep.runtime.snapshot`).
+never changed, only replaced by another part. So the same array is always the same segment (see `cep.runtime.snapshot`).
 """
 
 from __future__ import annotations

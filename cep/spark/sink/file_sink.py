@@ -38,9 +38,9 @@ class FileSinkOptions:
     - `holder`: the name of the run that holds the lock of the checkpoint.
     - `spark`: the name of the folder of Spark's own files in the checkpoint.
     - `first`: the number of the query's first micro-batch in the log.
-    - `times`: the format of times (`cep.connectors.records.times`).
+    - `times`: the format of times (see `cep.connectors.records.times`).
     - `meanings`: a fingerprint of each event's rules, if rows may be withdrawn. Rows are then written as a changelog
-      (`cep.spark.sink.changelog`).
+      (see `cep.spark.sink.changelog`).
     - `address`: the address at which readers find the folder. None means its local path.
     """
 

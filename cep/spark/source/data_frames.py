@@ -182,8 +182,8 @@ Provided = tuple["DataFrame", RowReader]
 def provided(
     frame: DataFrame, feed: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
 ) -> DataFrame:
-    """Convert a streaming DataFrame to a DataFrame of blocks (`cep.spark.handover.COLUMNS`). Spark's progress then also
-    reports the number of rows in `frame`.
+    """Convert a streaming DataFrame to a DataFrame of blocks (see `cep.spark.handover.COLUMNS`). Spark's progress then
+    also reports the number of rows in `frame`.
 
     - `feed`: the reader of the DataFrame's rows.
     - `dead_letters`: the path prefix of dead-letter files.

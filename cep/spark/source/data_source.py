@@ -45,7 +45,7 @@ class SparkSourceOptions:
     - `program`: the pickled program. A process that only plans need not load it.
     - `ticking`: True if some stages must run before the first row.
     - `schemas`: the schemas of the input events.
-    - `specs`: the inputs as the user names them (`cep.connectors.inputs`), relative to `folder`.
+    - `specs`: the inputs as the user names them (see `cep.connectors.inputs`), relative to `folder`.
     - `format`: the format of files.
     - `journal`: the path of the list of files.
     - `limit`: the maximum number of files in a micro-batch.

@@ -44,8 +44,8 @@ class CheckpointInfo:
     - `laid`: the layout of the state.
     - `generation`: the current generation of the checkpoint. Each migration begins a new generation.
     - `name`: a unique name of the checkpoint.
-    - `times`: the format in which times are written (`cep.connectors.records.times`). It is the format that the input
-      had when the first run began.
+    - `times`: the format in which times are written (see `cep.connectors.records.times`). It is the format that the
+      input had when the first run began.
     - `changes`: True if fluents are written as beginnings and ends.
     - `replaces`: True if records may withdraw or replace other records.
     - `revise`: the age (microseconds) up to which a late record still corrects results. It is None if results are not

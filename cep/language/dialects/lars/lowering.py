@@ -1,9 +1,9 @@
 """Lowering of LARS programs to defined fluents. A fluent holds while an atom is true at the evaluation tick.
 
-Each tick is an interval of time (`cep.core.evaluation_ticks`). For a derived predicate `b`, the fluent `b` holds while
-`b` is true now. The fluent `b at` has one more column, a tick, and holds while `b` is true at that tick. A literal that
-applies a window to input holds during the ticks whose window contains the atom. A rule becomes a join of these fluents.
-A literal under `not` is subtracted.
+Each tick is an interval of time (see `cep.core.evaluation_ticks`). For a derived predicate `b`, the fluent `b` holds
+while `b` is true now. The fluent `b at` has one more column, a tick, and holds while `b` is true at that tick. A
+literal that applies a window to input holds during the ticks whose window contains the atom. A rule becomes a join of
+these fluents. A literal under `not` is subtracted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Functions that combine the states of joins into the state of a family (`cep.operators.goals.in_family`), and divide
-it.
+"""Functions that combine the states of joins into the state of a family (see `cep.operators.goals.in_family`), and
+divide it.
 
 In a family's state, the last value of each key and of each stored row is the member.
 """

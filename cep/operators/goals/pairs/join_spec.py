@@ -50,7 +50,7 @@ class JoinSpec:
     - `absent_key`: the key columns of the negated side.
     - `absent_from`: for each column in `absent_key`, the column that it must equal: (0, column of the left side) or (1,
       column of the right side).
-    - `orders`: inequalities that the search for partners uses (`cep.plan.join_conditions`).
+    - `orders`: inequalities that the search for partners uses (see `cep.plan.join_conditions`).
     - `tested`: the conditions that the search does not use.
     - `stack`: the conditions in `tested` as bytecode for the kernel.
     - `test`: the conditions in `tested` as a function of a table, if there is no bytecode, or if the policy chooses a
@@ -99,7 +99,7 @@ class JoinSpec:
         return pairing.ABSENT_BOTH
 
     def of_family(self) -> JoinSpec:
-        """Return the specification of a family's join (`cep.operators.goals.in_family`).
+        """Return the specification of a family's join (see `cep.operators.goals.in_family`).
 
         The member becomes part of the join key. It also becomes an additional output column, which is copied from the
         right side.
