@@ -53,7 +53,7 @@ class FluentCut:
     straddling: dict[str, tuple[str, int | None]] = field(default_factory=dict)
 
     def left(self, stable: int) -> dict[str, tuple[str, int | None]]:
-        """Forget the straddling intervals that end at or before `stable`, and return the remaining intervals."""
+        """Forget those intervals of `straddling` that end at or before `stable`, and return the others."""
         self.straddling = {
             key: (own, end) for key, (own, end) in self.straddling.items() if end is None or end > stable
         }
@@ -205,7 +205,8 @@ class Successor(Engine):
         return {**({} if self.former is None else self.former.shown), **self.outputs}
 
     def held_now(self) -> dict[str, pl.DataFrame]:
-        """Return the open intervals of fluents. The intervals of a cut fluent begin at the cut or later."""
+        """Return the open intervals of fluents. If a fluent is cut, its intervals begin at the time of the cut or
+        later."""
         held = super().held_now()
         for name, cut in self._begun.items():
             if name in held:

@@ -126,11 +126,11 @@ class _Refusing:
         return Refusal(rule, since, attempt, failure, before[-1] if before else None, after, tuple(because))
 
     def whole(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> Failure:
-        """Return why an attempt does not answer the question although it matches the whole rule and all its conditions
+        """Explain why an attempt does not answer the question, although it matches the whole rule and all conditions
         hold.
 
-        There are three possible reasons: the attempt derived another event, it ended before the requested time, or the
-        policy chose another attempt.
+        There are three possible reasons: the attempt derived another event than the requested one, it ended before the
+        requested time, or the policy chose another attempt.
         """
         if not self.gives(rule, attempt, wanted):
             args = tuple(self.judge.value(argument, attempt.bound)[0] for argument in rule.arguments)

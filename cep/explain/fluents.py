@@ -76,7 +76,8 @@ class FluentFacts:
     def rules_of(self, name: str) -> list[Rule]:
         """Return the rules of a fluent: the rules that initiate or terminate it, or the formulas that define it.
 
-        If the fluent has constraints, return the rules that derive it before its constraints are applied.
+        The results of some fluents are first derived without constraints. For such a fluent, return the rules of this
+        first step.
         """
         if f"{name}{UNCONSTRAINED}" in self.memory.schemas:
             name += UNCONSTRAINED

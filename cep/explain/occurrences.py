@@ -223,8 +223,8 @@ class HeldIntervals:
     def rows(self, table: str, fixed: Mapping[int, Value]) -> list[Occurrence]:
         """Return the rows of a fluent's table. `fixed`: values that some arguments must have, by position.
 
-        Some tables contain intervals. Other tables contain beginnings, ends and complete intervals, and the last
-        argument of a row tells which of these three the row is.
+        Some tables contain only intervals. Other tables also contain beginnings and ends. The last argument of their
+        rows says which of the three a row is.
         """
         schema = self.schemas[table]
         assert schema.fluent is not None, "it is a fluent's"

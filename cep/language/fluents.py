@@ -66,7 +66,8 @@ NEUTRAL: Mapping[str, int | float | str | bool] = {"string": "", "iri": "", "flo
 
 
 def transitions(name: str) -> str:
-    """Return the name of the table that contains a fluent's transitions, or the changes that its formulas derive."""
+    """Return the name of the table that contains a fluent's transitions. If formulas define the fluent, this table
+    contains the changes that the formulas derive."""
     return f"{TRANSITIONS_OF}{name}"
 
 

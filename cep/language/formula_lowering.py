@@ -64,7 +64,7 @@ class FormulaLowering:
     def waits(self) -> bool:
         """Return True if the rule belongs to a cycle whose results are known only at the end of the stream.
 
-        Such a cycle starts when its inputs are complete. Then none of its formulas needs a delay.
+        Such a cycle is evaluated when its inputs are complete. So its formulas need no delays.
         """
         return bool(self.cycle) and self.late >= FOREVER
 
@@ -73,7 +73,7 @@ class FormulaLowering:
         return self.within(self.lateness.late_of(formula))
 
     def within(self, late: int) -> int:
-        """Return `late`, or 0 inside a cycle that waits for the end of the stream."""
+        """Return `late`. For a rule of a cycle that waits for the end of the stream, return 0."""
         return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:

@@ -315,10 +315,10 @@ class Extent(_Counted):
 
 
 def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> list[int]:
-    """Return the kinds of output rows of a fluent's node that another node or the output of the program reads.
+    """Return the kinds of a fluent's rows that some reader needs: another node, or the output of the program.
 
-    `number`: the node's number. `changes`: the kinds that a scan reads if the scan does not select a kind. In a stage,
-    all kinds are returned, because other stages may read them.
+    `number`: the number of the fluent's node. `changes`: the kinds that a scan reads if the scan does not select one
+    kind. In a stage, all kinds are returned, because other stages may read them.
     """
     if builder.plan.origin is not None:
         return list(range(KINDS))

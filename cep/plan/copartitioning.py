@@ -124,8 +124,8 @@ class _Copartitioning:
     def unmet(self) -> dict[int, SplitFailure]:
         """Return the rules that have a goal whose partners may be in different buckets.
 
-        Key columns are computed as a greatest fixpoint. At first, every argument of an event counts as a key column.
-        Then an argument is removed if some rule may put a value other than the key into it.
+        The key columns are found by elimination (a greatest fixpoint). At first, every argument of an event counts as a
+        key column. An argument is removed if some rule may put a value other than the key into it.
         """
         heads, events = self.plan.heads, {rule: self.plan.heads[rule].event for rule in self.rules}
         self.leaves = self.traced()
@@ -318,8 +318,8 @@ class _Copartitioning:
     def kept_apart(self, number: int) -> bool:
         """Return True if a node may combine a part that is partitioned by key with a part that is in every bucket.
 
-        For this, some goal must join, compare or group the partitioned inputs by an argument. Otherwise the planner
-        cannot tell which of the two parts is the large one.
+        This requires that some goal joins, compares or groups the partitioned inputs by an argument. Otherwise the
+        planner cannot tell which of the two parts has more rows.
         """
         left, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[left] | self.below[other]

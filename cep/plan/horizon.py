@@ -40,7 +40,8 @@ class Horizon:
 
     @property
     def forgets(self) -> bool:
-        """True if the goal eventually forgets everything. Occurrences that wait for a partner do not count."""
+        """True if the goal eventually forgets every occurrence. Occurrences that wait for a partner are not
+        considered."""
         bounded = self.lasting is not None or self.reach is not None or self.events is not None
         return bounded or self.instant or self.superseded
 

@@ -58,10 +58,10 @@ def meanings(rules: Rules, facts: Mapping[str, str], knowledge: str | None) -> d
 
 
 def spelt(value: Any) -> str:
-    """Return an object of the syntax tree or the plan as text. Fields that do not take part in the comparison of two
-    objects are left out.
+    """Return an object of the syntax tree or the plan as text. Fields that are ignored when two objects are compared
+    are left out.
 
-    If a class is renamed, its attribute `spelt_as` contains the old name, because stored states are found by this name.
+    Stored states are found by this text. So a class that is renamed keeps its old name in the attribute `spelt_as`.
     """
     if is_dataclass(value) and not isinstance(value, type):
         inner = [

@@ -182,18 +182,16 @@ class Node(WithProperties[NodeProperties]):
         return True
 
     def spends(self) -> tuple[int, ...]:
-        """Return the parts through which a recursion can end.
+        """Return the parts that end a recursion.
 
-        A result that becomes input of such a part cannot pair with the same partner again without end.
+        If the node's results become input of such a part again, each of them can pair with the same partner only a
+        limited number of times.
         """
         return ()
 
     def undivided(self, part: int, text: str) -> str | None:
-        """Explain why the part number `part` cannot be in every bucket while the node's other part is partitioned.
-        Return None if this is possible.
-
-        `text`: the node's source text.
-        """
+        """Explain why the part number `part` cannot be in every bucket while the occurrences of the other part are
+        divided among the buckets. Return None if this is possible. `text`: the node's source text."""
         return None
 
     def once(self) -> bool:

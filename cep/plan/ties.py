@@ -160,8 +160,8 @@ class UnorderedTies:
         )
 
     def known(self, completers: Sequence[str], outputs: Set[str], inputs: Mapping[str, bool]) -> bool:
-        """Return True if tied occurrences are always in the same bucket, because the occurrences of one order all
-        depend on one input occurrence.
+        """Return True if occurrences with the same order are always in the same bucket. This is so if all of them
+        depend on the same input occurrence.
 
         `completers`: the inputs from which they inherit their order.
         """

@@ -336,8 +336,8 @@ class _Search:
     def _places(
         self, head: Head, number: int, names: Sequence[str], wanted: Mapping[int, Value], lacks: int, within: int
     ) -> Iterator[_Place]:
-        """Yield the inputs in which rows of a rule wait. Start at the node `number`, and go on with the nodes that it
-        reads.
+        """Yield the inputs of goals in which unfinished matches of a rule wait, for the node `number` and all nodes
+        below it.
 
         - `names`: the names of the node's columns.
         - `wanted`: the values that some of these columns must have.

@@ -61,9 +61,10 @@ class Slots:
         return max(1, self._context.defaultParallelism)
 
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
-        """Run a function over the rows of each partition, after a shuffle.
+        """Apply a function to the rows of each partition of a shuffled RDD, one task per partition.
 
-        `step`: a function that takes the numbers of some tasks, and returns the function that these tasks run.
+        `step`: a function that takes the numbers of the partitions of one lane. It returns the function to apply to
+        them.
         """
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())

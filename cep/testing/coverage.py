@@ -129,7 +129,7 @@ def _total(outcome: Outcome, name: str | None) -> int:
 
 
 def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: Prepared) -> None:
-    """Record the parts of formulas without which a test has other results.
+    """Record which parts of formulas matter for a test. A part matters if the test has other results without it.
 
     One run evaluates many programs, each of which lacks one part. It continues to the end of the input, so that the
     results of formulas that look ahead are known.
@@ -224,8 +224,8 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Add two copies of a rule, and return their names. Both lack all comparisons except equations (`=`), but the first
-    copy keeps the comparison at `span`. If a copy is not valid, both names are None."""
+    """Add two copies of a rule without its comparisons, and return the names of the copies. Equations (`=`) stay. The
+    first copy also keeps the comparison at `span`. If a copy is not valid, both names are None."""
 
     def kept(condition: Condition, only: bool) -> bool:
         binds = not isinstance(condition, Comparison) or condition.operator == "="

@@ -38,6 +38,6 @@ def changing(plan: Plan, options: EngineOptions) -> bool:
 
 
 def dealt_stages(plan: Plan, options: EngineOptions) -> tuple[Stage, ...]:
-    """Return the stages of a program, and the keys by which their rows are distributed."""
+    """Return the stages of a program. Each stage says by which keys its input rows are distributed to workers."""
     stages = partition(plan)
     return dealt_by_keys(plan, stages) if changing(plan, options) else stages

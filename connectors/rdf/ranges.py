@@ -285,8 +285,11 @@ class _RangeReader:
             return None
 
     def _order(self, place: int) -> Order | None:
-        """Return the first variable of ORDER BY, and the number of rows that the query requests. Return None if it
-        requests all rows."""
+        """Return the first variable of ORDER BY, with the query's LIMIT and OFFSET. Return None if the query has no
+        ORDER BY of this form, or no LIMIT.
+
+        `place`: the index of the token after the WHERE part.
+        """
         if self.word(place) != "order" or self.word(place + 1) != "by":
             return None
         place += 2

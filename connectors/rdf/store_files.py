@@ -2,8 +2,8 @@
 
 RocksDB itself checks a block only when it reads the block. If a log is damaged, RocksDB takes the damage for the end of
 the log. The hashes are in a file beside the store's folder. A complete table (`.sst`) never changes. Logs and manifests
-only grow, so the hash of their beginning stays valid. A file without a hash is new: the process may have ended before
-it recorded the hash.
+only grow, so the hash of their beginning stays valid. A file without a hash counts as a new file, because the process
+may have ended before it recorded the hash.
 """
 
 from __future__ import annotations

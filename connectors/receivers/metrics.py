@@ -15,7 +15,8 @@ from cep.connectors.receivers.sse import Stream
 
 
 class ProgramMetrics(Collector):
-    """Metrics of the program. `up`: a function that returns True unless the program has failed."""
+    """Metrics of the program whose alerts are sent. `up`: a function that returns True unless the program has
+    failed."""
 
     def __init__(self, up: Callable[[], bool]) -> None:
         self.up = up

@@ -15,13 +15,13 @@ MOST = 20_000
 
 
 class WithdrawnEvents:
-    """The withdrawn events for the live page. This object also stores the ends of the events that were not withdrawn,
-    for each subject.
+    """The events that were withdrawn, for the live page. For each subject, this object also stores the ends of the
+    events that are still valid.
 
-    A withdrawal has a number, like every change of the page's state (see `cep.connectors.serving.scene`).
+    Withdrawals are numbered like all changes that the page shows (see `cep.connectors.serving.scene`).
 
-    - `counts`: for each event type, the number of its withdrawn events.
-    - `gone`: the number of the latest withdrawal that is no longer kept.
+    - `counts`: for each event type, how many of its events were withdrawn.
+    - `gone`: the number of the latest withdrawal that this object has dropped to save memory.
     """
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class Origins:
             self._blocks.append(block)
 
     def __call__(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file and line of a record, or None if this object no longer has them."""
+        """Return the file and line of a record. Return None if this information was dropped."""
         with self._lock:
             if record.name <= self.begun:
                 return None

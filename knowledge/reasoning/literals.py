@@ -167,7 +167,8 @@ def known_different(terms: Terms, first: int, second: int) -> bool:
 
 
 def _value(sort: Sort, text: str) -> object:
-    """Return a key for the value of a literal. Different keys mean that two values of the same value space differ."""
+    """Return a key for the value of a literal. Two values of the same value space are different if their keys
+    differ."""
     space = SPACES[sort.datatype]
     if space == "decimal":
         return Decimal(text)

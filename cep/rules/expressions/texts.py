@@ -86,8 +86,8 @@ def by_value(function: Callable[..., Any], types: tuple[str, ...], gives: str, p
 
     `types`, `gives`: the types of the function's arguments, and of its result.
 
-    The result is missing if an argument is missing, or if the function returns None. An argument that is not a column
-    is a constant of the expression.
+    The result is missing if an argument is missing, or if the function returns None. The new function accepts a single
+    value in place of a column. This value applies to all rows.
     """
     memos: list[Memo] = []
 

@@ -349,8 +349,8 @@ class _Index:
         return self._parts(index[kept], matches[kept])
 
     def _parts(self, index: Ints, matches: Ints) -> tuple[Ints, Ints]:
-        """Return the wanted columns of the table rows `matches`. For each query row in `index`, return equal answers
-        only once."""
+        """Return the wanted columns of the table rows `matches`, which answer the query rows `index`. If several table
+        rows give the same answer to a query row, return only one of them."""
         from cep.core.hashtable import KeySet
 
         parts = self.table.rows[matches][:, list(self.wanted)]

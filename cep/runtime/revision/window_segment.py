@@ -102,7 +102,8 @@ class Stretch:
         return self.inputs, self.outputs
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
-        """Return True if this stretch should end at `until`. The machine stops at this time on its way to `watermark`.
+        """Return True if this stretch should end at `until`, a time at which the machine stops before it reaches
+        `watermark`.
 
         - `length`: the length of the window.
         - `held`: a function that counts the rows that the goals store.

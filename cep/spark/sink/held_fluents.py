@@ -163,8 +163,8 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
     - `changed`: the intervals that begin or end by these changes.
     - `edges`: the schema of the engine's table.
     - `late`: the delay after which a change of the fluent is known.
-    - `reached`: the watermark of the engine. A bucket may report an initial value late. So the rows of initial values
-      get an end after this watermark, although the fluent held before.
+    - `reached`: the watermark of the engine. A bucket may report an initial value after the watermark has passed it. So
+      each row of an initial value gets an end after the watermark. The value itself may have held for longer.
     """
     *attributes, kind = (attribute.name for attribute in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS

@@ -375,8 +375,8 @@ def new_files(
 ) -> list[Input]:
     """Return the existing files of the specs whose paths are not in `known`.
 
-    `absent`: codes of errors that only mean that no file exists. `unsure` is passed to `cep.connectors.inputs`, whose
-    CepErrors are raised.
+    `absent`: the codes of errors that are ignored, because they only say that no file exists. `unsure`: see
+    `cep.connectors.inputs`, whose CepErrors are raised.
     """
     files: list[Input] = []
     for spec in specs:

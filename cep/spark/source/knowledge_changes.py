@@ -185,11 +185,11 @@ class FileChangeLog:
 
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
-    """Read the known parts of a file again. Return what is now known of the file as a whole, as a value of the result
-    of `_open`.
+    """Read a file again up to the place that was reached before. Check that its text has not changed, and return the
+    state of reading it (see `_open`).
 
-    `parts`: for each earlier search for new changes, the number of bytes of the file that had been read by then, and
-    their hash. Raises CepError if the file's text has changed since.
+    `parts`: for each earlier read of the file, the number of bytes that had been read by then, and a hash of these
+    bytes. Raises CepError if the text has changed.
     """
     from cep.knowledge.growing_files import GrowingFile, grows
 

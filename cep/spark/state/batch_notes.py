@@ -110,8 +110,8 @@ class BatchNotes:
         return self.begins if batch < 0 else self._content(self._path(batch, CLOCKS))
 
     def moved(self, batch: int) -> bool:
-        """Return True if the clocks of keys have moved the watermark in a micro-batch. Raises CepError as `after`
-        does."""
+        """Return True if the clocks of keys have moved the watermark in a micro-batch. Raises CepError if the note of
+        the micro-batch is missing or damaged."""
         note = self.after(batch)
         return note.reached > note.watermark
 

@@ -281,8 +281,8 @@ def _shown(info: CheckpointInfo, name: str) -> str:
 
 
 def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
-    """Return the reasons why this run cannot write to its output folder, if the former run has written to it, too. The
-    list is empty if this run can.
+    """Return the reasons why this run cannot continue in the output folder of the former run. The list is empty if it
+    can, or if the output folder is another one.
 
     `outgoing`: the folder of output that is forwarded to a broker.
     """

@@ -467,7 +467,8 @@ def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, li
 
 
 def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why a new stage does not find the states of an old stage in the expected buckets."""
+    """Return the reasons why a new stage cannot continue the states of an old stage. Both stages must distribute their
+    inputs to buckets in the same way."""
     if now["keyed"] != before["keyed"]:
         return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
     reasons = [

@@ -127,8 +127,8 @@ class Relations:
         return tuple(terms), conditions
 
     def is_tick(self, rule: LarsRule, term: Expression) -> bool:
-        """Return True if a variable is certainly a tick of the stream, because a positive literal of the rule's body
-        has it after `at`."""
+        """Return True if a variable is certainly a tick of the stream. This is so if a positive literal of the rule's
+        body names this variable after the word `at`."""
         if not isinstance(term, Variable):
             return False
         return any(
@@ -143,7 +143,8 @@ class Relations:
         return literal.modality == NOW and name in self.facts and name not in self.with_facts
 
     def literal(self, literal: LarsLiteral) -> tuple[Formula | None, list[Condition]]:
-        """Return the formula of a literal without its `not`, and the conditions that calculate the tick after `at`.
+        """Return the formula of a literal without its `not`. Also return the conditions that calculate the tick which
+        the literal names after the word `at`.
 
         The formula is None if the literal can never be true.
         """
@@ -155,8 +156,8 @@ class Relations:
         return formula, conditions
 
     def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
-        """Return a variable for the tick after `at`, and the conditions that calculate this tick. Without `at`, the
-        variable is None.
+        """Return a variable for the tick that a literal names after the word `at`, and the conditions that calculate
+        this tick. If the literal has no `at`, the variable is None.
 
         The result is the program's own variable, unless that variable is also an argument of the atom. Otherwise it is
         a fresh variable.

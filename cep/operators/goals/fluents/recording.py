@@ -146,7 +146,7 @@ class RecordingGoal(NumberedState, Lasting):
         return edges
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Return True if intervals can be stored in `cells`, and in this case move them to `cells`.
+        """Return True if every interval can be stored in `cells`, and then move the intervals there.
 
         This requires that every tuple has at most one interval, and that no record can end this interval. `unfinished`:
         True if some new records have no end, or end other records.

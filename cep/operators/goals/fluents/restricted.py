@@ -132,8 +132,8 @@ class RestrictedGoal(NumberedState, InRounds):
         return self.knowledge.changed(after >> 1, until >> 1)
 
     def _changed(self, slots: Ints, code: Ints, begins: Ints) -> Table:
-        """Return the output for changes of tuples. The knowledge must not change between the first and the last of
-        them."""
+        """Return the output for changes of tuples. The knowledge must stay the same from the first of these changes to
+        the last."""
         if not len(slots):
             return empty(self.spec.width + len(self.spec.binds))
         self._ask(slots, int(code[0]) >> 1)
