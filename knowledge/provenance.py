@@ -24,8 +24,8 @@ from cep.runtime.knowledge_source import Fixed, KnowledgeSource
 MOST = 50
 """The maximum number of triples listed for one answer."""
 MOST_SOLUTIONS = 2_000
-"""The maximum number of solutions of a pattern that are compared with an answer. Also the maximum number of triples
-whose objects are compared with a literal."""
+"""The maximum number of solutions of a pattern that are compared with an answer. It is also the maximum number of
+triples whose objects are compared with a literal."""
 
 TermOrValue = Term | Value
 """A term of RDF, or a value of the engine that represents a term."""

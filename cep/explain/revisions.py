@@ -35,8 +35,8 @@ class InputChange:
     - `time`: the latest time in the input when the change arrived, in microseconds.
     - `by`: the arrival number of the input record that caused the change.
     - `now`: the record after a correction.
-    - `of`: the number of changes that arrived at the same time. If there are several, only the first of them is recorded,
-      although any of them may be the cause.
+    - `of`: the number of changes that arrived at the same time. If there are several, only the first of them is
+      recorded, although any of them may be the cause.
     """
 
     kind: Literal["late", "withdrawn", "corrected"]

@@ -110,8 +110,8 @@ class Pattern(WithProperties[PatternProperties]):
         """Add the pattern's node to the builder. Return the node's number and the column of each variable.
 
         - `components`: conditions on the pattern. Each is decided at the lowest possible node.
-        - `bounded`: the WITHIN of a goal around this pattern, or None. The interval of that goal always covers the interval
-          of this pattern, so the new node need not check this WITHIN again.
+        - `bounded`: the WITHIN of a goal around this pattern, or None. The interval of that goal always covers the
+          interval of this pattern, so the new node need not check this WITHIN again.
         """
 
     def decider(self) -> Pattern:

@@ -59,9 +59,8 @@ def lost_file(path: str) -> CepError:
 
 
 class HandedBlocks:
-    """A sequence of blocks, stored by column. The rows of a block are read when the block is reached.
-
-    This raises CepError if the rows are lost.
+    """A sequence of blocks, stored by column. An iteration reads the rows of a block when it reaches the block. It
+    raises CepError if the rows are lost.
 
     - `numbers`: a matrix with one column per block. Its rows are the fields of blocks.
     - `texts`: the names of events and sources. `numbers` contains indexes into this sequence.

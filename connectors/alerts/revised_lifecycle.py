@@ -128,8 +128,8 @@ class RevisedLifecycle:
 
         - `come`, `gone`: the added and the withdrawn rows, by the name `Alert.table`.
         - `stable`: the time up to which rows are final. A row that ends later may still be withdrawn.
-        - `place`: the position of the round. Positions increase, also after a restart. If it is None, the input has
-          ended.
+        - `place`: the position of the round in the input, which is greater than that of every earlier round. It is None
+          if the input has ended.
         - `why`: a function that returns the cause of revisions.
         """
         turn, self._why = _Turn(), why

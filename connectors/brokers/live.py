@@ -60,9 +60,10 @@ def acknowledged(live_input: Input) -> bool:
 def opened_source(address: Address, place: Mapping[int, int], lasting: bool = False) -> LiveSource:
     """Open a live source at an address, after a position (see `Messages.place`).
 
-    `lasting`: True if a source that is not available is opened later. A connection that has ended is then opened again,
-    unless the address says otherwise. Raises CepError if a library is not installed. Raises CepError if the source is
-    not available and is not opened later: if `lasting` is False, or if the address has `until=now` or `until=closed`.
+    `lasting`: True if the source should be opened later if it is not available now, and opened again if its connection
+    ends. The address can prevent this by `until=now` or `until=closed`.
+
+    Raises CepError if a library is not installed, or if the source is not available and should not be opened later.
     """
     match address.kind:
         case "mqtt":

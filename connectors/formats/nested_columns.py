@@ -18,8 +18,8 @@ Reasons = dict[int, tuple[str, str]]
 
 
 def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
-    """Return the path of each source that lies inside a nested column. If a column has the same name as a source, the
-    source is that column and has no path."""
+    """Return the path of each source that lies inside a nested column. A source that is the name of a whole column has
+    no path."""
     paths = {}
     for source in sources:
         steps = path(source)

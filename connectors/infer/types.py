@@ -423,8 +423,8 @@ def unit_of_all(values: Sequence[Any]) -> str | None:
 
 
 def unit_of(numbers: Sequence[int | float]) -> str | None:
-    """Return the unit in which all numbers, counted from 1970, are times between 1990 and 2100. Return None if no unit
-    fits."""
+    """Return the unit in which all numbers are times between 1990 and 2100, if they count from 1970. Return None if no
+    unit fits."""
     for unit, size in _UNITS:
         if all(_SINCE * size <= number <= _UNTIL * size for number in numbers):
             return unit

@@ -2,7 +2,8 @@
 
 The revision window is divided into stretches of time. Each stretch stores the state at its beginning, the input, and
 the output of the stages. A late change goes back to the beginning of its stretch. From there, each affected stage runs
-again (see `cep.runtime.revision.rerunning`) for the affected keys, until their state equals the stored one.
+again for the affected keys (see `cep.runtime.revision.rerunning`). It stops at the first stretch whose stored state is
+equal to the new one.
 """
 
 from __future__ import annotations

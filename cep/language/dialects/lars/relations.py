@@ -353,8 +353,8 @@ class Relations:
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
     def _rows(self, literal: LarsLiteral, instant: Variable) -> Formula:
-        """Return the formula that is true for each tick at which the literal's atom is or was true. The formula binds
-        `instant` to this tick."""
+        """Return the formula that is true for each tick, up to the current one, at which the literal's atom is true.
+        The formula binds `instant` to this tick."""
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:
