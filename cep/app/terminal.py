@@ -1,4 +1,4 @@
-"""Functions that all commands share: exit statuses, messages, and readers of option values."""
+"""Exit statuses, messages and readers of option values, for all commands."""
 
 from __future__ import annotations
 

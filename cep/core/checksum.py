@@ -1,4 +1,4 @@
-"""Content that is stored with a hash. It is read as it was written, or the damage is reported before anything uses it.
+"""Content that is stored with a hash. If the content is damaged, reading it fails before anything uses it.
 
 `seal` puts a mark and a hash before the whole content. `record` encodes byte records, the last of which may be torn.
 `Chain` encodes lines of JSON, each with a hash of all lines up to it.

@@ -29,7 +29,8 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST, _LAST = date(1840, 1, 1).toordinal(), date(2500, 1, 1).toordinal()
 """The range of days in which changes of offsets are searched. No zone has earlier changes, and later changes repeat."""
 _DENSE = range(date(1900, 1, 1).toordinal(), date(2040, 1, 1).toordinal())
-"""The days that are searched one by one. On other days, changes are more than a week apart."""
+"""The days that are searched one by one. Before and after these days, every seventh day is searched, because changes of
+the offset are more than a week apart there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

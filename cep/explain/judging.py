@@ -120,7 +120,8 @@ class Case:
 
 
 class Judge:
-    """An evaluator of conditions, which uses the knowledge at the end of each case (`end()`).
+    """An evaluator of conditions. A case is a set of known values; it is evaluated with the knowledge at the time
+    `end()`.
 
     - `most`: the greatest number of answers to one condition that are considered for one case, or None for all.
     - `check_limit`: a function that is called regularly, and raises an error after the time limit.

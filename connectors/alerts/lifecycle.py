@@ -526,8 +526,8 @@ class AlertLifecycle:
         return change
 
     def adopt(self, change: AlertChange) -> None:
-        """Store a change of an open alert that a person or silence has caused between two rounds. Later changes
-        continue from it."""
+        """Store a change of an open alert that happened between two rounds, because of a person's action or a silence.
+        Later changes continue from it."""
         mine = self.live.get(change.slot)
         if mine is not None and mine.alert == change.alert:
             self._on(replace(change, holding=mine.holding))

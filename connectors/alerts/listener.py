@@ -71,8 +71,8 @@ class AlertListener:
         return self.lifecycle.alerts
 
     def adopt(self, change: AlertChange) -> None:
-        """Store a change of an open alert that a person or silence has caused between two rounds. Later changes
-        continue from it."""
+        """Store a change of an open alert that happened between two rounds, because of a person's action or a silence.
+        Later changes continue from it."""
         if self.revised is not None:
             self.revised.adopt(change)
         elif (open_now := self.lifecycle.live.get(change.slot)) is not None and open_now.alert == change.alert:

@@ -134,7 +134,7 @@ class Topic:
         self._consumer.close()
 
     def source(self, number: int) -> str:
-        """Return the name of a partition. Error reports use this name where they use a file's name for other inputs."""
+        """Return the name of a partition. Error reports contain this name in place of the name of a file."""
         return f"{self.address.text}/{number}"
 
     def _range(self, number: int, start: int, end: int) -> Iterator[tuple[Messages, list[int]]]:

@@ -357,8 +357,9 @@ class LineReader:
         If the user bound the input to an event type, lines of unknown types belong to this event type, and lines of
         other event types are ODD.
 
-        If the reader tests WHEN conditions, it only marks some lines as UNTYPED. These are the lines that name an event
-        type which has a condition. If the input is bound, these are all lines that name an event type.
+        If the reader tests WHEN conditions, the method only does the following: it marks lines as UNTYPED if they name
+        an event type that has a condition. If the input is bound, it marks all lines that name an event type of the
+        program.
         """
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN
@@ -455,7 +456,7 @@ def with_envelope(
     row: NDArray[np.int64],
     beside: Mapping[str, Sequence[str | None]],
 ) -> Cells:
-    """Fill in the values that the envelope of a record's message provides and the record itself lacks.
+    """Return the cells with missing values filled in from the envelope of each record's message.
 
     Set `good` to False for each record that must be read on its own. This is the case if the envelope lacks a topic
     level that the record needs. It is also the case if the record lacks a value that other records of the block

@@ -78,11 +78,13 @@ class StoreListener:
         service.written.append(store.written)
 
     def begin(self, knowledge: Knowledge | None, before: StoreListener | None = None) -> None:
-        """Replace the knowledge and the rules in the store, but keep the occurrences.
+        """Replace the knowledge and the rules in the store, but keep the occurrences. After this call, the store's
+        knowledge changes whenever the engine's knowledge changes.
 
-        After this call, the store's knowledge changes whenever the engine's knowledge changes. If this run derives
-        everything again, remove the occurrences of event types whose rules or knowledge have changed. The new rules may
-        not derive these occurrences. `before`: the listener of the previous program, if it used the same knowledge.
+        If this run derives everything again, remove the occurrences of event types whose rules or knowledge have
+        changed. The new rules might not derive these occurrences.
+
+        `before`: the listener of the previous program, if it used the same knowledge.
         """
         if before is None:
             filled, name = (ox.Store, "") if knowledge is None else (knowledge.store, knowledge.fingerprint)

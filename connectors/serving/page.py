@@ -222,10 +222,8 @@ def router(
         until: Annotated[int, Query(ge=-_FAR, le=_FAR)] = _FAR,
     ) -> Response:
         """Return the values of a numeric attribute of an input event about a subject, between two times (microseconds
-        since 1970).
-
-        The values just before and after are included. `held`: the time from which all records are in memory.
-        """
+        since 1970). The values just before and after are included. `held`: the time since which all records are in
+        memory."""
         if not scene.readings.numeric(event, attribute):
             raise HTTPException(404, "no input event about a subject has such an attribute with numbers")
         values = scene.readings.series(event, attribute, key, since, until)

@@ -107,8 +107,8 @@ class People:
         return owner
 
     def with_cookie(self, value: str) -> Person | None:
-        """Return the person for whose token a cookie with this value was set. Return None if there is no such
-        person."""
+        """Return the person whose token belongs to a cookie's value (see `cookie_value`). Return None if there is no
+        such person."""
         brought, owner = value.encode(), None
         for person, _, own in self._tokens:
             if hmac.compare_digest(brought, own):

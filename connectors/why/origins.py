@@ -1,5 +1,5 @@
-"""The origins of input records: the file and line of each of the last records that were read, by the record's
-number."""
+"""The origins of input records. For each of the records that were read last, the module stores the file and the line
+under the record's number."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ triple patterns in the rest of the pattern that join it to the key. If every blo
 a value of the key depend only on the triples that the blocks reach from this value. So after a change, the pattern is
 evaluated only for the values from which a changed triple is reachable.
 
-A group or a UNION is joined row by row with the rest of the pattern, so any variable of the rest may join its blocks to
-the key. The blocks of an OPTIONAL, a MINUS or an EXISTS may use only variables that are bound in every row, because a
-variable that is unbound in a row does not restrict their answers.
+A group or a UNION is joined with the rest of the pattern row by row. Therefore any variable of the rest may join its
+blocks to the key. The blocks of an OPTIONAL, a MINUS or an EXISTS may use only variables that are bound in every row. A
+variable that is unbound in a row would not restrict the answers of the block.
 """
 
 from __future__ import annotations

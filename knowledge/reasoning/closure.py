@@ -138,8 +138,8 @@ class Closure:
         return visible(self.terms, former.fresh(here)), visible(self.terms, here.fresh(former))
 
     def links(self, less: Closure) -> bool:
-        """Consider the triples of this closure that `less` lacks. Return True if one of them follows in one step from
-        premises of which `less` also lacks at least one."""
+        """Return True if one of the triples that this closure has and `less` lacks follows in one step from premises
+        that `less` does not all have."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = former.fresh(here)

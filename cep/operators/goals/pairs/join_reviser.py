@@ -1,7 +1,7 @@
-"""The choice of a reviser for a join, and that of joins whose two sides end together, so that the pairs at an instant
-depend only on that instant.
+"""The choice of a reviser for a join, and a reviser for joins whose two sides end together. In such a join, the pairs
+at an instant depend only on that instant.
 
-If rows of a key change at an instant, the reviser computes all pairs of this key and instant twice: from the rows
+If rows of a key change at an instant, this reviser computes all pairs of this key and instant twice: from the rows
 before the change, and from the rows after it.
 """
 
