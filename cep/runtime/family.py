@@ -4,8 +4,9 @@ A component is a set of goals that are connected because they read each other's 
 family if they differ only in names and in constants. Each goal of a family processes the rows of all members (see
 `cep.operators.goals.in_family`).
 
-A component ends at a unit whose rows many goals select by constants. These goals begin components of their own. In a
-family, each row of the unit is repeated for the members whose constants it matches (see `cep.runtime.constant_index`).
+Some units have rows from which many goals select by constants. A component ends at such a unit, and each of these goals
+begins a component of its own. In a family, each row of the unit is repeated for the members whose constants it matches
+(see `cep.runtime.constant_index`).
 """
 
 from __future__ import annotations

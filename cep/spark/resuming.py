@@ -169,9 +169,9 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
 
 
 def former(engine: Engine, query: Job) -> FormerFluents | None:
-    """Return the fluents of the program before a migration that end when the program of `engine` takes over.
+    """Return the fluents that end at a migration, because the program of `engine` takes over from a former program.
 
-    Returns None if no fluent ends or the migration is already over. Raises CepError if the former program can no longer
+    Return None if no fluent ends or the migration is already over. Raises CepError if the former program can no longer
     be compiled.
     """
     generation, folder = query.generation, Path(query.checkpoint)

@@ -247,9 +247,10 @@ class Handling:
         """Return the changes of a round with people's data added: each alert's acknowledgement, assignee, verdict and
         silences.
 
-        A change can alter which silences match an alert, for example by a new severity. Then the result has an additional
-        `silenced` or `unsilenced` change. A `silenced` change precedes the round's change, and receivers are sent neither of
-        the two. An `unsilenced` change follows the round's change, so that receivers are sent the alert in its new state.
+        A change can alter which silences match an alert, for example by a new severity. Then the result has an
+        additional `silenced` or `unsilenced` change. A `silenced` change precedes the round's change, and receivers are
+        sent neither of the two. An `unsilenced` change follows the round's change, so that receivers are sent the alert
+        in its new state.
         """
         followed: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}

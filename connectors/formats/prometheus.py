@@ -64,8 +64,8 @@ def as_point(schema: Schema) -> Schema:
 class SampleReader(PointReader):
     """A reader of samples, block by block.
 
-    A sample whose metric the program does not read is skipped and counted. If a schema is `strict`, it is a dead letter
-    instead.
+    If the program does not read a sample's metric, the sample is skipped and counted. If a schema is `strict`, the
+    sample becomes a dead letter instead.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:

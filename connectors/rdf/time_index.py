@@ -94,7 +94,7 @@ class TimeIndex:
             yield from self._within(query, bound[0], few)
 
     def _within(self, query: QueryParts, variable: str, few: Few) -> Iterator[Rewritten]:
-        """Yield the query restricted to the range of a time variable."""
+        """Yield one restricted form of a query, which reads only the range of a time variable."""
         times = query.ranges[variable]
         spans = self._hours(times, False)
         hours = list(islice(spans, _HOURS + 1))
