@@ -187,7 +187,10 @@ def pairs(events: int, only: str, turns: int) -> Iterator[tuple[Case, list[tuple
 
 def table(cases: Iterable[tuple[Case, list[tuple[Measured, Measured]]]]) -> Iterator[str]:
     """Yield the results as a table in Markdown."""
-    yield "| run | one process, CPU s | two: own | first thread | workers | all | by the clock | on two free cores |"
+    yield (
+        "| run | CPU s of one process | two workers: main process | its first thread | each worker | all "
+        "| speed-up here | speed-up on two free cores |"
+    )
     yield "|---|--:|--:|--:|--:|--:|--:|--:|"
     for case, found in cases:
         one, two = (min(each, key=lambda run: run.all) for each in zip(*found))

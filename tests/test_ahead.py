@@ -105,7 +105,7 @@ def test_the_option_judges_all_input(given: Any, tmp_path: Path) -> None:
     assert dead(ahead_limits("1h")) == dead(ahead_limits("never")) == dead(LIVE) == []
     with pytest.raises(CepError, match="--ahead: `soon` is not a valid duration") as error:
         ahead_limits("soon")
-    assert "`never` refuses no record" in (error.value.hint or "")
+    assert "`--ahead never` accepts every record" in (error.value.hint or "")
 
 
 def test_a_run_refuses_what_is_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,11 +37,12 @@ from cep import command
 from cep.connectors.rdf import triples
 from cep.connectors.rdf.question import Question
 from cep.connectors.rdf.store import EventStore
-from cep.connectors.rdf.vocabulary import PREFIXES, EventVocabulary
+from cep.connectors.rdf.vocabulary import EventVocabulary
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.core.identity import identified
 from cep.core.literals import UNITS
+from cep.core.prefixes import PREFIXES
 from cep.core.schema import Attribute, Schema
 from cep.engine import Engine, detect
 from cep.events import Event
@@ -55,7 +56,7 @@ from tests.reference_knowledge import read
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 README, LANGUAGE, TOUR, CLI = ROOT / "README.md", DOCS / "language.md", DOCS / "tour.md", DOCS / "cli.md"
-COOKBOOK = DOCS / "cookbook.md"
+COOKBOOK, SERVE = DOCS / "cookbook.md", DOCS / "serve.md"
 PAGES = (
     README,
     LANGUAGE,
@@ -303,9 +304,9 @@ def untimed(printed: str) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def test_the_query_of_the_tour(tmp_path: Path) -> None:
+def test_the_query_of_the_page_on_serving(tmp_path: Path) -> None:
     """It finds the place that is near, once, and not that of a warning of before."""
-    (query,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", TOUR.read_text(encoding="utf-8"), re.DOTALL)
+    (query,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", SERVE.read_text(encoding="utf-8"), re.DOTALL)
     store = EventStore(str(tmp_path / "store"), EventVocabulary())
     facts = "".join(
         f'[] gn:name "{name}" ; wgs84:lat {lat} ; wgs84:long {long} .\n'
@@ -313,10 +314,8 @@ def test_the_query_of_the_tour(tmp_path: Path) -> None:
     )
     facts += '[] om-owl:ID "EWR" ; wgs84:lat 40.69 ; wgs84:long -74.17 .\n'
     facts += '[] om-owl:ID "ALB" ; wgs84:lat 41.9 ; wgs84:long -73.75 .\n'
-    prefixes = "".join(f"{line} .\n" for line in re.findall(r"^PREFIX.*$", query, re.MULTILINE)).replace(
-        "PREFIX", "@prefix"
-    )
-    store.store.load((prefixes + facts).encode(), ox.RdfFormat.TURTLE)
+    prefixes = re.findall(r"^PREFIX.*$", query, re.MULTILINE) + [f"PREFIX {k}: <{v}>" for k, v in PREFIXES.items()]
+    store.store.load(("\n".join(prefixes) + "\n" + facts).encode(), ox.RdfFormat.TURTLE)
     schema = Schema("warning", (Attribute("station", "string"),), True, False)
     times = [1_360_447_200_000_000 + hour * 3_600_000_000 for hour in (0, 1, -2)]  # 22, 23 and 20 o'clock
     table = pl.DataFrame({"start": times, "end": times, "station": ["EWR", "EWR", "ALB"]})

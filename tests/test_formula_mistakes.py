@@ -28,7 +28,7 @@ MISTAKES = [
     ("h(P) WHILE on(P) SINCE off(P) UNTIL off(P).", "`UNTIL` beside `SINCE`", "parentheses"),
     ("h(P) WHILE ONCE(2 s, 2 s] off(P).", "nothing lies in `(2 s, 2 s]`", "`[2 s, 2 s]`"),
     ("h(P) WHILE ONCE[3 s, 2 s] off(P).", "the interval ends before it begins", "put the shorter time first"),
-    ("h(P) WHILE ONCE[-1 s, 2 s] off(P).", "a time is not negative here", "EVENTUALLY, ALWAYS and UNTIL ahead"),
+    ("h(P) WHILE ONCE[-1 s, 2 s] off(P).", "a time cannot be negative here", "EVENTUALLY, ALWAYS and UNTIL ahead"),
     ("h(P) WHILE ONCE[inf, inf) off(P).", "this reaches infinitely far", "ONCE[0, 10 min]"),
     ("h(P) WHILE ONCE[2 s] off(P).", "expected `,`", "ONCE[0, 10 min]"),
     (
@@ -53,7 +53,7 @@ MISTAKES = [
     ("h(P) WHILE on(P) LASTING >= 0 s.", "this is always true: everything that holds lasts 0 s", "LASTING >= 10 min"),
     ("ONCE[0, 1 s] h(P) WHILE on(P).", "a head cannot contain `ONCE`", "ALWAYS[0, 3 s]"),
     ("h(P) WHILE BEGIN OF on(P).", "`BEGIN OF` can be used only in event patterns", "started(V) <- BEGIN OF"),
-    ("h(P) WHILE (on(P) AND off(P)) WITHIN 3 s.", "WITHIN bounds one event", "LASTING"),
+    ("h(P) WHILE (on(P) AND off(P)) WITHIN 3 s.", "WITHIN limits the duration of one event", "LASTING"),
     ("h(P) WHILE tick(P, X) AGGREGATE N = count() OVER LAST 3 s.", "has no window", "ONCE[0, 10 min]"),
     ("h(P) WHILE on(P)", "", "`.`"),
     ("h(P) WHILE on(P)).", "", "no opening bracket"),
@@ -106,8 +106,8 @@ MISTAKES = [
     ),
     # themselves, and what is known late
     ("c(P) <- off(P) WHERE not h(P). h(P) WHILE on(P) AND c(P).", "not (a fluent) depends on its own", "ONCE[1 s, 1"),
-    ("h(P) WHILE on(P) AND NOT ONCE(0, 1 s] h(P).", "and NOT needs all of it at the same time", "ONCE[1 s, 1 s] h("),
-    ("fluent n(n: int). n(N) WHILE h(_) AGGREGATE N = count(). h(P) WHILE on(P) AND n(_).", "AGGREGATE needs", "ONCE"),
+    ("h(P) WHILE on(P) AND NOT ONCE(0, 1 s] h(P).", "but NOT must know all of it at the same time", "ONCE[1 s, 1 s] h("),
+    ("fluent n(n: int). n(N) WHILE h(_) AGGREGATE N = count(). h(P) WHILE on(P) AND n(_).", "AGGREGATE must know", "ONCE"),
     (
         "h(P) WHILE ONCE[1 s, 1 s] h(P) OR EVENTUALLY[1 s, 1 s] h(P).",
         "through EVENTUALLY, on its own future",
@@ -115,7 +115,7 @@ MISTAKES = [
     ),
     ("h(P) WHILE ona(P).", "`ona` is not declared: there is no fluent and no event", "did you mean `on`?"),
     ("h(P) WHILE ONCE[0, 1 s] zzz(P).", "`zzz` is not declared", "`event zzz(..) TIME t.`"),
-    ("h(P) WHILE on(P) AND NOT h(P).", "`h` depends on itself, and NOT needs all of it", "what does not depend"),
+    ("h(P) WHILE on(P) AND NOT h(P).", "`h` depends on itself, but NOT must know all of it", "to other fluents"),
     ("h(P) WHILE on(P) OR (h(P) LASTING >= 1 s).", "and LASTING is known late", "HISTORICALLY[0, d] p"),
     (
         "HISTORICALLY[0, 1 s] h(P) WHILE ONCE h(P) AND on(P).",

@@ -221,5 +221,5 @@ def test_the_left_of_since_does_not_go_back() -> None:
     initiate g(K) <- a(K).
     p(K) WHILE g(K) AND NOT (p(K) SINCE[1 s, 2 s] g(K)).
     """
-    with pytest.raises(CepError, match="NOT needs all of it at the same time"):
+    with pytest.raises(CepError, match="NOT must know all of it at the same time"):
         compile(program)

@@ -141,7 +141,7 @@ LOOKS_BACK_TOO = "p(K) WHILE a(K) OR ONCE[1 s, 1 s] q(K).\nq(K) WHILE b(K) OR EV
     ("rules", "message"),
     [
         (LOOKS_BACK_TOO, "its own past and, through EVENTUALLY, on its own future"),
-        ("p(K) WHILE on(K) AND NOT EVENTUALLY[1 s, 1 s] p(K).", "EVENTUALLY looks ahead, and NOT needs"),
+        ("p(K) WHILE on(K) AND NOT EVENTUALLY[1 s, 1 s] p(K).", "through EVENTUALLY, on its own future, so NOT cannot"),
         ("p(K) WHILE on(K) UNTIL p(K) LASTING >= 1 s.", "LASTING is known late"),
         (
             "p(K) WHILE on(K) AND EVENTUALLY[1 s, 1 s] p(K).\ninitiate on(K) <- b(K) WHERE p(K).",

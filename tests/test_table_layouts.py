@@ -130,7 +130,7 @@ def test_no_other_time_is_after_24() -> None:
         ("TIME a, b FORMAT epoch s", "a count since 1970 has only one column"),
         ('TIME a FORMAT csv(skip: "x")', "`x` is not a number of lines before the header"),
         ('TIME a FORMAT csv(columns: ", ")', "`columns` names no column"),
-        ('TIME a FORMAT csv(columns: "a", units: 1)', "`units` needs a header, and `columns` replaces it"),
+        ('TIME a FORMAT csv(columns: "a", units: 1)', "`units` needs a header, but `columns` replaces the header"),
         ('TIME a FORMAT csv(comment: "")', "a comment mark must be ASCII characters"),
         ('TIME a FORMAT csv(header: "a")', "expected an option, found `header`"),
     ],

@@ -43,7 +43,10 @@ class AnswerRows:
         if every not in (None, SIGNAL, CHANGE):
             self._width = duration(every, "--output-every")
             if not self._width or self._width % tick:
-                raise refuse(f"--output-every: `{every}` is not a number of ticks", "`signal`, `change`, or `5s`")
+                raise refuse(
+                    f"--output-every: `{every}` is not a number of ticks",
+                    "use `signal`, `change`, or a duration such as `5s`",
+                )
         self._open: dict[str, pl.DataFrame] = {}
         self._signals: Ints = np.empty(0, np.int64)
         self._first: int | None = None

@@ -77,7 +77,7 @@ def ahead_limits(text: str) -> AheadLimits:
     try:
         limit = duration(text, "--ahead")
     except CepError as error:
-        raise refuse(error.message, f"{error.hint}; `never` refuses no record") from None
+        raise refuse(error.message, f"{error.hint}; `--ahead never` accepts every record") from None
     return AheadLimits(limit, limit)
 
 

@@ -308,7 +308,7 @@ def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
     if over and (options.spark.follow or reads.live or reads.files):
         raise refuse(
             f"--checkpoint: the input of {request.checkpoint} has ended, so new input would be late",
-            "start anew with other folders; where more is to come, as it does live, run with `--once` or `--follow`",
+            "start again with other folders; if more input will come, run with `--once` or `--follow`",
         )
     if over:
         options.log("ended", f"the input of {request.checkpoint} has ended: there is nothing new to read", "info")

@@ -164,7 +164,7 @@ class BacktestOptions:
             raise refuse("there is no --input", "name the history: `--input history.parquet`")
         if self.grids.state is not None and any(map(served_address, self.history.inputs)):
             hint = "save the records first, as the page on backtests shows"
-            raise refuse("--state needs a history that does not change, and that of a server grows", hint)
+            raise refuse("--state needs a history that does not change, but the history of a server grows", hint)
         if self.scores.labels is None:
             raise refuse("there are no --labels", "name a file of incidents: `--labels labels.csv`")
         if self.scores.detect is None:

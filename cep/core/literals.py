@@ -92,7 +92,7 @@ def _small(exponent: str) -> int:
 
 
 def _too_fine() -> CepError:
-    return _refuse("times are exact to the microsecond, and this is finer", "leave out the digits below a microsecond")
+    return _refuse("this time is finer than a microsecond", "leave out the digits below a microsecond")
 
 
 def too_long() -> CepError:

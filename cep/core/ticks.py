@@ -31,11 +31,13 @@ def ticks(text: str, tick: int) -> int:
     exact = length * tick
     if exact.denominator != 1:
         coarser = next((name for name, size in _COARSER if (length * size).denominator == 1), f"{length.denominator}s")
-        message = f"`{text}` is finer than a microsecond, and time is exact to that"
+        message = f"`{text}` is finer than a microsecond, the shortest unit of time"
         hint = f"use a coarser tick, with which it is a whole number of microseconds: `--tick {coarser}`"
         raise CepError(message, hint=hint, code="syntax")
     if exact > FARTHEST:
         raise CepError(
-            "this is more than 36 thousand years", hint=f"at most `{LONGEST}`, or a finer --tick", code="syntax"
+            "this is more than 36 thousand years",
+            hint=f"write at most `{LONGEST}`, or set a shorter --tick",
+            code="syntax",
         )
     return int(exact)

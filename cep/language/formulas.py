@@ -128,9 +128,9 @@ class Formulas:
                         if _names(part, True) & inside:
                             known = next(name for name in names if name in _names(part, True) & inside)
                             self.error(
-                                f"`{rule.name}` depends on itself, and {word} needs all of it at the same time",
+                                f"`{rule.name}` depends on itself, but {word} must know all of it at the same time",
                                 span,
-                                f"use {word} on what does not depend on it, or its past: `ONCE[1 s, 1 s] {known}(..)`",
+                                f"apply {word} to other fluents, or to its past: `ONCE[1 s, 1 s] {known}(..)`",
                                 "recursion",
                             )
 
@@ -170,9 +170,9 @@ class Formulas:
         name = rules[0].name
         for _, whole_word, place in asks_whole:
             self.error(
-                f"`{name}` depends on itself, {word} looks ahead, and {whole_word} needs all of it",
+                f"`{name}` depends, through {word}, on its own future, so {whole_word} cannot be applied to it",
                 place,
-                f"use {whole_word} on what does not depend on it, or on its past: `ONCE[1 s, 1 s] {name}(..)`",
+                f"apply {whole_word} to other fluents, or to its past: `ONCE[1 s, 1 s] {name}(..)`",
                 "recursion",
             )
         for rule in rules:

@@ -72,7 +72,7 @@ def asked_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
     except CepError:
         ticks = ()
     if len(ticks) != 1:
-        hint = f"`{name}{arguments} at 3`, or `at` alone for any"
+        hint = f"`{name}{arguments} at 3`, or `{name}{arguments} at` for any tick"
         raise CepError(f"`{rest}` is not a tick", hint=hint, code="option")
     return replace(atom, at_tick=True, tick=ticks[0])
 

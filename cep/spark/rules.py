@@ -244,7 +244,7 @@ class Rules:
             example = f'order={{"{events[0]}": [...]}}'
             message = f"the results depend on the order of rows of {_listed(events)} with the same time"
             warn(
-                f"{message}, and no `order` defines it: a hash of the rows decides; name columns with `{example}`",
+                f"{message}, but no `order` defines it, so a hash of each row decides; name columns with `{example}`",
                 stacklevel=4,
             )
 

@@ -157,7 +157,7 @@ class ValueReader:
                 return self._iri(value)
             case "any" | "unknown":
                 return scalar
-        value.fail(f"`{attribute.name}` is of type {attribute.type}, {value.kind} is not")
+        value.fail(f"`{attribute.name}` is of type {attribute.type}, but this is {value.kind}")
 
     def _iri(self, value: Value) -> Iri:
         text = value.word("an IRI").removeprefix("<").removesuffix(">")

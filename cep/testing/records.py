@@ -139,7 +139,9 @@ def _given(
         start = value.line_inside or value.line
         numbers = [start + 1 + offset for offset in range(text.count("\n") + 1)]
     else:
-        value.fail(f"expected records of `{event}`, found {value.kind}", "CSV below `|`, a list, or `{path: FILE}`")
+        value.fail(
+            f"expected records of `{event}`, found {value.kind}", "write CSV below `|`, a list, or `{path: FILE}`"
+        )
     path_there = folder / f"{first}{suffix}"
     path_there.write_text(text, encoding="utf-8")
     spec = f"{event}={path_there}"

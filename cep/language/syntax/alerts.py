@@ -184,7 +184,7 @@ def _keys(cursor: Cursor) -> tuple[Variable, ...]:
         token = cursor.variable("a variable", "e.g. `KEYED BY S`: one alert for each value of `S`")
         if token.text == "_" or any(key.name == token.text for key in keys):
             wrong = "`_` has no value" if token.text == "_" else f"`{token.text}` is already in the key"
-            cursor.stop(wrong, "a key has each variable once", token.span)
+            cursor.stop(wrong, "a key can contain each variable only once", token.span)
         keys.append(Variable(token.text, token.span))
     return tuple(keys)
 

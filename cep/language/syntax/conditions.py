@@ -168,7 +168,7 @@ def _among(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tupl
     height = cursor.height
     opening = cursor.expect("[", "`[`", messages.LIST)
     if cursor.token.key == "]":
-        cursor.fail("a value", f"nothing is in an empty list; {messages.LIST}")
+        cursor.fail("a value", f"an empty list contains no value; {messages.LIST}")
     values: list[Expression] = []
     while True:
         start = cursor.token

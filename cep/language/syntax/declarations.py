@@ -74,7 +74,7 @@ def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: 
         following = "a statement ends with `.`" if at_end else f"line {token.line} begins another statement"
         cursor.stop(f"expected `.` at the end of {what}", following, cursor.previous.after)
     else:
-        cursor.fail(expected, "one `.` ends a statement" if token.key == ".." else hint)
+        cursor.fail(expected, "end a statement with one `.`" if token.key == ".." else hint)
 
 
 def missing_dot(cursor: Cursor) -> bool:
@@ -195,7 +195,7 @@ def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, fi
             f'write one part for each column, with spaces between them: `TIME {", ".join(columns)} FORMAT "{written}"`'
         )
         has = "no FORMAT" if pattern is None else f"a FORMAT of {count}"
-        cursor.stop(f"the time has {len(columns)} columns, and {has}", hint, cursor.span(first))
+        cursor.stop(f"the time has {len(columns)} columns, but {has}", hint, cursor.span(first))
 
 
 def _key(
@@ -241,7 +241,9 @@ def attribute(cursor: Cursor, sources: list[tuple[str, Token]]) -> ast.Attribute
         hint = messages.DECLARATION
         if first.kind == "variable":
             lower = first.text.lower()
-            hint = f"attributes start with a lower-case letter, columns need not: `{lower}: float FROM {first.text}`"
+            hint = (
+                f"attributes start with a lower-case letter; FROM names the column: `{lower}: float FROM {first.text}`"
+            )
         elif cursor.previous.key == ",":
             hint = "something is missing after the `,`, or there is one `,` too many"
         cursor.fail("the name of an attribute", hint)

@@ -117,7 +117,7 @@ def _joined(cursor: Cursor) -> Formula:
     while cursor.token.key in ("AND", "OR"):
         if cursor.token.key != word:
             cursor.stop(
-                "AND beside OR does not say which of the two joins first",
+                "AND beside OR needs parentheses",
                 "add parentheses: `(p AND q) OR r`, or `p AND (q OR r)`",
             )
         cursor.advance()
@@ -147,7 +147,7 @@ def _since(cursor: Cursor) -> Formula:
     right = _unary(cursor)
     cursor.grow(max(height, cursor.height), first)
     if cursor.token.key in BINARY:
-        cursor.stop(f"`{cursor.token.text}` beside `{word.text}` does not say which of the two comes first",
+        cursor.stop(f"`{cursor.token.text}` beside `{word.text}` needs parentheses",
                     f"add parentheses: `(p {word.text} q) {cursor.token.text} r`")  # fmt: skip
     return MetricFormula(word.key, (left, right), within, cursor.span(first))
 
@@ -191,8 +191,8 @@ def _where(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
 def _event_within(cursor: Cursor, step: Token, first: Token, left: Formula) -> Formula:
     if not isinstance(left, FormulaAtom) or left.within is not None:
         cursor.stop(
-            "in a formula, WITHIN bounds one event: `(trip(V) WITHIN 1 h)`",
-            f"use LASTING for how long something holds, {LASTING}, and ONCE for how far back",
+            "in a formula, WITHIN limits the duration of one event: `(trip(V) WITHIN 1 h)`",
+            f"to test how long a fluent holds, use LASTING, {LASTING}; to look back, use ONCE",
             step.span,
         )
     return replace(left, within=duration(cursor), span=cursor.span(first))
@@ -206,8 +206,8 @@ def _aggregate(cursor: Cursor, step: Token, first: Token, left: Formula) -> Form
         height = max(height, cursor.height)
     if cursor.token.key == "OVER":
         cursor.stop(
-            "in a formula, an aggregate is over all that holds at one time, so it has no window",
-            "`AGGREGATE N = count() BY A`; over all that held lately: `(ONCE[0, 10 min] p) AGGREGATE ..`",
+            "in a formula, AGGREGATE uses all tuples that hold at one time, so it has no window",
+            "`AGGREGATE N = count() BY A`; for all tuples of the last 10 min: `(ONCE[0, 10 min] p) AGGREGATE ..`",
         )
     by: list[Variable] = []
     if cursor.accept("BY"):
@@ -299,7 +299,7 @@ def _length(cursor: Cursor) -> int:
             for later in (False, True)
         )
         cursor.stop(
-            "a time is not negative here",
+            "a time cannot be negative here",
             f"{', '.join(back[:-1])} and {back[-1]} look back, {', '.join(ahead[:-1])} and {ahead[-1]} ahead",
         )
     return duration(cursor)

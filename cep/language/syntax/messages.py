@@ -46,12 +46,12 @@ GAP = "the time between two events is bounded from `g` to `h`: `smoke(R) SEQ[10 
 BEHIND = "write it after the pattern, before the final `.`: `a(X) SEQ b(X) WITHIN 10 min.`"
 POLICY = "the policies are `unrestricted`, `recent` and `chronological`"
 TIE = "to break ties, write `recent(longest)`, `recent(shortest)` or `recent(by Vol)`; the same for `chronological`"
-CONDITION = "a condition is a comparison, `Wind >= 15`, or a predicate, `linked(X, Y)`"
+CONDITION = "a condition is a comparison (`Wind >= 15`) or a predicate (`linked(X, Y)`)"
 ALERT = 'an alert is written `ALERT fire ON smoke(room: R) TITLE "Smoke in {R}" FOR 10 min KEYED BY R.`'
 LABEL = "a label names an event rule: `storm: e(X) <- a(X).`"
-VALUE = "a value is a variable, `Wind`, a constant or arithmetic: `Wind * 3.6`, `abs(Wind)`"
+VALUE = "a value is a variable (`Wind`), a constant, or arithmetic (`Wind * 3.6`, `abs(Wind)`)"
 AGGREGATED = f"`smoke(R, T) AGGREGATE M = avg(T) OVER EACH 1 h BY R`; {WINDOW}"
-NEGATION = "`not` takes a predicate, `not linked(X, Y)`, or conditions in parentheses: `not (X > 3, X < 5)`"
+NEGATION = "put `not` before a predicate, `not linked(X, Y)`, or before parentheses, `not (X > 3, X < 5)`"
 NOT_HELD = "to ask that the fluent does not hold, write `not held(moving(V), T)`"
 BOTH = "conditions are separated by `,`"
 EITHER = "alternatives need parentheses: `(X > 3 or linked(X, Y))`"
@@ -97,8 +97,8 @@ FOREIGN_WINDOWS = {
 }  # fmt: skip
 # Tests of SQL, and what to write instead.
 FOREIGN_TESTS = {
-    "LIKE": '`starts_with(F, "m")`, `ends_with(F, "k")`, `contains(F, "il")`, or by a regular expression, '
-    '`matches(F, "^m")`',
+    "LIKE": 'test a text with `starts_with(F, "m")`, `ends_with(F, "k")`, `contains(F, "il")` or '
+    'a regular expression: `matches(F, "^m")`',
 }
 FOREIGN_TESTS.update(ILIKE=FOREIGN_TESTS["LIKE"], RLIKE=FOREIGN_TESTS["LIKE"], REGEXP=FOREIGN_TESTS["LIKE"])
 # Signs and words that join conditions in other languages.

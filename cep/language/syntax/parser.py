@@ -299,7 +299,7 @@ def _statement_hint(cursor: Cursor) -> str | None:
     if token.key in RESERVED and previous.key == ".":
         return f"the `.` at {previous.line}:{previous.column} ends the rule before this line"
     if token.key in (".", "..") and previous.key == ".":
-        return "one `.` ends a statement"
+        return "end a statement with one `.`"
     if token.kind == "number" and previous.key == ".":
         return (
             "for a time limit of 3 s, put the pattern in parentheses, without spaces, `(smoke(R)).3`, "
@@ -379,7 +379,7 @@ def _end_static_rule(cursor: Cursor) -> None:
     if token.key in ("AND", "OR"):
         cursor.fail("`.`", logic)
     if token.key in BINARY_OPERATORS or (token.key in RESERVED and token.key != "NOT"):
-        cursor.stop(f"`{token.text}` belongs to events, and `:-` defines a static predicate", messages.EVENT_RULE)
+        cursor.stop(f"`{token.text}` is for events only, but `:-` defines a static predicate", messages.EVENT_RULE)
     hint = logic or messages.BOTH
     if token.key in (")", "]", "}"):
         hint = f"there is no opening bracket for this `{token.text}`"

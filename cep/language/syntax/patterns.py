@@ -216,8 +216,8 @@ def _time_point(cursor: Cursor) -> ast.TimePoint:
         return ast.TimePoint(cursor.read(read_time, token, token.text), token.span)
     ticks = sign * cursor.read(read_ticks, token, token.text)
     if unit_after_number(cursor):
-        hint = "a time point is a time, `2013-02-08T18:00:00Z`, or seconds since 1970-01-01 without a unit"
-        cursor.stop("a duration is not a time point", hint, cursor.span(first))
+        hint = "a point in time is `2013-02-08T18:00:00Z`, or a number of seconds since 1970-01-01 without a unit"
+        cursor.stop("a duration is not a point in time", hint, cursor.span(first))
     return ast.TimePoint(ticks, cursor.span(first))
 
 

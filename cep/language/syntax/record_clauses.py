@@ -105,8 +105,10 @@ class Clauses:
                 cursor.read(_known_zone, cursor.previous, self.zone)
             case "FOLD":
                 self._timely(cursor, first)
-                hint = "when clocks show a time twice, `FOLD earlier` (the default) means the first time, `FOLD later` "
-                hint += "the second; `FOLD order` means the second once times go back"
+                hint = (
+                    "if clocks show a time twice, `FOLD earlier` (the default) means the first time, and `FOLD later` "
+                )
+                hint += "the second; with `FOLD order`, the order of the records decides"
                 if cursor.token.text.lower() not in FOLDS:
                     cursor.fail("`earlier`, `later` or `order`", hint)
                 self.fold, self.fold_at = cursor.advance().text.lower(), first
@@ -259,7 +261,7 @@ def _records(cursor: Cursor) -> RecordFormat:
     cursor.close(opening, ")", "`,` or `)`", example)
     if {"columns", "units"} <= options.keys():
         hint = "to skip lines at the beginning, write `skip: 2`"
-        cursor.stop("`units` needs a header, and `columns` replaces it", hint, cursor.span(opening))
+        cursor.stop("`units` needs a header, but `columns` replaces the header", hint, cursor.span(opening))
     marks = [options[key] for key in ("separator", "decimal", "quote", "comment") if key in options]
     if len(set(marks)) < len(marks) or ("thousands" in options and options["thousands"] == options.get("decimal", ".")):
         message = "separator, decimal, quote and comment must be different characters"

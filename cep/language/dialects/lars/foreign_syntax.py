@@ -86,5 +86,5 @@ def statement_hint(cursor: LarsCursor) -> str | None:
     if token.kind in ("graph", "brace"):
         return "write a choice as two rules: `a :- not b.` and `b :- not a.`"
     if token.text == "." and cursor.at > 0:
-        return "one `.` ends a rule"
+        return "end a rule with one `.`"
     return None

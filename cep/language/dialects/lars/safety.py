@@ -190,7 +190,7 @@ class _RuleChecker:
             return
         if term.type != "int":
             text = print_argument(term)
-            hint = "a tick is a number, `a at 5`, or a time, `a at 2013-02-08T18:00:00Z`"
+            hint = "a tick is a number (`a at 5`) or a time (`a at 2013-02-08T18:00:00Z`)"
             if term.type == "string" and text.isidentifier():
                 hint = f"a variable begins with a capital letter: `{text[0].upper()}{text[1:]}`; {hint}"
             self.error(f"`{text}` is not a tick", term.span, hint, "type")

@@ -85,7 +85,7 @@ def operand(cursor: LarsCursor) -> Expression:
         cursor.expect(")", "parentheses are for arithmetic; conditions are separated by `,`")
         return inner
     if token.kind not in VALUES:
-        hint = f"a value is a variable, `X`, a symbol, `red`, a number or a string; {CAPITALS}"
+        hint = f"a value is a variable (`X`), a symbol (`red`), a number or a string; {CAPITALS}"
         if token.text == "?":
             hint = "a variable is written without `?`: `Lat`"
         cursor.fail("a value", hint)

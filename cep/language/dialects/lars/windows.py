@@ -114,7 +114,7 @@ def duration(cursor: LarsCursor, token: LarsToken) -> int:
     exact = cursor.value(read_ticks, token, token.text, UNITS[unit.text])
     if exact % tick:
         wanted = write_duration(tick)
-        hint = f"use a multiple of the tick, or a finer tick: `--tick {_finer(exact, tick)}`"
+        hint = f"use a multiple of the tick, or set a shorter tick: `--tick {_finer(exact, tick)}`"
         cursor.stop(f"`{token.text} {unit.text}` is not a whole number of ticks of {wanted}", hint, cursor.span(token))
     return exact // tick
 
@@ -132,7 +132,7 @@ def whole_ticks(cursor: LarsCursor, token: LarsToken, hint: str = WINDOW) -> int
     if not token.text.isdigit():
         cursor.stop(
             f"`{token.text}` is not a whole number of ticks",
-            f"{hint}; for shorter ones use a finer tick: `--tick 100ms`",
+            f"{hint}; for parts of a tick, set a shorter tick: `--tick 100ms`",
             span,
         )
     ticks = int(token.text) if len(token.text) < 20 else LARGEST

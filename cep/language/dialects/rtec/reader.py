@@ -246,8 +246,10 @@ class _DescriptionReader:
             raise refused(self.source, f"`{name}` is defined by holdsFor, and cannot have a deadline", span)
         loose = [term.name for term in terms[:-1] if isinstance(term, Var)]
         if len(set(loose)) != len(terms) - 1 or any(isinstance(term, Var) for term in (terms[-1], following[-1])):
-            hint = "use variables as arguments and constants as values: `fi(quote(M,C)=true, quote(M,C)=false, 5)`"
-            raise refused(self.source, "a deadline must apply to all arguments of a fluent, for one value", span, hint)
+            hint = "e.g. `fi(quote(M,C)=true, quote(M,C)=false, 5)`"
+            raise refused(
+                self.source, "the arguments of a deadline must be variables, and its values constants", span, hint
+            )
         length = self.known.number(deadline.length, deadline.body)
         renewed = any(
             flat(self.source, pair.term)[0] == name and (isinstance(pair.value, Var) or pair.value == terms[-1])
