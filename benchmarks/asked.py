@@ -36,9 +36,8 @@ def examples() -> dict[str, str]:
     """Return the queries by their purpose."""
     js = (ROOT / "connectors" / "serving" / "page" / "query.js").read_text()
     newest, each = re.findall(r"`PREFIX time: <\$\{TIME\}>(.*?)`", js, re.DOTALL)
-    tour, serve = ((ROOT / page).read_text() for page in ("docs/tour.md", "docs/serve.md"))
-    (places,) = re.findall(r"--data-urlencode 'query=\n(PREFIX om-owl.*?)'\n```", tour, re.DOTALL)
-    (schools,) = re.findall(r"--data-urlencode 'query=\n(.*?)'\n```", serve, re.DOTALL)
+    serve = (ROOT / "docs" / "serve.md").read_text()
+    (places,) = re.findall(r"--data-urlencode 'query=\n(PREFIX om-owl.*?)'\n```", serve, re.DOTALL)
     warnings, nine = "<urn:semcep:type/warning>", '"2013-02-09T21:00:00Z"^^xsd:dateTime'
     known = f"?e a {warnings} ; {_of('station')} ?name ; time:hasEnd/time:inXSDDateTimeStamp ?time . ?s <{OM}ID> ?name"
     last = f"?e a {warnings} ; time:hasEnd/time:inXSDDateTimeStamp ?end FILTER(?end > {nine})"
@@ -46,10 +45,8 @@ def examples() -> dict[str, str]:
         "the page: the newest events": PAGE + newest.replace("\\n", "\n"),
         "the page: how many of each in the last hour": PAGE + each.replace("${since()}", nine).replace("\\n", "\n"),
         "the page: events of a kind": f"SELECT * {{ ?event a {warnings} ; {_of('station')} ?station }} LIMIT 50",
-        "docs/tour.md: places near a warning since nine": places,
+        "docs/serve.md: places near a warning since nine": places,
         "the newest, with what is known": f"SELECT ?s ?time {{ {known} }} ORDER BY DESC(?time) LIMIT 100",
-        "docs/serve.md: schools near": f"PREFIX om-owl: <{OM}>\n"
-        + schools.replace("weather:Blizzard", warnings).replace("08T12", "09T21"),
         "the last hour": f"SELECT * {{ {last} }}",
         "the last hour of a station": f'SELECT * {{ {last} ?e {_of("station")} "s17" }}',
     }

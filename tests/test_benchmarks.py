@@ -126,7 +126,7 @@ def test_a_file_of_each_format_is_run(tmp_path: object, monkeypatch: pytest.Monk
 
 
 def test_the_queries_that_are_measured_are_those_of_the_page_and_the_documents() -> None:
-    assert len(asked.examples()) == 8 and all("?" in text for text in asked.examples().values())
+    assert len(asked.examples()) == 7 and all("?" in text for text in asked.examples().values())
 
 
 def test_a_quick_look_takes_fewer_events() -> None:

@@ -106,8 +106,8 @@ MISTAKES = [
     ),
     # themselves, and what is known late
     ("c(P) <- off(P) WHERE not h(P). h(P) WHILE on(P) AND c(P).", "not (a fluent) depends on its own", "ONCE[1 s, 1"),
-    ("h(P) WHILE on(P) AND NOT ONCE(0, 1 s] h(P).", "but NOT must know all of it at the same time", "ONCE[1 s, 1 s] h("),
-    ("fluent n(n: int). n(N) WHILE h(_) AGGREGATE N = count(). h(P) WHILE on(P) AND n(_).", "AGGREGATE must know", "ONCE"),
+    ("h(P) WHILE on(P) AND NOT ONCE(0, 1 s] h(P).", "NOT must know all of it at the same time", "ONCE[1 s, 1 s] h("),
+    ("fluent n(n: int). n(N) WHILE h(_) AGGREGATE N = count(). h(P) WHILE on(P) AND n(_).", "AGGREGATE must", "ONCE"),
     (
         "h(P) WHILE ONCE[1 s, 1 s] h(P) OR EVENTUALLY[1 s, 1 s] h(P).",
         "through EVENTUALLY, on its own future",
