@@ -21,7 +21,8 @@ _EXAMPLE = "`git:main:rules.cep`"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A program of a comparison, which was compiled with its alerts. `name`: its name on the command line."""
+    """One of the two programs of a comparison. It was compiled with its alerts. `name`: its name on the command
+    line."""
 
     name: str
     source: ProgramSource

@@ -92,9 +92,9 @@ class EndlessCycle:
 
 
 def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head]) -> list[EndlessCycle]:
-    """Return the cycles whose evaluation never ends at an instant at which it has begun.
+    """Return the cycles whose evaluation may continue without end at one instant.
 
-    The result includes cycles whose conditions test the growing values if these conditions may not bound them.
+    A cycle is also returned if its conditions test the growing values, but perhaps do not bound them.
     """
     return [
         growing
@@ -336,8 +336,8 @@ def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool
 
 
 def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Step | None:
-    """Return the direction in which an expression grows. Return OTHER if the expression may not grow, and None if it
-    contains no growing value."""
+    """Return the direction in which an expression grows. Return OTHER if it is possible that the expression does not
+    grow. If it contains no growing value, return None."""
     match expression:
         case Variable(name):
             return growing.get(_slot(unit, name))

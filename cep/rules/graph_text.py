@@ -78,8 +78,8 @@ def depth(graph: str) -> int:
 
 
 def variables(graph: str) -> dict[str, int]:
-    """Return all variables in the order of their first occurrence, each with the offset at which its name begins
-    there."""
+    """Return all variables in the order of their first occurrence. For each variable, return the offset at which its
+    name first begins."""
     offsets: dict[str, int] = {}
     for piece in pieces(graph):
         if piece.kind == "variable":

@@ -316,7 +316,8 @@ def with_families(
     alone = [part.takes.units for number, part in enumerate(parts) if number not in inside]
     uses = Counter(unit for members in alike.values() for unit in {s.unit for singles in members for s in singles})
     kept = shared.union(*alone, (unit for unit, count in uses.items() if count > 1))
-    """The units that parts outside their family read, or several families. The entries among them also run alone."""
+    """The units that parts outside their family read, and the units that several families read. If such a unit is an
+    entry of a family, its part also runs alone."""
     joined: list[MachinePart] = []
     for number, part in enumerate(parts):
         if number in families:

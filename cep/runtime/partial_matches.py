@@ -381,7 +381,8 @@ class _Search:
         return part_names
 
     def _wanted_below(self, number: int, wanted: Mapping[int, Value]) -> list[dict[int, Value]]:
-        """Return the values that columns of the nodes that a node reads must have, one mapping per read node.
+        """Return, for each part of a node, the values that columns of this part must have. A part is a node whose
+        output this node reads.
 
         `wanted`: the values that the node's own columns must have.
         """

@@ -115,8 +115,8 @@ class SnapshotParts:
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """The segments of a snapshot. `values`: those that contain values of the pool. `parts`: those that contain waiting
-    rows of the revision window."""
+    """The segments of a snapshot. `values`: the segments that contain values of the pool. `parts`: the segments that
+    contain waiting rows of the revision window."""
 
     values: list[pa.RecordBatch]
     parts: list[pa.RecordBatch]

@@ -233,7 +233,7 @@ def _in_quotes(texts: Sequence[str]) -> str:
 def _quoted(name: str, numbers: Sequence[Any], texts: Sequence[str], quoted: Sequence[str], optional: bool) -> Guess:
     """Guess the type of a column of numbers, some of which are in quotes.
 
-    `quoted`: those of the `texts` that are numbers. If the column has more than a few other texts, it has no type.
+    `quoted`: the texts among `texts` that are numbers. If the column has more than a few other texts, it has no type.
     """
     absent = {text for text in texts if text.strip(" \t").lower() in ABSENT}
     odd = sorted({text for text in texts if text not in quoted and text not in absent})

@@ -56,10 +56,8 @@ class Unreachable(Exception):
 
 
 class ServerError(Unreachable):
-    """Raised if the receiver answers with an error that the content may not have caused.
-
-    The sender then sends the entries again. It gives them up if the receiver accepts other entries, but refuses these.
-    """
+    """Raised if the receiver answers with an error whose cause may be something other than the content. The sender then
+    sends the entries again. It gives them up if the receiver accepts other entries, but refuses these."""
 
 
 class DeliveryRefused(Exception):
@@ -125,7 +123,7 @@ class _Waiting:
 
     - `key`: the key of the queue that contains them.
     - `count`: the number of these entries.
-    - `hushed`: a number. Entries that have a smaller number will not be sent.
+    - `hushed`: the number below which entries of this alert will not be sent.
     """
 
     key: str

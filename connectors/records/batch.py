@@ -171,8 +171,8 @@ class Batch:
     - `remarks`: descriptions of suspicious properties of the input, reported at its end.
     - `held`: fluent intervals that another program derived. Engines ignore them.
     - `together`: True if the rows have no order. Then no row can be late.
-    - `handover`: None, or the text of a program's last triples. Then the program ends with this batch, another program
-      continues its work, and `held` contains the intervals that begin now.
+    - `handover`: the text of a program's last triples, if the program ends with this batch; otherwise None. Another
+      program then continues its work, and `held` contains the intervals that begin now.
     - `beside`: tables of events that only a second program reads, such as a shadow.
     - `knowledge`: a change of the knowledge (see `KnowledgeSource.change`) that takes effect before the batch's
       records.

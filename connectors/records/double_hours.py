@@ -25,8 +25,8 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""A limit for the share of records whose time is earlier than that of the record before, among the records whose time
-differs from it. Above this limit, an event type's times count as descending."""
+"""A limit for the share of steps to an earlier time, among all steps between successive records with different times.
+Above this limit, an event type's times count as descending."""
 
 
 @lru_cache(maxsize=64)
@@ -57,9 +57,9 @@ class OrderedTimes:
 
     A double hour is the hour that clocks pass twice when summer time ends. Between blocks, the object stores:
 
-    - the double hour that the latest record in a double hour belongs to, and whether its second pass had begun;
+    - the last double hour that contained a record, and whether its second pass had begun;
     - the time of the last record;
-    - the earliest time of the records that follow the latest record in a double hour.
+    - the earliest time of the records that came after the last record in a double hour.
     """
 
     def __init__(self, name: str) -> None:
@@ -103,12 +103,13 @@ class OrderedTimes:
 class OrderedIntervals:
     """The intervals of one event type in one input, if the declaration has `FOLD order`.
 
-    A double hour is the hour that clocks pass twice when summer time ends. An interval begins at the first of these
-    times that one of the two passes allows:
+    A double hour is the hour that clocks pass twice when summer time ends. A start in a double hour can be in its first
+    or second pass, so there are two possible starts. The object chooses one by the first of these rules that applies:
 
-    - the start of the previous interval, if there are fewer intervals with this start than with the start before it;
-    - the end of the previous interval;
-    - the time in the pass that the order of records determines, as in `OrderedTimes`.
+    - It is the start of the previous interval, if there are fewer intervals with this start than with the start before
+      it.
+    - It is the end of the previous interval.
+    - It is in the pass that the order of records determines, as in `OrderedTimes`.
 
     The end is chosen so that the interval has the length of the previous interval, if possible. An end that is written
     as a clock time is later than the start.

@@ -1,5 +1,5 @@
-"""Evaluation of a rule's body as joins of relations by columns. After each join, the next one is the smallest of the
-remaining ones. Rows are joined in blocks."""
+"""Evaluation of a rule's body as joins of relations by columns. At each step, the smallest of the remaining joins is
+performed. Rows are joined in blocks."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ class Incremental:
             for unit in machine.parts[number].gives
             if isinstance(unit, str) and len(numbers) > 1
         }
-        """The events that goals of the same region read. They include all events whose ties other goals read in
-        order."""
+        """The events that are read by goals of their own region. If another goal depends on the order of an event's
+        simultaneous rows, the event is one of them."""
         self.sets = {*machine.given, *_read_as_sets(plan, machine, self.regions)}
         """The units that must output each occurrence only once."""
         _in_bags(machine, self.sets)

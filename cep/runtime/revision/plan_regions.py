@@ -115,7 +115,8 @@ def goes_by_order(part: MachinePart, plan: Plan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RegionKeys:
-    """The key columns of a region. `inputs`: those of each input. `held`: those in the state of each goal.
+    """The key columns of a region. `inputs`: the key columns of each input. `held`: the key columns in the state of
+    each goal.
 
     The inputs are the input events, followed by the units that the region reads.
     """

@@ -162,8 +162,8 @@ def extend(tables_by_name: Given, more: Mapping[str, Iterable[Table]]) -> None:
 
 
 PATIENCE = 16
-"""A number of instants. After the rows of an instant have arrived in several pushes, this many following instants are
-run so that they can be undone."""
+"""A number of instants. If the rows of an instant have arrived in several pushes, each of the next PATIENCE instants is
+run so that it can be undone."""
 SHORT, TIMES = 1 << 16, 8
 """The limits for rerunning all rows of an instant, instead of revising it. An instant of at most SHORT rows is always
 rerun.

@@ -47,8 +47,8 @@ class LiveInput(ABC):
 
     @abstractmethod
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """Return the offset after the messages that exist now. If these are more than `most` messages after `start`,
-        return the offset after about `most` of them.
+        """Return the offset after the last message that exists now, but at most `most` messages after `start`. The
+        limit is approximate. If `most` is None, there is no limit.
 
         Raises CepError if the input fails.
         """

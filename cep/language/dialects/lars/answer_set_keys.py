@@ -23,8 +23,9 @@ Places = Mapping[str, int]
 class KeyedRule:
     """A rule that is reduced to its head and its literals over derived predicates.
 
-    `asked`: these literals. `inputs`: for each input relation that the rule reads, the relation's number and its
-    variables in the rule. `denied`: the numbers of the relations that the rule negates.
+    - `asked`: the literals over derived predicates.
+    - `inputs`: for each input relation that the rule reads, the relation's number and its variables in the rule.
+    - `denied`: the numbers of the relations that the rule negates.
     """
 
     head: LarsAtom | None

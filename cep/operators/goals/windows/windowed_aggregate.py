@@ -81,11 +81,11 @@ The function returns the start and the last microsecond of the window that conta
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """The specification of windows of a `form` (`general_window`).
+    """The specification of windows of a `form` (see `general_window`).
 
     - `length`: the length in events or microseconds. `step`: the step of EVERY in microseconds.
     - `bounds`: the function that returns the windows of EACH; None for other forms.
-    - `by`: the columns of the BY key. `by_codes`: those that contain pool codes.
+    - `by`: the columns of the BY key. `by_codes`: the columns among them that contain pool codes.
     - `kinds`: the aggregate functions. `parameters`: the parameter of each function, 0 if it has none.
     - `values`: a function that computes the values to aggregate from a table, as bits, one row per function.
     - `value_codes`: the functions whose values are pool codes.
