@@ -94,7 +94,7 @@ class InputHistory:
         write_whole(self._folder / EVENTS, json.dumps(document, ensure_ascii=False).encode())
 
     def read_since(self, events: Iterable[str]) -> int:
-        """Return the number of the batch from which the input was read for all event types in `events`."""
+        """Return the number of the first batch since which the input was read for all event types in `events`."""
         known = self._events()
         return max((known[name][1] if name in known else self.beyond for name in events), default=0)
 

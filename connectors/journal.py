@@ -193,7 +193,7 @@ class Journal:
             yield number + 1, _batch(head, tables, wanted)
 
     def read_since(self, events: Iterable[str]) -> int:
-        """Return the number of the batch from which the input was read for all event types in `events`."""
+        """Return the number of the first batch since which the input was read for all event types in `events`."""
         return 0 if self._input is None else self._input.read_since(events)
 
     def forget_input(self, before: int) -> None:

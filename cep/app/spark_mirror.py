@@ -1,5 +1,5 @@
-"""Run Spark jobs whose checkpoint and output have addresses, for example in an object store. The jobs use local
-folders, which are copied to these addresses."""
+"""Run Spark jobs whose checkpoint and output are in an object store, or at other addresses. The jobs use local folders,
+which are copied to these addresses."""
 
 from __future__ import annotations
 

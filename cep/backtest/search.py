@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 AT_ONCE, KEPT_AT_ONCE = 500, 100
 """The number of points that are run per pass: AT_ONCE without a state file, and KEPT_AT_ONCE with a state file."""
 TIMED = 16
-"""The number of points in the trial run from which the duration of a grid is estimated."""
+"""The number of points in a trial run. The duration of a grid is estimated from this run."""
 ROWS = 1 << 18
 """The number of records per batch."""
 

@@ -20,7 +20,7 @@ class Turn:
     - rule: rules derived the transitions in `nodes`.
     - initially: the fluent held from before all time, because of `nodes`.
     - other: `nodes` initiated another value of the fluent.
-    - deadline: a deadline passed, which started or was last renewed at `since`. `deadline` is its statement.
+    - deadline: a deadline passed. It had started, or was last renewed, at `since`. `deadline` is its statement.
     - forgotten: the transitions are not remembered. `nodes` are the records from which the fluent was derived.
     """
 

@@ -107,8 +107,8 @@ def endless(groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head
 
 
 def refused(groups: Sequence[Group], binarised: Binarised, source: Source) -> list[CepError]:
-    """Return an error for each endless cycle that contains a join and no condition on the growing values. In each
-    round, such a join combines a new occurrence with the same other occurrence again."""
+    """Return an error for each endless cycle that contains a join, and whose conditions do not test the growing values.
+    In each round, such a join combines a new occurrence with an occurrence that it has used before."""
     errors = []
     for cycle in endless(groups, binarised.nodes, binarised.heads):
         joins = [number for number in cycle.numbers if binarised.nodes[number].properties().kind == "join"]

@@ -14,7 +14,7 @@ from cep.plan.copartitioning import EVERYWHERE, KeyColumns
 from cep.plan.dependencies import Dependencies
 
 TIME_POINT = ""
-"""The entry for fixed points in time among the origins of an order. It is not the name of an event."""
+"""A name that stands for fixed points in time, if the order of an event's occurrences comes from such points."""
 
 
 class Ties:

@@ -264,7 +264,8 @@ def duration_named(ticks: int) -> str:
 
 
 def count_named(count: int) -> str:
-    """Return the text of a number of events for display. A parameter's name is followed by its value in parentheses."""
+    """Return a number of events as text for display. If a parameter sets the number, the text is the parameter's name
+    and the number in parentheses."""
     return _with_name(count, str(count))
 
 

@@ -25,7 +25,7 @@ AsFrame: TypeAlias = "Callable[[Table, Schema, Pool], pl.DataFrame]"
 
 
 FEW = 1 << 16
-"""The number of occurrences of an event type up to which the tables of several time slices are joined into one
+"""The maximum number of occurrences of an event type for which the tables of several time slices are joined into one
 frame."""
 
 

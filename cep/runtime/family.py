@@ -37,7 +37,8 @@ LEAST = 64
 REPEATED = 1 << 16
 """The number of repeated rows that a family processes at a time, so that they stay in the processor's cache."""
 MANY = 1 << 10
-"""The number of input rows per member's goal from which members run faster one by one than as a family."""
+"""If the goals of the members have at least this number of input rows on average, the members run faster one by one
+than as a family."""
 
 
 MEMBER = "@member"

@@ -68,7 +68,7 @@ contains the time of this change.
 The index of a bracket is 2 for a beginning, plus 1 if the interval contains the time of the change.
 """
 FEW_WORDS = 32
-"""The number of changes up to which their words are looked up one by one, because that is faster for so few."""
+"""The maximum number of changes whose words are looked up one by one, because that is faster for so few."""
 
 
 def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:

@@ -38,7 +38,7 @@ TIMED = "time"
 """The name of the column that contains the latest time in a block. Spark computes its watermark from this column."""
 
 _ROW = 1 << 23
-"""The size in bytes from which a record batch of blocks is complete."""
+"""The minimum size in bytes of a complete record batch of blocks."""
 
 _END = END // 1000  # milliseconds
 

@@ -21,7 +21,7 @@ from cep.runtime.history import BECAUSE
 from cep.runtime.revision.row_window import RowChanges
 
 MOST = 1 << 12
-"""The number of stored changes at which the oldest changes are removed for the first time."""
+"""When this number of changes is stored, the oldest changes are removed for the first time."""
 
 
 class LiveRevisions:

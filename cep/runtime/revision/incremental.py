@@ -49,7 +49,7 @@ exceeds KNOWN plus twice the number of rows."""
 TABLES = 64
 """The number of tables of one unit that may accumulate before the revisers read them."""
 FEW = 1024
-"""The number of pending output rows at which withdrawals and additions of the same row are first removed."""
+"""When this number of output rows is pending, withdrawals and additions of the same row are first removed."""
 
 
 @dataclass(frozen=True, slots=True)
