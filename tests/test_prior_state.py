@@ -242,7 +242,7 @@ def test_of_some_goals_only() -> None:
 
 def test_what_cannot_be_carried() -> None:
     old = f"{READING} {RISE}"
-    with pytest.raises(CepError, match="events `a` are waiting, and they have other attributes now"):
+    with pytest.raises(CepError, match="events `a` are waiting, but they have other attributes now"):
         moved(old, old.replace("x: int", "x: float"), [at(1, "u", 1)])
     for before, after in ((True, False), (False, True)):
         with pytest.raises(CepError, match="made with another `explain`"):

@@ -360,7 +360,7 @@ def test_what_a_killed_run_left_as_a_log_goes_to_other_buckets_and_rules(
     assert run("--once", killed=True).exit_code == 0 and logs() == 3
     Path("rules.cep").write_text(RULES + other)
     refused = run("--once", "--migrate", "--facts", "facts=facts.csv")
-    assert "that must be processed again, and it had other facts" in refused.stderr and refused.exit_code == 2, (
+    assert "that must be processed again, but that run had other facts" in refused.stderr and refused.exit_code == 2, (
         refused.stderr
     )
     Path("rules.cep").write_text(RULES + "low(K) <- a(K, 0).\n")

@@ -181,7 +181,7 @@ class Formulas:
                 self.error(
                     f"`{name}` depends on its own past and, through {word}, on its own future",
                     span,
-                    "let the whole cycle look one way, back or ahead; look the other way only at fluents that do not "
+                    "a cycle can look only back or only ahead; look the other way only at fluents that do not "
                     f"depend on `{name}`",
                     "recursion",
                 )

@@ -70,7 +70,7 @@ class EngineOptions:
             )
         if self.revise is None:
             if self.final:
-                raise ValueError("`final` needs `revise`, which says how old the records may be that change results")
+                raise ValueError("`final` needs `revise`, the time by which records may be late")
             return
         if not 0 <= self.revise <= FARTHEST:
             raise ValueError("revise must be 0 to 2**60 microseconds")

@@ -106,7 +106,7 @@ class SnapshotParts:
         for name, types in self.header["waiting"].items():
             if name in inputs and [a.type for a in inputs[name].attributes] != types:
                 raise CepError(
-                    f"events `{author_name(name)}` are waiting, and they have other attributes now",
+                    f"events `{author_name(name)}` are waiting, but they have other attributes now",
                     hint="carry the state over when none is waiting, or use another name for the changed event",
                     code="snapshot",
                 )

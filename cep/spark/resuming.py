@@ -160,9 +160,9 @@ def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, 
         program = _earlier(now, was)
         if program is None:
             raise CepError(
-                f"--checkpoint: a killed run left records in {states} that must be processed again, and it had "
-                "other facts, knowledge or options",
-                hint="first run with those facts, knowledge and options and `--once`, then with the new ones",
+                f"--checkpoint: a killed run left records in {states} that must be processed again, but that "
+                "run had other facts, knowledge or options",
+                hint="first run with its facts, knowledge and options and `--once`, then with the new ones",
                 code="checkpoint",
             )
         settle(program, str(states), some)

@@ -316,7 +316,7 @@ class _Lowering:
         fluent = atom.name in self.fluents.declared
         if not fluent and (atom.value is not None or atom.edge is not None):
             self.error(
-                f"`{atom.name}` is an event, and only a fluent has a value, a beginning and an end",
+                f"`{atom.name}` is an event, but only a fluent has a value, a beginning and an end",
                 atom.span,
                 f"`fluent {atom.name}(..).` declares one" if atom.edge else "ask for the value in a WHERE",
             )

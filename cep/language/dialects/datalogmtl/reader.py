@@ -172,8 +172,8 @@ class _ProgramReader:
     def box(self, cursor: DatalogMtlCursor) -> list[ast.Box]:
         word = cursor.advance()
         if word.text.startswith("Diamond") or word.text == "SOMETIME":
-            cursor.stop(f"a head cannot contain `{word.text}`", word.span, "use `Boxplus[0,3]` or `Boxminus[0,3]`: "
-                        "they mean all times up to 3 later or earlier")  # fmt: skip
+            cursor.stop(f"a head cannot contain `{word.text}`", word.span, "use `Boxplus[0,3]` for all times "
+                        "up to 3 later, or `Boxminus[0,3]` for all times up to 3 earlier")  # fmt: skip
         operators = self.operators(cursor, word)
         return [ast.Box(operator, within) for operator, within in operators]
 

@@ -216,7 +216,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
     if isinstance(window, TimeWindow) and window.step == 1:
         return literal  # each such window contains the current tick
     where = cursor.span(asked)
-    cursor.stop("the operator of the window is missing", f"`diamond(..)`, `box(..)` or `@(T, ..)`: {hint}", where)
+    cursor.stop("the operator of the window is missing", f"use `diamond(..)`, `box(..)` or `@(T, ..)`: {hint}", where)
 
 
 def _number(cursor: LarsCursor, hint: str) -> LarsToken:
