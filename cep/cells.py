@@ -84,7 +84,7 @@ class RuleCells:
 
     def _keep(self, name: str, value: object, option: str) -> None:
         if not name.isidentifier():
-            raise CepError(f"{option}: `{name}` is not the name of a variable", hint=f"`{option} found`")
+            raise CepError(f"{option}: `{name}` is not the name of a variable", hint=f"e.g. `{option} found`")
         self.names[name] = value
 
     def _data(self, named: list[str]) -> Any:

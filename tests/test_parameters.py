@@ -386,7 +386,7 @@ def test_commands_take_values() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--param", "Hot"], "--param: `Hot` is not a name and a value\nhint: `--param Hot=8`"),
+        (["--param", "Hot"], "--param: `Hot` is not a name and a value\nhint: e.g. `--param Hot=8`"),
         (["--param", "Hot=8", "--param", "Hot=9"], "--param: `Hot` is set twice"),
         (["--param", "Hto=8"], "the program has no parameter `Hto`\nhint: did you mean `Hot`?"),
         (["--params", "none.toml"], "--params none.toml: no such file"),

@@ -189,7 +189,7 @@ def cut(text: str, begin: str, end: str) -> str:
         (HEAD + "    expect: [warm]\n", ":9:14:", "`warm` is a fluent, not an event", "`holds: {warm: [...]}`"),
         (HEAD + "    holds: {silent: []}\n", ":9:13:", "`silent` is an event, not a fluent", None),
         (HEAD + "    expect: [{warming: {neww: 1}}]\n", ":9:25:", "`warming` has no attribute `neww`", "`new`?"),
-        (HEAD + "    expect: [{warming: {new: hot}}]\n", ":9:30:", "`new` is of type float, `hot` is not", None),
+        (HEAD + "    expect: [{warming: {new: hot}}]\n", ":9:30:", "`new` is of type float, but this is `hot`", None),
         (HEAD + "    expect: [{warming: {end: 8 o'clock}}]\n", ":9:30:", "`8 o'clock` is not a time", None),
         (HEAD + "    expect: [{warming: {}, silent: {}}]\n", ":9:14:", "found 2 keys", "begin each with `- `"),
         (HEAD + "    none: warming\n    expect: [warming]\n", ":10:14:", "line 9 says that none occurs", None),

@@ -89,7 +89,9 @@ class Connection:
             ids = [alert["alert"] for alert in every if alert["alert"].startswith(begin.lower())]
             if ids:
                 return _one("alert", begin, ids)
-        raise CepError(f"no alert has an id that begins with `{plain(begin)}`", hint="`cep alerts list --all`")
+        raise CepError(
+            f"no alert has an id that begins with `{plain(begin)}`", hint="`cep alerts list --all` lists every alert"
+        )
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Return all closed alerts, sorted by the time of their last change."""
@@ -107,7 +109,9 @@ class Connection:
             return begin
         ids = [silence["id"] for silence in self.ask("GET", "silences") if silence["id"].startswith(begin.lower())]
         if not ids:
-            raise CepError(f"no silence has an id that begins with `{plain(begin)}`", hint="`cep alerts silences`")
+            raise CepError(
+                f"no silence has an id that begins with `{plain(begin)}`", hint="`cep alerts silences` lists them"
+            )
         return _one("silence", begin, ids)
 
 
@@ -314,7 +318,7 @@ def comment(options: CommentOptions) -> None:
       cep alerts comment 89e505a4 "pump 2 runs again"
     """
     if not options.text.strip():
-        raise refuse("TEXT is empty", '`cep alerts comment 89e505a4 "pump 2 runs again"`')
+        raise refuse("TEXT is empty", 'e.g. `cep alerts comment 89e505a4 "pump 2 runs again"`')
     path = f"alerts/{quote(options.to.alert(options.alert))}/comment"
     _said(options.to.ask("POST", path, {"comment": options.text}), "comment added")
 
@@ -328,12 +332,12 @@ def close(options: CloseOptions) -> None:
     """
     if options.undo:
         if options.verdict is not None:
-            raise refuse("--undo takes a verdict back: it has no VERDICT", "`cep alerts close 89e505a4 --undo`")
+            raise refuse("--undo cannot be combined with a VERDICT", "use `cep alerts close 89e505a4 --undo`")
         path = f"alerts/{quote(options.to.alert(options.alert))}/close"
         _said(options.to.ask("DELETE", path, {"comment": options.comment}), "no longer closed")
         return
     if options.verdict is None:
-        raise refuse("VERDICT is missing", "`cep alerts close 89e505a4 true`, or `--undo` instead of a verdict")
+        raise refuse("VERDICT is missing", "use `cep alerts close 89e505a4 true`, or `--undo` instead of a verdict")
     _one_of("verdict", options.verdict, _VERDICTS)
     body = {"verdict": options.verdict, "comment": options.comment}
     alert = options.to.ask("POST", f"alerts/{quote(options.to.alert(options.alert))}/close", body)
@@ -354,7 +358,7 @@ def silence(options: SilenceOptions) -> None:
         say(_json(alerts) if options.json else _alerts(alerts, "no open alert matches"))
         return
     if (options.span is None) == (options.until is None):
-        raise refuse("a silence needs either --for or --until", "`--for 2h`, or `--until 2026-12-01T06:00Z`")
+        raise refuse("a silence needs either --for or --until", "use `--for 2h`, or `--until 2026-12-01T06:00Z`")
     begin = None if options.begin is None else _time(options.begin, "--from")
     if options.until is not None:
         end = _time(options.until, "--until")
@@ -363,7 +367,9 @@ def silence(options: SilenceOptions) -> None:
     for time, option in ((begin, "--from"), (datetime.now(UTC), "now")):
         if time is not None and end <= time:
             past = "in the past" if option == "now" else f"not after {option} {options.begin}"
-            raise refuse(f"{'--for' if options.until is None else '--until'}: the silence ends {past}", "a later end")
+            raise refuse(
+                f"{'--for' if options.until is None else '--until'}: the silence ends {past}", "use a later end"
+            )
     body = {"matchers": [*options.matchers], "endsAt": end.isoformat(), "comment": options.comment}
     if begin is not None:
         body["startsAt"] = begin.isoformat()

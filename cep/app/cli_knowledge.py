@@ -225,7 +225,7 @@ def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, f
     `files`: the files of the knowledge, for messages. Without `shapes`, the shapes of weather stations apply.
     """
     if known is None:
-        raise CepError("--shapes: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
+        raise CepError("--shapes: there is no --knowledge", hint="add `--knowledge stations.ttl`", code="option")
     from cep.knowledge.shapes import STATIONS, stations, undescribed_properties, validate, with_files
     from cep.runtime.run_stats import count
 

@@ -321,7 +321,7 @@ class DialectOptions:
             raise refuse(f"--models: `{self.models}` is neither 1 nor all", "use `--models 1` or `--models all`")
         limit = None if self.solve_limit is None else duration(self.solve_limit, "--solve-limit")
         if limit == 0:
-            raise refuse("--solve-limit: the time must be longer than 0", "`--solve-limit 1s`")
+            raise refuse("--solve-limit: the time must be longer than 0", "e.g. `--solve-limit 1s`")
         return models[self.models], limit
 
     @property
@@ -330,7 +330,7 @@ class DialectOptions:
         not valid."""
         ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
-            raise refuse("--tick, --clock: a tick must be longer than 0", "`--tick 1ms`")
+            raise refuse("--tick, --clock: a tick must be longer than 0", "e.g. `--tick 1ms`")
         return ticks
 
 
@@ -361,7 +361,7 @@ class ParameterOptions:
             name, equals, value = text.partition("=")
             name = name.strip()
             if not equals or not name.isidentifier():
-                raise refuse(f"--param: `{text}` is not a name and a value", "`--param Hot=8`")
+                raise refuse(f"--param: `{text}` is not a name and a value", "e.g. `--param Hot=8`")
             if name in said:
                 raise refuse(f"--param: `{name}` is set twice", "set it only once")
             said.add(name)

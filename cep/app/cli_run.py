@@ -366,7 +366,7 @@ def _writer(options: RunOptions, source: _Sourced, guard: OutputGuard) -> Writer
             hint = "add `--final`, which withdraws nothing, or use `--output-format jsonl`"
             raise refuse("--output-format rtec: clauses cannot say that an event is withdrawn", hint)
         if options.sink.explain:
-            raise refuse("--output-format rtec: clauses cannot contain the input events", "`--output-format jsonl`")
+            raise refuse("--output-format rtec: clauses cannot contain the input events", "use `--output-format jsonl`")
         return RtecWriter(options.sink.output, source.derived, tick_of(source.engine.inputs), opening)
     if rdf is not None:
         if options.output_mode != INTERVALS:

@@ -297,7 +297,9 @@ class RunOptions:
             hint = "leave --changes out: intervals are then clipped to --from and --until"
             raise refuse("--changes writes every beginning and end, so --from and --until cannot clip intervals", hint)
         if mode != INTERVALS and cut:
-            raise refuse(f"--output-mode {mode}: --from and --until clip only intervals", "`--output-mode intervals`")
+            raise refuse(
+                f"--output-mode {mode}: --from and --until clip only intervals", "use `--output-mode intervals`"
+            )
         if mode in (ALL, NEW) and not lars:
             raise refuse(f"--output-mode {mode}: this program has no ticks", "use `--changes`, or a LARS program")
         if self.sink.output_every is not None and mode not in (ALL, NEW):
@@ -436,5 +438,5 @@ class RunOptions:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
-        raise refuse(f"--conf: expected `name=value`, found `{text}`", "`--conf spark.executor.memory=2g`")
+        raise refuse(f"--conf: expected `name=value`, found `{text}`", "e.g. `--conf spark.executor.memory=2g`")
     return name, value

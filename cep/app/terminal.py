@@ -158,7 +158,7 @@ def knowledge_of(
     """
     if not files:
         if reasoning is not None:
-            raise CepError("--reasoning: there is no --knowledge", hint="`--knowledge stations.ttl`", code="option")
+            raise CepError("--reasoning: there is no --knowledge", hint="add `--knowledge stations.ttl`", code="option")
         return None
     from cep.app.things import as_files
     from cep.knowledge.graph import Knowledge

@@ -128,7 +128,7 @@ def read_bound(text: str, nab: bool = False) -> Bound:
     """
     match = _BOUND.fullmatch(text)
     if match is None:
-        raise CepError(f"--subject-to: `{text}` is not a condition", hint="`load <= 1/d`", code="option")
+        raise CepError(f"--subject-to: `{text}` is not a condition", hint="e.g. `load <= 1/d`", code="option")
     figure = read_figure(match[1], "--subject-to", nab)
     return Bound(text.strip(), figure, match[2], _figure_value(figure, match[3], text))
 

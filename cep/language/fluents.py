@@ -128,7 +128,9 @@ class Fluents:
         for clause in statements:
             if isinstance(clause, ast.EventRule | ast.EventDeclaration) and clause.name in self.declared:
                 span = clause.head_span if isinstance(clause, ast.EventRule) else clause.span
-                self.error(f"`{clause.name}` is a fluent, not an event", span, f"`initiate {clause.name}(..) <- ..`")
+                self.error(
+                    f"`{clause.name}` is a fluent, not an event", span, f"use `initiate {clause.name}(..) <- ..`"
+                )
                 self.flawed.add(id(clause))
             elif isinstance(clause, ast.WhileRule):
                 self.check(clause, clause.head_span)
@@ -220,7 +222,9 @@ class Fluents:
             self.error(f"fluent `{name}` is {self.written(name)}, but here it has {arguments} arguments", span,
                        "write the value after `=`" if declaration.value else None, "arity")  # fmt: skip
         elif value is None and declaration.value is not None:
-            self.error(f"fluent `{name}` has a value", span, f"`{name}(..) = {declaration.value.name.capitalize()}`")
+            self.error(
+                f"fluent `{name}` has a value", span, f"use `{name}(..) = {declaration.value.name.capitalize()}`"
+            )
         elif value is not None and declaration.value is None:
             self.error(
                 f"fluent `{name}` has no value: it holds or does not",

@@ -162,7 +162,7 @@ class Checker:
     def _schema(self, name: Value) -> Schema:
         word = name.word("the name of an event")
         if word in self.fluents:
-            name.fail(f"`{word}` is a fluent, not an event", f"`holds: {{{word}: [...]}}`")
+            name.fail(f"`{word}` is a fluent, not an event", f"use `holds: {{{word}: [...]}}`")
         if word not in self.events:
             self._unknown(name, word, "event", self.events)
         return self.events[word]
@@ -170,7 +170,7 @@ class Checker:
     def _fluent(self, name: Value) -> Schema:
         word = name.word("the name of a fluent")
         if word in self.events:
-            name.fail(f"`{word}` is an event, not a fluent", f"`expect: [{{{word}: ...}}]`")
+            name.fail(f"`{word}` is an event, not a fluent", f"use `expect: [{{{word}: ...}}]`")
         if word not in self.fluents:
             self._unknown(name, word, "fluent", self.fluents)
         return self.fluents[word]
@@ -276,7 +276,7 @@ class Checker:
         time = instant.read(self.reader.time, "a time, e.g. `2024-05-01 08:45`")
         if self.prepared.until is not None and time > self.prepared.until:
             until = time_text(self.prepared.until, self.times)
-            instant.fail(f"the test ends before that, at {until}", f"`until: {instant.text}`")
+            instant.fail(f"the test ends before that, at {until}", f"use `until: {instant.text}`")
         return time
 
     def _wanted_alerts(self, check: AlertCheck) -> list[Wanted]:

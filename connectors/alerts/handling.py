@@ -421,7 +421,9 @@ class Handling:
     def comment(self, alert: str, by: str, comment: str) -> AlertChange:
         """Comment on an alert."""
         if not comment.strip():
-            raise CepError("comment: the text is missing", hint='`{"comment": "pump 2 runs again"}`', code="action")
+            raise CepError(
+                "comment: the text is missing", hint='e.g. `{"comment": "pump 2 runs again"}`', code="action"
+            )
         with self.lock:
             return self._act(self._known(alert), "commented", by, comment)
 

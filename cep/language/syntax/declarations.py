@@ -148,7 +148,7 @@ def record_clauses(
     times = clauses.times(cursor)
     if further and times is not None and times.unit is not None:
         cursor.stop(
-            "a count since 1970 has only one column", f"`TIME {time} FORMAT epoch {times.unit}`", cursor.span(first)
+            "a count since 1970 has only one column", f"use `TIME {time} FORMAT epoch {times.unit}`", cursor.span(first)
         )
     if len(further) > 1:
         _check_parts(cursor, (time or "", *further), None if times is None else times.pattern, first)

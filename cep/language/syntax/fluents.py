@@ -63,7 +63,7 @@ def _declaration(cursor: Cursor) -> ast.FluentDeclaration:
     if records is not None and records.distinct:
         cursor.stop("leave it out: equal records of a fluent always count once", "without DISTINCT", records.span)
     if records is not None and records.time is not None:
-        cursor.stop("a fluent holds for a time", f"`START {records.time} END ..`", records.span)
+        cursor.stop("a fluent holds for a time", f"use `START {records.time} END ..`", records.span)
     end_statement(cursor, "the declaration", DECLARATION)
     return ast.FluentDeclaration(name.text, tuple(key_attributes), value, records, cursor.span(first))
 

@@ -123,7 +123,7 @@ def _joined(cursor: Cursor) -> Formula:
         cursor.advance()
         denied = cursor.token.key == "NOT"
         if denied and word == "OR":
-            cursor.stop("nothing binds the variables of an `OR NOT`", "`OR (q AND NOT r)`")
+            cursor.stop("nothing binds the variables of an `OR NOT`", "use `OR (q AND NOT r)`")
         negated.append(denied)
         if denied:
             cursor.advance()

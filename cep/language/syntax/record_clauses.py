@@ -135,7 +135,7 @@ class Clauses:
         clauses contradict each other."""
         if self.fold is not None and self.zone is None:
             assert self.fold_at is not None, "it was read"
-            cursor.stop("FOLD needs a ZONE", '`ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
+            cursor.stop("FOLD needs a ZONE", 'e.g. `ZONE "Europe/Zurich" FOLD later`', self.fold_at.span)
         if self.pattern is None and self.unit is None and self.zone is None:
             return None
         if self.facts and self.zone is not None and self.pattern is not None and time_pattern.of_day(self.pattern):

@@ -85,7 +85,7 @@ def _value(cursor: Cursor, source: str) -> int | float | str | bool:
             cursor.stop("a number of more than 53 bits", hint, cursor.span(token))
         return -number if negative else number
     if token.text in _NULLS:
-        cursor.stop("a missing value never equals anything", f"`{source} NOT EXISTS`", token.span)
+        cursor.stop("a missing value never equals anything", f"use `{source} NOT EXISTS`", token.span)
     if token.kind == "string" and not negative:
         cursor.advance()
         return cursor.read(read_string, token, token.text)

@@ -71,7 +71,7 @@ def window(cursor: LarsCursor) -> Window:
                 cursor.span(token),
             )
     elif cursor.sees("by"):
-        cursor.stop("`by` partitions a window of tuples", "`p(X, Y) [5 #] by X`")
+        cursor.stop("`by` partitions a window of tuples", "e.g. `p(X, Y) [5 #] by X`")
     return TimeWindow(size, step, cursor.span(opening))
 
 
