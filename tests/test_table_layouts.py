@@ -125,8 +125,8 @@ def test_no_other_time_is_after_24() -> None:
 @pytest.mark.parametrize(
     ("clause", "message"),
     [
-        ("TIME a, b, c", "the time has 3 columns, and no FORMAT"),
-        ('TIME a, b, c FORMAT "%Y %m"', "the time has 3 columns, and a FORMAT of 2"),
+        ("TIME a, b, c", "the time has 3 columns, but no FORMAT"),
+        ('TIME a, b, c FORMAT "%Y %m"', "the time has 3 columns, but a FORMAT of 2"),
         ("TIME a, b FORMAT epoch s", "a count since 1970 has only one column"),
         ('TIME a FORMAT csv(skip: "x")', "`x` is not a number of lines before the header"),
         ('TIME a FORMAT csv(columns: ", ")', "`columns` names no column"),
