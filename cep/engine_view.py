@@ -207,8 +207,8 @@ class EngineView:
 
     @property
     def late_rows(self) -> dict[str, int]:
-        """Return, for each event type, the number of rows that were added or removed after the watermark had passed
-        their end, but still within the window of revision."""
+        """Return the number of late rows of each event type. A late row was added or removed after the watermark had
+        passed its end, but still within the window of revision."""
         return {} if self._parts.revision is None else dict(self._parts.revision.late_rows)
 
     def refuse_endless(self, place: str) -> None:

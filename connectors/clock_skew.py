@@ -82,8 +82,8 @@ class TimeJumps:
     """A detector of wrong clocks. It issues two kinds of warnings, each at most once.
 
     The first warning says that the latest event time is more than a day ahead of the clock. The second warning says
-    that the latest event time has jumped by more than a day between two batches, and that records which arrived after
-    the jump are late.
+    that the latest event time has jumped by more than a day between two batches. It adds that records which arrived
+    after the jump are late.
     """
 
     def __init__(self) -> None:
@@ -94,9 +94,10 @@ class TimeJumps:
     def take(self, latest: int | None, late: int, place: Callable[[], str | None]) -> Iterator[str]:
         """Yield the warnings that a batch causes.
 
-        `latest`: the latest event time so far. `late`: the number of late records in the batch. `place`: a function
-        that returns the file and line of the record that has the latest time, or None if this record is not in the
-        batch.
+        - `latest`: the latest event time so far.
+        - `late`: the number of late records in the batch.
+        - `place`: a function that returns the file and line of the record that has the latest time. It returns None if
+          this record is not in the batch.
         """
         if latest is None or abs(latest) >= END_OF_TIME:
             return

@@ -1,9 +1,13 @@
 """The input that a program read before its last snapshot, stored in files. Each snapshot replaces the journal of the
 batches before it. The replaced journal is kept as one of these files.
 
-The name of a file contains three numbers: the number of its first batch, the number of its batches up to the snapshot
-that replaced it, and the latest end of a record in these batches. A file may also contain batches after that snapshot.
-The next file contains these batches again.
+The name of a file contains three numbers:
+
+- the number of the file's first batch
+- the number of its batches before the snapshot that replaced the journal
+- the latest end of a record in these batches
+
+A file may also contain batches after that snapshot. The next file contains these batches again.
 """
 
 from __future__ import annotations

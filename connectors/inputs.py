@@ -291,9 +291,9 @@ def _input(path: str, name: str | None, schemas: Mapping[str, Schema], format: s
 def _named_format(path: str, name: str | None, schemas: Mapping[str, Schema]) -> str | None:
     """Return the format of a file or of standard input, or None if it is unknown.
 
-    The suffix of the file name usually selects the format. The declared format is used instead if the suffix selects no
-    format, or if it selects JSON and the declared format is a special form of JSON. Standard input is JSON Lines unless
-    the declared format is a special form of JSON, line protocol, the Prometheus format or a text table.
+    The suffix of the file name usually selects the format. If it selects none, the declared format is used. The
+    declared format is also used if it is a special form of JSON and the suffix selects JSON. Standard input is JSON
+    Lines unless the declared format is a special form of JSON, line protocol, the Prometheus format or a text table.
     """
     format = known_format(path) if path != "-" else "jsonl"
     declared = _declared_format(name, schemas)

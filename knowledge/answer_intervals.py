@@ -166,9 +166,11 @@ class Stretch:
 def stretch(before: Knowledge, changes: Sequence[tuple[int, bytes]]) -> Stretch | None:
     """Combine changes into a Stretch. Return None if they must be applied one by one.
 
-    `changes`: the changes with their times, in order of time. They must be applied one by one in three cases: a rule
-    infers something from a changing triple, a changing triple gives a thing a place, or all triples together are
-    inconsistent.
+    `changes`: the changes with their times, in order of time. They must be applied one by one in three cases:
+
+    - A rule infers something from a changing triple.
+    - A changing triple gives a thing a place.
+    - All triples together are inconsistent.
     """
     spans, lines = _spans(before, changes)
     if not spans.rows:

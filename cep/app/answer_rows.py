@@ -94,8 +94,8 @@ class AnswerRows:
         return np.arange(first, until + 1, self._width)
 
     def _rows(self, name: str, changes: pl.DataFrame | None, instants: Ints) -> pl.DataFrame | None:
-        """Return the answers of a fluent at the times `instants`: the rows that hold at these times, or, if the mode is
-        NEW, those that begin to hold."""
+        """Return the answers of a fluent at the times `instants`. These are the rows that hold at these times. If the
+        mode is NEW, they are the rows that begin to hold."""
         names = [attribute.name for attribute in self.schemas[name].attributes]
         held = self._open.get(name)
         if changes is not None:

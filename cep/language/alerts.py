@@ -287,8 +287,11 @@ def _named(atom: Atom, event: Schema) -> tuple[list[str], list[Variable | Consta
 
 
 def _binds(condition: Condition) -> bool:
-    """Return True for a condition that can give a value to a variable: an equation, a predicate that is not negated, or
-    a disjunction in which each alternative contains such a condition."""
+    """Return True for a condition that can give a value to a variable.
+
+    Such a condition is an equation, or a predicate that is not negated. It can also be a disjunction in which each
+    alternative contains such a condition.
+    """
     if isinstance(condition, Disjunction):
         return all(any(_binds(inner) for inner in inside) for inside in condition.alternatives)
     return condition.operator == "=" if isinstance(condition, Comparison) else not condition.negated

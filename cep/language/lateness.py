@@ -95,8 +95,8 @@ class Lateness:
     def whole(self, name: str) -> bool:
         """Return True if each maximal interval of a fluent is known when the interval ends.
 
-        This is true if the fluent has no delay. It is also true if its only rule selects the long intervals of a
-        formula without delay (LASTING), and the head of this rule has all variables of the formula.
+        This is true if the fluent has no delay. It is also true if the fluent has a single rule, which selects the long
+        intervals of a formula without delay (LASTING). The head of this rule must have all variables of the formula.
         """
         if name in self.recursive or not self.late(name):
             return not self.late(name)

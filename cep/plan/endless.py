@@ -312,8 +312,8 @@ def _asked(unit: int, nodes: Sequence[Node], growing: Collection[Slot]) -> list[
 
 
 def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool:
-    """Return True if a condition stops the growth of a value: it is a bound in the direction of growth, or looks the
-    value up in a static predicate."""
+    """Return True if a condition stops the growth of a value. Such a condition is a bound in the direction of growth,
+    or looks the value up in a static predicate."""
     match condition:
         case Disjunction(alternatives):
             return all(any(_ends(unit, condition, growing) for condition in every) for every in alternatives)

@@ -1,5 +1,5 @@
-"""Safety of rules: each variable that a rule uses must have a value, and both sides of an OR must bind the same
-variables for the rest of the rule.
+"""Safety of rules. Each variable that a rule uses must have a value. Both sides of an OR must bind the same variables
+for the rest of the rule.
 
 `cep.plan.types` finds mistakes that depend on types: conditions for which there is no order of evaluation, and values
 that can never be joined.

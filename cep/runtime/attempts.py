@@ -18,8 +18,8 @@ from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import MachinePart, SingleGoal
 
 Halves = tuple[Table, Table]
-"""The two halves of a table: the rows of the step up to the point to which the step can be undone, and the rows after
-it."""
+"""The two halves of a table, divided at the point to which the step can be undone: the rows up to this point, and the
+rows after it."""
 
 
 class Attempts:

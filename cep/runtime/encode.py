@@ -47,8 +47,8 @@ class Admitted:
 
     - `rows`: for each occurrence, its row in the pushed table. It is None if all rows of the pushed table, from the row
       `first` on, are occurrences.
-    - `owners`, `starts`: if the pushed table is a concatenation of several tables, the names of these tables, and the
-      row at which each of them starts.
+    - `owners`, `starts`: only set if the pushed table is a concatenation of several tables. They contain the names of
+      these tables, and the row at which each of them starts.
     """
 
     table: Table

@@ -37,8 +37,8 @@ LEAST = 64
 REPEATED = 1 << 16
 """The number of repeated rows that a family processes at a time, so that they stay in the processor's cache."""
 MANY = 1 << 10
-"""If the goals of the members have at least this number of input rows on average, the members run faster one by one
-than as a family."""
+"""The maximum average number of input rows per goal for which the members run as a family. With more rows, they run
+faster one by one."""
 
 
 MEMBER = "@member"
@@ -46,8 +46,8 @@ MEMBER = "@member"
 
 
 Inlet: TypeAlias = "tuple[Schema, int]"
-"""The place where the rows of an input event enter a family: the schema of the family's input table, and the number of
-the member that reads the event. The input table holds the rows of all members."""
+"""The place where the rows of an input event enter a family. It consists of the schema of the family's input table, and
+the number of the member that reads the event. The input table holds the rows of all members."""
 
 
 @dataclass(slots=True)

@@ -219,8 +219,8 @@ def _read_for(
 ) -> Mapping[str, Schema]:
     """Return the schemas of the events that the server reads from the input.
 
-    These include the events of the shadow, of the program in the files if another version runs, and, with --revise, of
-    the former program in the snapshot.
+    These include the events that the shadow reads. If another version runs, they include the events of the program in
+    the files. With --revise, they include the events of the former program in the snapshot.
     """
     if not options.changeable or options.place.on_spark:
         return engine.inputs

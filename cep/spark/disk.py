@@ -1,9 +1,9 @@
 """File names of checkpoints and sinks, atomic writes, and the lock of a checkpoint.
 
-A file exists completely or not at all, even after a power failure: its content is on disk before it gets its name. Most
-directory entries are not synced, because a journaling file system keeps the order of writes, and a file is always
-written before the files that refer to it. A directory entry is synced only if something outside this file system
-depends on it.
+A file exists completely or not at all, even after a power failure: its content is on disk before it gets its name. A
+file is written before the files that refer to it, and a journaling file system keeps the order of writes. Therefore
+most directory entries are not synced. A directory entry is synced only if something outside this file system depends on
+it.
 
 Only one run at a time can lock a checkpoint, because a second run would remove the unfinished work of the first run.
 """
@@ -69,8 +69,7 @@ PROBES = (".room-", "..room-")
 yet."""
 
 BACK = "restore the whole folders of --output and --checkpoint from a copy, or start anew with others"
-"""The hint for a file that is damaged or missing, or that is from an earlier or a later micro-batch than the files that
-refer to it."""
+"""The hint for a file that is damaged, missing, or not of the same micro-batch as the files that refer to it."""
 
 _PROBE = bytes(1 << 12)
 _ONE_RUN = "only one run at a time can use a checkpoint"

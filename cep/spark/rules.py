@@ -230,10 +230,9 @@ class Rules:
         return next(iter(frames.values())).sparkSession, inputs
 
     def _warn_of_ties(self, unordered: Iterable[str]) -> None:
-        """Warn if the results depend on the order of rows that have the same time, and the user has named no columns by
-        which they are ordered.
+        """Warn if the results depend on the order of rows that have the same time, and no columns define this order.
 
-        `unordered`: the events for which no such column is named.
+        `unordered`: the events for which the user has named no such columns.
         """
         plan = self._program.plan
         inputs = dict.fromkeys(plan.inputs, False)

@@ -83,8 +83,8 @@ class Stream:
 
         The arguments of `function` are the output of the micro-batch, `{event: DataFrame}`, and the micro-batch's
         number. If the function raises an error or the run is killed, the next run calls it again with the same number
-        and rows. So the function can write its output exactly once if it identifies the output by the number (e.g. with
-        `txnVersion` in Delta) or by the rows (e.g. with MERGE).
+        and rows. So the function can write its output exactly once. For this, it must identify the output by the number
+        (e.g. with `txnVersion` in Delta) or by the rows (e.g. with MERGE).
 
         The DataFrames exist until the next micro-batch. The output's attribute `dead` contains the rows that are not
         valid events. The other arguments and errors are the same as for `start`.

@@ -2,9 +2,9 @@
 false.
 
 The parts of a program are rules, conditions, absences, time limits, windows, fluents and alerts. Each part has one or
-two cases to try. Most parts have probes, which are copies of the part's rule under other names: the rule itself, the
-rule without the part and, if the part is a condition, the rule without other comparisons and without any comparison.
-All probes run together with the program, in one pass over the records of a test.
+two cases to try. Most parts have probes, which are copies of the part's rule under other names. One probe is the rule
+itself, and one is the rule without the part. A condition has two more probes: the rule without other comparisons, and
+the rule without any comparison. All probes run together with the program, in one pass over the records of a test.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def closing_line(results: Sequence[Result]) -> str:
-    """Return the last line of a report: the numbers of passed tests, of failed tests, and of repeated runs (laws)
-    whose result equalled that of the plain run."""
+    """Return the last line of a report. It contains the number of passed tests, the number of failed tests, and the
+    number of repeated runs (laws) whose result equalled that of the plain run."""
     failed = sum(not result.passed for result in results)
     passed = len(results) - failed
     laws = sum(result.laws for result in results)

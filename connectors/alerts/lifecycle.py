@@ -137,8 +137,11 @@ class AlertChange:
 
     @property
     def quiet(self) -> bool:
-        """Return True if receivers are not sent this change. This is the case if they have been sent no change of the
-        alert so far (`sent` is None), or if the alert is open and is inhibited or silenced."""
+        """Return True if receivers are not sent this change.
+
+        They are not sent it if they have been sent no change of the alert so far (`sent` is None). They are also not
+        sent it if the alert is open, and inhibited or silenced.
+        """
         return self.sent is None or ((self.inhibited or bool(self.silenced)) and not self.over)
 
     @property

@@ -330,8 +330,8 @@ class RevisedLifecycle:
         return settled
 
     def _await(self, slot: str, key: AlertKey, anew: bool) -> None:
-        """Schedule the two times at which a key must be processed again: when its alert is due for a change, and when
-        its first occurrence becomes final."""
+        """Schedule two times at which a key must be processed again. One is the time at which its alert is due for a
+        change. The other is the time at which its first occurrence becomes final."""
         if (due := self._due_of(key)) is not None:
             heapq.heappush(self._due, (due, slot))
         if key.looked is None or anew:

@@ -22,8 +22,11 @@ class RevisedKey:
     """The stored state of one key of an alert.
 
     `alert`: the alert's fingerprint. In an outbox of an older version, it is the alert's name. The other attributes are
-    those of `AlertKey`, with three differences: `base` and `now` are JSON, `told` lists only the ids of alerts, and
-    `held` has the columns of each occurrence as JSON.
+    those of `AlertKey`, with three differences:
+
+    - `base` and `now` are JSON.
+    - `told` lists only the ids of alerts.
+    - `held` has the columns of each occurrence as JSON.
     """
 
     alert: str

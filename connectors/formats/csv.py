@@ -300,10 +300,10 @@ class Fields:
     def read(
         self, data: bytes, position: int, line: int, first: int, final: bool
     ) -> tuple[int, int, dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read the whole lines of a block.
+        """Read the whole lines of a block. An incomplete last line is not read, unless `final` is True.
 
-        Return the number of bytes that were read, the number of line ends in these bytes, the table of each event type,
-        the dead letters, and the positions of the records. An incomplete last line is not read, unless `final` is True.
+        Return the number of bytes that were read and the number of line ends in these bytes. Also return the table of
+        each event type, the dead letters, and the positions of the records.
         """
         buffer = np.frombuffer(data, np.uint8)
         capacity = line_breaks(data) + 1

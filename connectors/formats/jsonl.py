@@ -98,8 +98,8 @@ class KeyNames:
     def _cells(self, schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """Return the cells of each key as linked lists. A list contains the cells that store the value of the same key.
 
-        Return three things: the first cell of each key, the cell that follows each cell in its list, and the number of
-        cells. -1 ends a list.
+        The result has three parts: the first cell of each key, the next cell after each cell in its list (-1: none),
+        and the number of cells.
         """
         keys = self._keys(schema)
         paths = self.paths[schema.name]
@@ -354,12 +354,11 @@ class LineReader:
     def _settle(self, types: NDArray[np.int32]) -> None:
         """Set the default event type for lines that name none. Mark lines whose event type cannot be read as ODD.
 
-        If the user bound the input to an event type, lines of unknown types belong to this event type, and lines of
-        other event types are ODD.
+        If the user bound the input to an event type, lines of unknown types belong to this event type. Lines of other
+        event types are then ODD.
 
-        If the reader tests WHEN conditions, the method only does the following: it marks lines as UNTYPED if they name
-        an event type that has a condition. If the input is bound, it marks all lines that name an event type of the
-        program.
+        If the reader tests WHEN conditions, the method only marks lines as UNTYPED. It marks lines that name an event
+        type which has a condition. If the input is bound, it marks all lines that name an event type of the program.
         """
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN

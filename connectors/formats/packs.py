@@ -222,8 +222,8 @@ class PackReader:
 def read_packs(file: str, stream: ByteStream, packs: PackReader, chunk: int, first: int) -> _Parts:
     """Yield, for each block, the table of occurrences, the dead letters, and the positions of the records.
 
-    While the stream is silent, yield `(None, [], None)`. If the first block does not have one document per line, the
-    whole stream is read before the first table is yielded, because a document may span any number of lines.
+    While the stream is silent, yield `(None, [], None)`. If the first block does not have one document per line, a
+    document may span any number of lines. In this case, the whole stream is read before the first table is yielded.
     """
     line = 1
     blocks = whole_lines(stream, chunk, LONGEST)

@@ -51,10 +51,11 @@ _ENDS = ("end", "stop", "to", "until", "ended", "ended_at", "end_time", "arrived
 def event_times(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None]:
-    """Find the columns that contain the time of each event.
+    """Find the columns that contain the time of each event. Return three things:
 
-    Return three things: the column of the time, or two columns for start and end; additional columns that contain parts
-    of the time; and the format of the time. The first tuple is empty if no column contains the time.
+    - the column of the time, or two columns for start and end; empty if no column contains the time
+    - additional columns that contain parts of the time
+    - the format of the time
     """
     last = {source: path(source)[-1].lower() for source in guesses}
     if sample.positional:

@@ -139,9 +139,9 @@ def _json(file: Path, limit: int) -> list[RecordSample]:
 def _by_event(records: list[Mapping[str, Any]]) -> list[RecordSample]:
     """Return one sample per event type.
 
-    The records are grouped by the key `type` if every record has a text at this key, and if all these texts are equal
-    or are valid names of event types. Otherwise, another field may distinguish the event types (`alternatives`). If
-    there is no such field, the result is a single sample.
+    The records are grouped by the key `type` if every record has a text at this key. The texts must all be equal, or be
+    valid names of event types. Otherwise, another field may distinguish the event types (see `alternatives`). If there
+    is no such field, the result is a single sample.
     """
     names = dict.fromkeys(record.get("type") if isinstance(record.get("type"), str) else None for record in records)
     said = [name for name in names if name is not None]

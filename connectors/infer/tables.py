@@ -201,8 +201,9 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     `first`: the row. `rows`: the rows below it. If `rows` is empty, or `first` contains only words, the row is a
     header.
 
-    Otherwise, a header contains words in columns in which the other rows contain dates, or in at least half of the
-    columns in which the other rows contain values. Columns that are mostly empty do not count.
+    Otherwise, it is a header if it contains a word in a column in which the other rows contain dates. It is also a
+    header if it contains words in at least half of the columns in which the other rows contain values. Columns that are
+    mostly empty do not count.
     """
     if not rows or not any(map(_is_value, first)):
         return True

@@ -222,10 +222,9 @@ class StoreProcess:
         return self._command("verify")
 
     def close(self) -> None:
-        """Write all earlier additions, and end the process.
+        """Write all earlier additions, and end the process. The call returns after a limited time.
 
-        If the store's process has ended and no other process can replace it, the additions cannot be written, but the
-        call still returns after a limited time.
+        The additions cannot be written if the store's process has ended and no other process can replace it.
         """
         self._closing = True
         with contextlib.suppress(QueryRefused, TimeoutError):

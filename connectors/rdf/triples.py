@@ -106,10 +106,10 @@ class _Occurrences:
 
 
 def _written(occurrences: Sequence[_Occurrences], vocabulary: EventVocabulary) -> str:
-    """Write the triples of occurrences and their instants. All values that have the same type are converted together.
+    """Write the triples of occurrences and their instants.
 
-    Converting them together saves time. In a program of a hundred rules, most rules derive only a row or two at a time,
-    and starting an operation of polars costs as much as converting hundreds of rows.
+    All values that have the same type are converted together, to save time. In a program of a hundred rules, most rules
+    derive only a row or two at a time. Starting an operation of polars costs as much as converting hundreds of rows.
     """
     occurrences = [occurrence for occurrence in occurrences if occurrence.table.height]
     if not occurrences:

@@ -149,7 +149,8 @@ class _Named(ssl.SSLContext):
 def topic_end(change: AlertChange) -> str:
     """Return the last levels of an alert's topic: the alert's name, then one level per value of its key.
 
-    If the key is too long for a topic, or one of its values was cut, a hash of the name and the key replaces the key.
+    If the key is too long for a topic, a hash of the name and the key replaces the key. The same happens if one of its
+    values was cut.
     """
     levels = [quote(value_text(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)

@@ -23,10 +23,11 @@ _PLAIN = ("text/", "application/json", "application/xml", "image/svg+xml", "appl
 
 
 class Codings:
-    """Middleware that decompresses requests and compresses responses.
+    """Middleware that decompresses requests and compresses responses. It refuses some requests with an error status:
 
-    It refuses a request with status 413 if its body is larger than `most` bytes after decompression, with 415 if the
-    coding is not gzip, and with 400 if the data is damaged.
+    - 413: the body is larger than `most` bytes after decompression.
+    - 415: the coding is not gzip.
+    - 400: the data is damaged.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:

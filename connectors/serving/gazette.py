@@ -33,9 +33,9 @@ IDENTIFIERS = (
 )
 """Properties whose values identify a thing.
 
-If two things have the same identifier, the property that comes first in this list decides: the identifier belongs to
-the thing that has it in this property. If both things have it in the same property, it belongs to the one that is a
-station (STATIONS).
+If two things have the same identifier, the order of this list decides. The identifier belongs to the thing that has it
+in the property that comes first. If both things have it in the same property, it belongs to the one that is a station
+(STATIONS).
 """
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",

@@ -55,8 +55,9 @@ class Limits:
     - `head`: the maximum size of the first line and headers in bytes.
     - `hosts`: the permitted host names of the server; empty: any.
     - `seconds`: the time limit for the body of a request.
-    - `streams`: the number of streams that a client may keep open; 0: no limit. If it is None, MANY for clients on
-      other machines, and no limit for this machine, because it may run a proxy that does not name its clients.
+    - `streams`: the number of streams that a client may keep open; 0: no limit. If it is None, a client on another
+      machine may keep MANY streams open. Clients on this machine then have no limit, because one of them may be a proxy
+      that does not name its clients.
     - `proxies`: the addresses of the proxies whose header `X-Forwarded-User` is trusted.
     """
 

@@ -61,9 +61,10 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
     """Write rows to a table in one commit. If `name.append` is None, the new rows replace the rows of the table.
     Otherwise, they are added under this name.
 
-    `rows`: a function that returns the rows. It is called again for each attempt. Raise CepError if the commit fails,
-    if another run has added rows under this name, or if another process has changed the table while its rows were
-    replaced.
+    `rows`: a function that returns the rows. It is called again for each attempt.
+
+    Raise CepError if the commit fails, or if another run has added rows under this name. When rows are replaced, also
+    raise it if another process has changed the table at the same time.
     """
     mine, pause = uuid4().hex, _PAUSE
     with _explaining(name):

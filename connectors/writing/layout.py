@@ -29,8 +29,8 @@ class ParquetLayout:
     """The columns of a Parquet file that contains several event types.
 
     An attribute has a column with the attribute's name. Event types that have an attribute of the same name and the
-    same type share this column. If event types have attributes of the same name but of different types, or if the name
-    is reserved for another column, each event type has its own column `<event>_<attribute>`.
+    same type share this column. If the types differ, or if the name is reserved for another column, each event type has
+    its own column `<event>_<attribute>`.
     """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:

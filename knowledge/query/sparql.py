@@ -51,10 +51,10 @@ class SparqlToken(NamedTuple):
 
 
 def tokens(text: str) -> list[SparqlToken]:
-    """Split a SPARQL text into tokens with their offsets, without spaces and comments. This takes linear time.
+    """Split a SPARQL text into tokens with their offsets, without spaces and comments.
 
-    This also holds for a long text that begins like a string or name but is not valid: its end is searched for only
-    once, not again from each of its characters.
+    This takes linear time, even if a long text begins like a string or name but is not valid. The end of such a text is
+    searched for only once, and not again from each of its characters.
     """
     read_tokens: list[SparqlToken] = []
     offset, tried = 0, dict.fromkeys((*_STRINGS, ":"), 0)

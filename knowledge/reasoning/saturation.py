@@ -250,8 +250,9 @@ def delta_bodies(
     """Yield the bodies to evaluate for a rule in one round of semi-naive evaluation. If `new` is None, yield a single
     body, which uses all facts.
 
-    In each body, one atom is looked up in the new facts, and the other atoms in all facts. An atom that tests a whole
-    list is never looked up in the new facts, because the body also contains an atom for the members of the list.
+    In each body, one atom is looked up in the new facts, and the other atoms in all facts. If an atom tests a whole
+    list, the body also contains an atom for the members of the list. Therefore an atom of the first kind is never
+    looked up in the new facts.
     """
     if new is None:
         yield [BodyAtom(atom, facts) for atom in body]

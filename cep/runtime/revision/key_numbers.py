@@ -22,7 +22,7 @@ from cep.runtime.keyed_stage import Key, encoded_key
 FEW = 4
 """The maximum number of keys that are compared one by one."""
 KEPT = 1024
-"""A limit for known keys. If their number exceeds the number of the window's rows by more than KEPT, all keys are
+"""A limit for the number of known keys: the number of rows in the window plus KEPT. Above this limit, all keys are
 forgotten, because most of them no longer have rows in the window."""
 NEAR = 1 << 20
 """A limit for keys of a single column. If their greatest value exceeds their least value by less than this, they are

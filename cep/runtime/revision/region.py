@@ -71,8 +71,8 @@ class Window:
 
 
 Due = dict[int, Bools | None]
-"""The changed keys of each stretch that has changes, by the number of the stretch: a mask of the changed keys, or None
-if all keys have changed."""
+"""The changed keys of each stretch that has changes. A stretch is identified by its number. Its changed keys are a
+mask, or None if all keys have changed."""
 
 
 def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
@@ -92,10 +92,10 @@ def due_of(changed: Iterable[tuple[int, Ints | None]], count: int) -> Due:
 
 
 RunStretch = Callable[[int, Bools | None, States], States]
-"""A function that runs one stretch for some keys. Its arguments are the number of the stretch, a mask of the keys (None
-for all keys), and the states of these keys at the beginning of the stretch.
+"""A function that runs one stretch for some keys. It returns the states of the keys at the end of the stretch.
 
-It returns the states of the keys at the end of the stretch.
+Its arguments are the number of the stretch, a mask of the keys (None for all keys), and the states of these keys at the
+beginning of the stretch.
 """
 
 

@@ -336,8 +336,8 @@ class AnswerSetSolver:
     `written`: a function that returns the text of a derived atom. These texts decide between answer sets that are
     equally near to the last one.
 
-    If the rules have `keys`, each key is searched separately. A key is searched only in two cases: its facts have
-    changed, or its atoms in the last answer set are not those that its last search returned.
+    If the rules have `keys`, each key is searched separately. A key is searched if its facts have changed. It is also
+    searched if its atoms in the last answer set differ from those that its last search returned.
     """
 
     def __init__(
