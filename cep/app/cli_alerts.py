@@ -117,8 +117,6 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """The options of `cep alerts list`."""
-
     to: Connection
     state: Annotated[
         tuple[str, ...],
@@ -142,8 +140,6 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowOptions:
-    """The options of `cep alerts show`."""
-
     alert: Id
     to: Connection
     json: Json = False
@@ -151,8 +147,6 @@ class ShowOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckOptions:
-    """The options of `cep alerts ack`."""
-
     alerts: Ids
     to: Connection
     comment: Comment = ""
@@ -161,8 +155,6 @@ class AckOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignOptions:
-    """The options of `cep alerts assign`."""
-
     alert: Id
     person: Annotated[str, Argument(metavar="NAME", help="The person to assign it to; `-` for nobody.")]
     to: Connection
@@ -171,8 +163,6 @@ class AssignOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentOptions:
-    """The options of `cep alerts comment`."""
-
     alert: Id
     text: Annotated[str, Argument(metavar="TEXT", help="Text of the comment.")]
     to: Connection
@@ -180,8 +170,6 @@ class CommentOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseOptions:
-    """The options of `cep alerts close`."""
-
     alert: Id
     to: Connection
     verdict: Annotated[
@@ -196,8 +184,6 @@ class CloseOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceOptions:
-    """The options of `cep alerts silence`."""
-
     matchers: Expressions
     to: Connection
     span: Annotated[str | None, Option("--for", metavar="DURATION", help="Duration of the silence: 30m, 2h.")] = None
@@ -214,8 +200,6 @@ class SilenceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilencesOptions:
-    """The options of `cep alerts silences`."""
-
     to: Connection
     all: Annotated[bool, Option("--all", help="Include those that have ended.")] = False
     json: Json = False
@@ -223,8 +207,6 @@ class SilencesOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsilenceOptions:
-    """The options of `cep alerts unsilence`."""
-
     silences: Annotated[
         tuple[str, ...], Argument(metavar="SILENCE", help="Id of the silence, or its first characters.")
     ]
@@ -234,8 +216,6 @@ class UnsilenceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictsOptions:
-    """The options of `cep alerts verdicts`."""
-
     to: Connection
     name: Annotated[tuple[str, ...], Option(metavar="NAME", help="The name of an ALERT. Repeatable.")] = ()
     all: Annotated[

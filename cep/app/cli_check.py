@@ -35,8 +35,6 @@ class CheckedKnowledge(KnowledgeOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """The options of `cep check`."""
-
     rules: Annotated[
         tuple[Path, ...], Argument(metavar="RULES", help="Files of event rules.", autocompletion=completions.rule_files)
     ] = ()
@@ -59,8 +57,6 @@ class PolicyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """The options of `cep plan`."""
-
     rules: RuleFiles
     dialect: DialectOptions
     parameters: ParameterOptions
@@ -70,8 +66,6 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertOptions:
-    """The options of `cep convert`."""
-
     rules: RuleFile
     dialect: DialectOptions
 

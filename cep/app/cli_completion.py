@@ -43,8 +43,6 @@ complete -o default -F _cep_completion cep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionOptions:
-    """The options of `cep completion`."""
-
     shell: Annotated[Literal["bash", "zsh", "fish"], Argument(metavar="SHELL", help="bash, zsh or fish.")]
 
 

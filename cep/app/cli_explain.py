@@ -85,8 +85,6 @@ class AnswerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptions:
-    """The options of `cep explain`."""
-
     arguments: Annotated[
         tuple[str, ...],
         Argument(

@@ -27,8 +27,6 @@ WIDTH = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferOptions:
-    """The options of `cep infer`."""
-
     file: Annotated[
         Path,
         Argument(

@@ -57,16 +57,12 @@ class AskedKnowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsOptions:
-    """The options of `cep knowledge stats`."""
-
     files: FileArguments = ()
     asked: AskedKnowledge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeQueryOptions:
-    """The options of `cep knowledge query`."""
-
     sparql: Annotated[str, Argument(metavar="SPARQL", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@file` reads a file.")]
     asked: AskedKnowledge
     format: Annotated[
@@ -89,8 +85,6 @@ class ProofOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
-    """The options of `cep knowledge verify`."""
-
     files: FileArguments = ()
     asked: AskedKnowledge
     sample: Annotated[int, Option(metavar="N", min=1, help="Number of subjects in the sample, if there are more.")] = (
@@ -100,8 +94,6 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """The options of `cep knowledge fetch`."""
-
     address: Annotated[
         str, Argument(metavar="ADDRESS", help="As `sensorthings+https://host/FROST-Server/v1.1`, or `+http`.")
     ]

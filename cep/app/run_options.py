@@ -235,8 +235,6 @@ class SparkOptions(PlaceOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """All options of `cep run`."""
-
     rules: RuleFiles
     source: SourceOptions
     sink: SinkOptions

@@ -134,8 +134,6 @@ class GridOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormOptions:
-    """Options for the output."""
-
     PANEL: ClassVar = OUTPUT
 
     picture: Annotated[
@@ -146,8 +144,6 @@ class FormOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestOptions:
-    """The options of `cep backtest`."""
-
     rules: RuleFiles
     history: HistoryOptions
     scores: ScoreOptions

@@ -50,7 +50,6 @@ TITLES = {
 
 
 def lines(result: BacktestResult) -> Iterator[str]:
-    """Yield the report, line by line."""
     history = result.history
     days = f"{write_time(result.history.since)} to {write_time(result.history.until)}"
     yield f"history   {days}"

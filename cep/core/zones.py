@@ -99,7 +99,6 @@ def zone(name: str) -> Zone:
 
 @lru_cache(maxsize=1)
 def names() -> frozenset[str]:
-    """Return the names of all zones."""
     return frozenset(available_timezones())
 
 

@@ -111,8 +111,6 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions:
-    """The options of `cep diff`."""
-
     programs: Annotated[
         tuple[str, ...],
         Argument(

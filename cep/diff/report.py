@@ -218,7 +218,6 @@ def row_text(explainer: Explainer, name: str, row: Row, named: bool = False) -> 
 
 
 def markdown(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> Iterator[str]:
-    """Yield the report as Markdown."""
     yield from (f"**Not allowed:** {text}\n" for text in exceeded)
     if comparison is not None:
         yield "| event | appeared | gone | moved |"

@@ -45,7 +45,6 @@ class FormulaReader:
         return WindowExtents(self)
 
     def of_fluent(self, atom: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the extents of a fluent."""
         properties = atom.properties()
         assert properties.event is not None, "of a fluent"
         name = self.memory.fluents.of(properties.event)

@@ -383,8 +383,6 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """Options for the log of the server."""
-
     PANEL: ClassVar = WATCHING
 
     log: Logging = "text"

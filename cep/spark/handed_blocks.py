@@ -121,7 +121,6 @@ class HandedBlocks:
 
     @property
     def sources(self) -> list[str]:
-        """The source of each block."""
         return [self._texts[number] or "" for number in self._numbers[_SOURCE].tolist()]
 
     def of_events(self, names: Collection[str]) -> HandedBlocks:

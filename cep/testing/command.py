@@ -44,8 +44,6 @@ class LawOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """Options for the report."""
-
     PANEL: ClassVar = OUTPUT
 
     coverage: Annotated[
@@ -60,8 +58,6 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOptions:
-    """The options of `cep test`."""
-
     paths: Annotated[
         tuple[Path, ...],
         Argument(

@@ -33,8 +33,6 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 class RuleTestModule(pytest.File):
-    """A test file."""
-
     def collect(self) -> Iterator[pytest.Item]:
         """Yield the tests of the file. Raises CollectError if the file is not valid."""
         from cep.core.errors import CepError

@@ -144,7 +144,6 @@ class WorkerProcesses:
         return [answer for answer in answers if answer is not None]
 
     def close(self) -> None:
-        """End all workers."""
         self._end()
 
     def _ended(self, worker: int) -> CepError:

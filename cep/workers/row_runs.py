@@ -31,11 +31,9 @@ class RowRuns:
 
     @property
     def height(self) -> int:
-        """The number of rows."""
         return sum(table.height for table in self.tables)
 
     def add(self, table: pl.DataFrame) -> None:
-        """Add rows."""
         table = _sorted(table)
         for start in range(0, table.height, ROWS):
             self._append(table[start : start + ROWS])

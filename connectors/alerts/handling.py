@@ -419,7 +419,6 @@ class Handling:
             return self._act(self._known(alert), "assigned", by, comment, assignee=name)
 
     def comment(self, alert: str, by: str, comment: str) -> AlertChange:
-        """Comment on an alert."""
         if not comment.strip():
             raise CepError(
                 "comment: the text is missing", hint='e.g. `{"comment": "pump 2 runs again"}`', code="action"

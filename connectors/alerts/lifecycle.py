@@ -547,7 +547,6 @@ def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> l
 
 
 def resolved(change: AlertChange, time: int, withdrawn: bool = False, note: str = "") -> AlertChange:
-    """Return the change that resolves an alert."""
     return replace(
         change, revision=change.revision + 1, state="resolved", time=time, withdrawn=withdrawn, holding=[], note=note,
         action="", by="", comment="", silenced=[], ended=time,

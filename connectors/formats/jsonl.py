@@ -224,7 +224,6 @@ class LineReader:
         return tables, [dead_record(block, int(order[r]) + p, code, reason) for r, p, code, reason in refused], block
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk:
-        """Read a chunk of the file."""
         return FoundInChunk(*self.read(file, data, position, 0, 0), line_breaks(data))
 
     def _events(

@@ -45,8 +45,6 @@ class Rewritten:
 
 
 class TimeIndex:
-    """The time index of a store."""
-
     def __init__(self, store: ox.Store, spans: TimeTree, grid: PlaceIndex | None = None) -> None:
         self._store, self._spans = store, spans
         self.grid = grid or PlaceIndex(store)

@@ -110,7 +110,6 @@ class Routes:
         return any(text.startswith(("smtp", "apprise")) for text in self.receivers[receiver])
 
     def of(self, receiver: str, origin: Publisher) -> ReceiverRoutes:
-        """Return the routes to one receiver."""
         return ReceiverRoutes(self, receiver, origin)
 
     def check_names(self, alerts: Sequence[Alert], origin: Publisher) -> None:

@@ -84,7 +84,6 @@ class Cells:
         return replace(self, textual=True, point=ord("."), thousands=None)
 
     def some(self, rows: Bools | Ints) -> Cells:
-        """Return the cells of the rows `rows`."""
         return replace(self, offset=self.offset[:, rows], length=self.length[:, rows], kind=self.kind[:, rows])
 
     def between(self, first: int, beyond: int) -> Cells:
@@ -275,7 +274,6 @@ def ticks(cells: Cells, c: int, calendar: bool, format: TimeFormat | None = None
 
 
 def text_cells(texts: pl.Series) -> Cells:
-    """Return the cells of a column of texts."""
     array: Any = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]

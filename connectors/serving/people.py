@@ -66,7 +66,6 @@ class People:
         self.replace(tokens)
 
     def replace(self, tokens: Mapping[Person, str]) -> None:
-        """Replace all people and their tokens."""
         self.tokens = tokens
         self._named = [*tokens]
         self._tokens = [

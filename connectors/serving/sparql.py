@@ -282,7 +282,6 @@ def formats(headers: Headers) -> tuple[str, str]:
 
 
 def refusal_response(error: QueryRefused, question: Question) -> Response:
-    """Return the response for a refused query."""
     text = str(error)
     if error.code == "syntax":
         text = str(no_query(text, question.text, dict(question.prefixes), "query"))

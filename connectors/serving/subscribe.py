@@ -134,7 +134,6 @@ class Subscriptions:
 
     @property
     def clients(self) -> int:
-        """The number of clients."""
         return sum(len(watched.clients) for watched in list(self._watched.values()))
 
     def _notified(self, events: Sequence[str] | None) -> None:
@@ -199,7 +198,6 @@ class Subscriptions:
 
 
 def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
-    """Return the routes of `/sparql/subscribe`."""
     routes = APIRouter(tags=["queries"], default_response_class=Response)
 
     async def subscribe(request: Request) -> Response:

@@ -57,7 +57,6 @@ class Versions:
         private_folder(folder)
 
     def numbers(self) -> list[int]:
-        """The numbers of all versions."""
         return sorted(int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal())
 
     def read(self, number: int) -> Version | None:

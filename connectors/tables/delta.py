@@ -45,8 +45,8 @@ def table(name: TableName) -> DeltaTable | None:
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
     """Raise CepError if rows with the columns `schema` cannot be written to the table.
 
-    This is the case if `name.place` is a file or a folder with other content. If `name.append` is set, it is also the
-    case if the table exists and one of its columns has another type than in `schema` (see `_fitting`).
+    This is the case if `name.place` is a file or a folder with other content. If `name.append` is set and the table
+    exists, its columns must also have the same types as in `schema` (see `_fitting`).
     """
     existing = table_at(name)
     if existing is not None and name.append is not None and schema is not None:

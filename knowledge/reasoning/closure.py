@@ -138,8 +138,8 @@ class Closure:
         return visible(self.terms, former.fresh(here)), visible(self.terms, here.fresh(former))
 
     def links(self, less: Closure) -> bool:
-        """Return True if one of the triples that this closure has and `less` lacks follows in one step from premises
-        that `less` does not all have."""
+        """Return True if this closure contains a step of inference whose result and at least one premise `less`
+        lacks."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = former.fresh(here)

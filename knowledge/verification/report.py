@@ -55,7 +55,6 @@ def verify_closure(knowledge: Knowledge, regime: Regime, subjects: int) -> Verif
 
 
 def report_lines(verification: Verification, prefixes: Mapping[str, str]) -> list[str]:
-    """Return the lines of the report."""
     taken, compared = verification.sample, verification.comparison
     size = f"{len(taken.triples):,} triples"
     if not taken.whole:

@@ -97,8 +97,6 @@ class RecordingSpec:
 
 
 class RecordingGoal(NumberedState, Lasting):
-    """The goal of one Recording node."""
-
     def __init__(self, spec: RecordingSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage

@@ -80,8 +80,6 @@ class TemporalSpec:
 
 
 class TemporalGoal(NumberedState, InRounds):
-    """The goal of one Temporal node."""
-
     timed = True
 
     def __init__(self, spec: TemporalSpec, lineage: Lineage | None = None) -> None:

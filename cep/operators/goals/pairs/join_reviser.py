@@ -69,7 +69,6 @@ class InstantJoinReviser(PairReviser):
 
 
 def join_reviser(goal: JoinGoal) -> Reviser | None:
-    """Return the reviser of a join, or None if it has none."""
     spec = goal.spec
     relation = interval_relations.relation_named(spec.relation, spec.gap)
     together = relation.ends_together() or (spec.point and relation.ends_together(RIGHT_INSTANT))
