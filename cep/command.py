@@ -68,8 +68,6 @@ class _Imported(Mapping[str, Any]):
 
 
 class AllCommands(Commands):
-    """All subcommands of `cep`."""
-
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Imported()  # type: ignore[assignment]
@@ -87,7 +85,6 @@ app = typer.Typer(
 
 
 def main() -> NoReturn:
-    """Run the command."""
     answering()
     try:
         app(prog_name="cep")

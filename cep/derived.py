@@ -77,7 +77,6 @@ class Derived:
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The tables, by event type."""
         return {name: _table(self._given.get(name), schema) for name, schema in self._schemas.items()}
 
     def to_polars(self, name: str | None = None) -> pl.DataFrame:

@@ -34,7 +34,6 @@ class DeadLetters:
         self._sink = None if path is None else Sink(path)
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Add the dead letters of records that could not be read."""
         out = []
         for record in records:
             self.counts[record.code] += 1

@@ -22,7 +22,6 @@ def by_graph(quads: load.Quads) -> dict[int, TripleSet]:
 
 
 def union(graphs: Mapping[int, TripleSet]) -> TripleSet:
-    """Return the triples of all graphs."""
     every = TripleSet.empty()
     for triples in graphs.values():
         every = every.plus(triples)

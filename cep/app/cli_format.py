@@ -23,8 +23,6 @@ _STDIN = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatOptions:
-    """The options of `cep fmt`."""
-
     files: Annotated[
         tuple[Path, ...],
         Argument(

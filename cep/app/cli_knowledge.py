@@ -77,8 +77,6 @@ class KnowledgeQueryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofOptions:
-    """The options of `cep knowledge explain`."""
-
     triple: Annotated[str, Argument(metavar="TRIPLE", help="A triple in Turtle: `ex:gale a weather:WindObservation`.")]
     asked: AskedKnowledge
 

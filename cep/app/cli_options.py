@@ -100,8 +100,6 @@ StrictTypes = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
-    """Options for the input events."""
-
     PANEL: ClassVar = INPUT
 
     inputs: Inputs = ()
@@ -195,8 +193,6 @@ class PlaceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeOptions:
-    """Options for facts and knowledge."""
-
     PANEL: ClassVar = KNOWLEDGE
 
     facts: Annotated[
@@ -219,8 +215,6 @@ class KnowledgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangingKnowledgeOptions(KnowledgeOptions):
-    """Options for knowledge that changes during a run."""
-
     updates: Annotated[
         tuple[str, ...],
         Option(
@@ -336,8 +330,6 @@ class DialectOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterOptions:
-    """Options that set parameters of the rules."""
-
     PANEL: ClassVar = RULES
 
     param: Annotated[

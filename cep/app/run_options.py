@@ -153,8 +153,6 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """Options for monitoring a run."""
-
     PANEL: ClassVar = WATCHING
 
     metrics: Annotated[
@@ -166,8 +164,6 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions(PlaceOptions):
-    """Options for running on Spark."""
-
     master: Annotated[
         str | None, Option(metavar="URL", help="Spark master. Default: that of spark-submit, else `local[*]`.")
     ] = None

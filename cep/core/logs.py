@@ -73,7 +73,6 @@ class BackgroundWriter:
         self._thread.start()
 
     def add(self, line: str) -> None:
-        """Queue a line."""
         with self._changed:
             if len(self._lines) < MOST:
                 self._lines.append(line)

@@ -81,8 +81,6 @@ class RecordOptions(HistoryInputOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """Options for the report of differences."""
-
     PANEL: ClassVar = OUTPUT
 
     key: Annotated[

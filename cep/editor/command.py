@@ -14,8 +14,6 @@ from cep.core.extras import install_command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditorOptions:
-    """The options of `cep lsp`."""
-
     PANEL: ClassVar = KNOWLEDGE
 
     files: KnowledgeFiles = ()

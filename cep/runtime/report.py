@@ -116,7 +116,6 @@ class Report:
         )
 
     def line(self) -> str:
-        """Return the report as JSON."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         counts = [dataclasses.astuple(count) for count in self.counts]
         revised = None if self.revised is None else dataclasses.astuple(self.revised)

@@ -51,8 +51,6 @@ REMEMBERED = "24h"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInputOptions(InputOptions):
-    """Options for the input events and for reading them."""
-
     revise: Annotated[
         str | None,
         Option(
@@ -77,8 +75,6 @@ class ServerInputOptions(InputOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Options for the addresses of the server, and for its clients."""
-
     PANEL: ClassVar = "Server"
 
     host: Annotated[str, Option(metavar="HOST", help="Address to listen on; 0.0.0.0 listens on all interfaces.")] = (
@@ -294,8 +290,6 @@ class RetentionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOptions:
-    """Options for the receivers and the labels of alerts."""
-
     PANEL: ClassVar = "Alerts"
 
     feed: Annotated[
@@ -367,8 +361,6 @@ class AlertOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOptions:
-    """Options that limit queries."""
-
     PANEL: ClassVar = "Queries"
 
     query_seconds: Annotated[float, Option(metavar="N", min=0.1, help="Time limit of a query, in seconds.")] = 10.0

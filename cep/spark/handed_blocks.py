@@ -109,13 +109,11 @@ class HandedBlocks:
 
     @property
     def stages(self) -> Ints:
-        """The stage number of each block."""
         stage_numbers: Ints = self._numbers[_STAGE]
         return stage_numbers
 
     @property
     def buckets(self) -> Ints:
-        """The bucket number of each block."""
         bucket_numbers: Ints = self._numbers[_BUCKET]
         return bucket_numbers
 

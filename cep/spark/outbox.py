@@ -41,7 +41,6 @@ class Outbox:
             self._write(self._folder)
 
     def close(self) -> HandedBlocks:
-        """Close the file, and return all blocks."""
         if self._file is not None and self._folder is not None:
             self._write(self._folder)
             with writing_to("--checkpoint", Path(self._file.name).parent):

@@ -99,12 +99,10 @@ class WorldRows:
     table: pl.DataFrame
 
     def block(self) -> ShuffleBlock:
-        """Convert the rows to a block."""
         return _block(WORLD, self.bucket, self.event, self.place, None, self.table)
 
     @classmethod
     def of(cls, block: ShuffleBlock) -> WorldRows:
-        """Create WorldRows from a block."""
         return cls(block.bucket, block.event, block.place, unpack(block.rows))
 
 

@@ -41,7 +41,6 @@ class Packed(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> Packed[T]:
-        """Pickle a value."""
         data = pickle.dumps(value)
         return cls(checksum.digest(data), data)
 

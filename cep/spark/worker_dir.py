@@ -181,7 +181,6 @@ class Home:
         self._known[name] = packed
 
     def close(self) -> None:
-        """Remove the folders."""
         shutil.rmtree(self.root, ignore_errors=True)
 
 

@@ -28,8 +28,6 @@ FAILED_TESTS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawOptions:
-    """Options that select the laws to check."""
-
     PANEL: ClassVar = "Laws"
 
     law: Annotated[

@@ -34,7 +34,6 @@ class Wanted:
     tolerance: float
 
     def matches(self, row: Row) -> bool:
-        """Return True if a row has all expected values."""
         return all(equal(value, row[place], self.tolerance) for place, value in self.values.items())
 
     def distance(self, row: Row) -> tuple[int, int]:

@@ -96,7 +96,6 @@ class Prepared:
         return self.test.file.revise
 
     def engine(self, **options: Any) -> Engine:
-        """Return a new engine for the program."""
         return Engine(self.program, self.options(**options))
 
     def reading(self, program: CompiledProgram) -> Prepared:

@@ -66,7 +66,6 @@ def make(base: sqlite3.Connection, where: str) -> None:
 
 
 def record(base: sqlite3.Connection, action: RecordedAction) -> None:
-    """Append an action."""
     (last,) = base.execute("select max(seq) from sqlite_sequence where name = 'actions'").fetchone()
     row = (
         (last or 0) + 1, action.recorded, action.watermark, action.person, action.action, action.alert, action.silence,

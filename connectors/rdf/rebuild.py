@@ -112,7 +112,6 @@ def recover(path: str) -> None:
 
 
 def discard(path: str) -> None:
-    """Delete all files of a rebuild."""
     for folder in (f"{path}.new", f"{path}.old"):
         rmtree(folder, ignore_errors=True)
     for file in (f"{path}.new.hashes", f"{path}.new.quads", _changes(path)):

@@ -240,7 +240,6 @@ class StoreProcess:
 
     @property
     def alive(self) -> bool:
-        """True if the store's process is running."""
         return not self._closed and self._process.poll() is None
 
     @property

@@ -79,5 +79,4 @@ class StateFolder:
             ) from None
 
     def close(self) -> None:
-        """Unlock the folder."""
         self._file.close()

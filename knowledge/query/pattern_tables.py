@@ -88,7 +88,6 @@ class PatternTable:
 
     @property
     def rows(self) -> int:
-        """The number of answers."""
         total = 1
         for component in self.components:
             total *= component.bindings.rows

@@ -57,7 +57,6 @@ class Refreshed:
 
     @property
     def rows(self) -> int:
-        """The number of answers."""
         return len(self.columns()[0])
 
     def columns(self) -> list[Ints]:

@@ -47,7 +47,6 @@ def datatype_contains(datatype: Node, literal: Literal) -> bool:
 
 
 def values_differ(x: Literal, y: Literal) -> bool:
-    """Return True if two literals have different values."""
     sorts = [(XSD.decimal if datatype_contains(XSD.decimal, term) else term.datatype, term.language) for term in (x, y)]
     return sorts[0] != sorts[1] or x.value != y.value
 

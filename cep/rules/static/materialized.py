@@ -366,7 +366,6 @@ def _ticks() -> dict[str, pl.DataType]:
 
 
 def series_of(column: Column, type: str, pool: Pool) -> pl.Series:
-    """Convert a column to a polars series of values."""
     if type in CODED:
         return pool.decode(column, type)
     if type == "float":

@@ -71,7 +71,6 @@ class LiveInput(ABC):
         return
 
     def stop(self) -> None:
-        """Close the input."""
         return
 
 

@@ -97,7 +97,6 @@ class CheckpointInfo:
         return self.revise is not None and not self.final
 
     def write(self, file: Path) -> None:
-        """Write the file atomically."""
         put(file, Chain(CHECKPOINT.encode()).add(json.dumps(asdict(self), ensure_ascii=False).encode()))
 
 

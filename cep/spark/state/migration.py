@@ -70,7 +70,6 @@ class StateLayout:
 
     @property
     def goals(self) -> set[str]:
-        """The names of all goals."""
         return {goal for goals in self.rules.values() for goal in goals}
 
 

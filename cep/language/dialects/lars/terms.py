@@ -101,7 +101,6 @@ def operand(cursor: LarsCursor) -> Expression:
 
 
 def constant(cursor: LarsCursor, token: LarsToken) -> Constant:
-    """Return the constant that a token stands for."""
     span = cursor.place(token.start, token.end)
     match token.kind:
         case "number":

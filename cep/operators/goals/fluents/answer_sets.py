@@ -77,8 +77,6 @@ class AnswerSetSpec:
 
 
 class AnswerSetGoal(DeclaredState):
-    """The goal of one AnswerSets node."""
-
     def __init__(self, spec: AnswerSetSpec, pool: Pool, limits: SolverLimits, lineage: Lineage | None = None) -> None:
         self.spec, self.pool, self.limits, self.lineage = spec, pool, limits, lineage
         self.waiting = PendingChanges([spec.width], [spec.kind], [spec.late])
