@@ -226,6 +226,7 @@ class CompiledProgram:
 
     @property
     def outputs(self) -> dict[str, Schema]:
+        """The schemas of the derived events."""
         return outputs_of(self.plan, [table for alert in self.alerts for table in alert.tables])
 
     @property

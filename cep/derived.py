@@ -77,6 +77,7 @@ class Derived:
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
+        """The tables, by event type."""
         return {name: _table(self._given.get(name), schema) for name, schema in self._schemas.items()}
 
     def to_polars(self, name: str | None = None) -> pl.DataFrame:
@@ -112,6 +113,7 @@ class Derived:
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the only table as an Arrow stream. Raises CepError unless there is exactly one table."""
         return self.to_polars().__arrow_c_stream__(requested_schema)
 
     @property

@@ -179,6 +179,7 @@ class EngineView:
 
     @property
     def outputs(self) -> dict[str, Schema]:
+        """The schemas of the derived events."""
         return self._output.schemas
 
     @property
