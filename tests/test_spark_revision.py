@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from cep.core.errors import CepError
 from cep.core.schema import CHANGE
 from cep.engine import Engine
 from cep.events import Event
+from cep.runtime.fluent_records import as_records
 from tests.cases_format import known as known_graph
 from tests.keyed_programs import keyed
 from tests.long import seeds
@@ -30,7 +33,8 @@ from tests.test_revision_knowledge import LOADED, random_program, random_updates
 pytest.importorskip("pyspark")
 
 from cep.spark.program import ProgramOptions, ShippedProgram
-from cep.spark.shuffle_blocks import FIRSTS
+from cep.spark.shuffle_blocks import END, FIRSTS
+from cep.spark.source.reading import with_change
 from cep.spark.stage_task import begin
 from tests.spark_operators import check, keyed_declarations, query
 
@@ -104,6 +108,42 @@ def test_what_cannot_be_withdrawn_any_more_or_never_was_is_a_dead_letter(tmp_pat
     (unknown,) = (letter for letter in letters if letter["code"] == "unknown-withdrawal")
     times = {"time": "1970-01-01T00:16:41Z"}
     assert unknown["record"] == {"type": "alarm", "sensor": "b", CHANGE: "withdraw"} | times
+
+
+@pytest.mark.parametrize("buckets", (1, 2, 7))
+def test_rows_that_tie_keep_their_order_where_a_micro_batch_advances_twice(buckets: int, tmp_path: Path) -> None:
+    """Before records of a fluent are received, the engine is advanced: the late one then adds a row between others."""
+    text = """
+event a(k: string, v: int).
+event c(k: string, v: int).
+fluent h(v: int) START start END end.
+d(K, 1) <- (a(K, V)) WHERE h(V).
+d(K, 2) <- a(K, V).
+policy recent.
+s(K, V, W) <- (d(K, V) SEQ c(K, W)) WITHIN 1 s.
+"""
+
+    def at(times: list[int], order: int, **columns: Any) -> pl.DataFrame:
+        places = range(order, order + len(times))
+        return pl.DataFrame({"start": times, "end": times, "@order": places} | columns)
+
+    first = {"a": at([5000, 8000], 0, k=["p", "p"], v=[0, 0])}
+    second = {
+        "c": at([12_000], 2, k=["p"], v=[7]),
+        "h": at([4000], 3, v=[0], **{"@end": [20_000], "@bounds": ["[)"]}),
+    }
+    made = query(text, tmp_path, buckets, revise=60_000_000)
+    net: Counter[tuple[Any, ...]] = Counter()
+    for tables, watermark in ((first, 0), (second, 10), ({}, END // 1000)):
+        records = as_records({event: with_change(table) for event, table in tables.items()}, made.program.records)
+        assert isinstance(records, dict)
+        for event, table in made.micro_batch(records, watermark).items():
+            for *row, change in table.drop("@number", strict=False).rows():
+                net[event, *row] += change
+    other = Engine.from_text(text)
+    frames = [other.push(first | second), other.close()]
+    expected = Counter((event, *row) for tables in frames for event, table in tables.items() for row in table.rows())
+    assert +net == expected and expected["s", 8000, 12_000, "p", 2, 7] == 1
 
 
 def test_records_of_one_key_meet_in_one_bucket(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ from cep.spark.source.file_list import FILE_BITS
 from cep.spark.state.bucket_states import BucketStates
 from cep.spark.state.delta_log import Came
 from cep.spark.state.migration import StartingPoint, WarmStates
-from cep.workers.multiplicities import added, net, withdrawn
+from cep.workers.multiplicities import added, composed, withdrawn
 
 _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 """The engines that this worker keeps, and their versions. A key consists of the run, the stage and the bucket."""
@@ -465,7 +465,7 @@ def together(derived_parts: Sequence[Mapping[str, pl.DataFrame]]) -> dict[str, p
         for event, table in tables.items():
             tables_by_event.setdefault(event, []).append(table)
     return {
-        event: runs[0] if len(runs) == 1 else net(stacked(runs), (TIE,)).with_row_index(TIE).cast({TIE: pl.Int64})
+        event: runs[0] if len(runs) == 1 else composed(runs).with_row_index(TIE).cast({TIE: pl.Int64})
         for event, runs in tables_by_event.items()
     }
 

@@ -111,3 +111,15 @@ def net(table: pl.DataFrame, whatever: tuple[str, ...] = (TIE, ARRIVAL)) -> pl.D
     counted = plain_table.group_by(pl.exclude(CHANGE), maintain_order=True).agg(pl.col(CHANGE).cast(pl.Int64).sum())
     kept = counted.filter(pl.col(CHANGE) != 0)
     return unplain(kept.with_columns(pl.col(CHANGE).sign().cast(pl.Int8)))
+
+
+def composed(runs: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Compose successive changes of the same event, without their column `TIE`.
+
+    A row that exists before and after all changes is withdrawn and added again if any change moves it. So rows that tie
+    end up in the order of the last change.
+    """
+    table = stacked(runs).drop(TIE)
+    rows = plain(table.drop(CHANGE)).to_struct()
+    kept = (rows.is_first_distinct() & (table[CHANGE] < 0)) | (rows.is_last_distinct() & (table[CHANGE] > 0))
+    return table.filter(kept)
