@@ -37,7 +37,8 @@ class Gap:
     - short: the part only holds over `when`, which is not long enough.
     - group: the aggregates have other values, which are in `values`.
 
-    An odd `until` is just before the next instant if `open` is true, otherwise just after the previous instant.
+    If the code `until` is odd, it lies between two instants. It means just before the second instant if `open` is true,
+    and otherwise just after the first instant.
     """
 
     kind: str

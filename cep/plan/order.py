@@ -26,8 +26,8 @@ class Group:
     """Units that run together.
 
     - `recursive`: True if the units form a cycle.
-    - `slices`: the parts of a cycle, in the order in which they run at an instant. With each part, a flag that is
-      True if its units also form a cycle within an instant. Such a part is evaluated in rounds.
+    - `slices`: the parts of a cycle, in the order in which they run at an instant. Each part has a flag. The flag is
+      True if the part's units also form a cycle within an instant. Such a part is evaluated in rounds.
     """
 
     units: tuple[PlanUnit, ...]

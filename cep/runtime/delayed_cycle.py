@@ -111,15 +111,15 @@ class IntervalRounds:
         return first
 
     def _grow(self, outputs: Mapping[PlanUnit, Table], first: int, last: int, known: int) -> bool:
-        """Derive tuples in rounds, until a round adds nothing. `first`, `last`: the time codes between which the tuples
-        hold.
+        """Derive tuples in rounds, until a round adds nothing. The tuples hold between the time codes `first` and
+        `last`.
 
         Each round starts from the additions of the round before. `known`: the latest time of the input. If a goal looks
         ahead, `known` is the earliest time.
 
-        Return False if `last` is infinite and the recursion seems endless. It seems endless if the results of more than
-        `MOST` rounds in a row all begin after `known`. If a goal looks ahead, the results must end before `known`
-        instead.
+        Return False if `last` is infinite and the recursion seems endless. It seems endless if more than `MOST` rounds
+        in a row have only results that begin after `known`. If a goal looks ahead, it seems endless if more than `MOST`
+        rounds in a row have only results that end before `known`.
         """
         new: dict[PlanUnit, Table] = {}
         goes_on = self._goes_on(outputs, last)

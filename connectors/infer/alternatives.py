@@ -75,9 +75,10 @@ def _by_value(
 ) -> list[tuple[str, RecordTest, Records]]:
     """Group the records by the field that separates them best. Return the groups as `alternatives` does.
 
-    A field separates records if most of its values occur together with keys that records with other values lack.
+    A field separates records if most of its values have keys of their own. A key belongs to a value if only records
+    with this value have the key.
 
-    - `flat`: the records with one key per path (`_flat`).
+    - `flat`: the records with one key per path (see `_flat`).
     - `groups`: for each candidate field, the indices of the records that have each of its values.
     """
     best, field = 0, ""
