@@ -572,8 +572,9 @@ class RerunFromStretches(Rerun):
 class BoundedRerun(Rerun):
     """A region that consists of one goal whose output depends only on input of the last `memory` microseconds.
 
-    A key is rerun from an empty state. The rerun begins `memory` before a change, and ends `memory` after it. Input rows
-    are stored since the time `since`. `base`: the goal's state at this time, or None if no rerun can need it any more.
+    A key is rerun from an empty state. The rerun begins `memory` before a change, and ends `memory` after it. Input
+    rows are stored from the time `since` on. `base`: the goal's state at this time, or None if no rerun can need it any
+    more.
     """
 
     def __init__(self, plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, memory: int) -> None:
