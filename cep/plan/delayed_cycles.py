@@ -34,8 +34,8 @@ class Lagging:
 
     - `after`: the units that change just after the time of their input.
     - `back`: the units that have a longer delay.
-    - `parts`: the strongly connected components of the other units, in running order. With each component, a flag
-      that is True if the component is a cycle.
+    - `parts`: the strongly connected components of the other units, in running order. Each component has a flag, which
+      is True if the component is a cycle.
     """
 
     after: tuple[PlanUnit, ...]
