@@ -38,7 +38,7 @@ OUTPUTS: Mapping[str, tuple[str, ...]] = {
     "mqtt": ("retain", "qos", "version", "ca", "cert", "key"),
     "kafka": ("by", "ca", "cert", "key", "sasl"),
 }
-"""The kinds of addresses that can be outputs. For each kind, the names of its options."""
+"""The kinds of addresses that can be outputs, each with the names of its options."""
 EXAMPLES: Mapping[str, str] = {
     "mqtt": "mqtt://localhost:1883/sensors/#",
     "kafka": "kafka://localhost:9092/readings",

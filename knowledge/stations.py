@@ -41,8 +41,8 @@ SENSORS = pl.DataFrame(
     schema=["sensor", "observes", "unit"],
     orient="row",
 )
-"""The five sensors of a station at an American airport. For each sensor, the property that it observes and the unit of
-its readings."""
+"""The five sensors of a station at an American airport, each with the property that it observes and the unit of its
+readings."""
 
 NEAREST = 3
 """The number of places listed near a station."""

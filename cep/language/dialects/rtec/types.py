@@ -24,8 +24,8 @@ FUNCTIONS = {
 
 
 class Types:
-    """The arguments and variables of a description, grouped into classes of the same type. For each class, the evidence
-    for its type.
+    """The arguments and variables of a description, grouped into classes of the same type. Each class has evidence for
+    its type.
 
     A key identifies an argument or variable, and also the class that contains it.
     """
