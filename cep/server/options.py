@@ -235,7 +235,7 @@ def public_url(text: str) -> str:
     """Return a web address with a final slash. Raises CepError if it is not valid."""
     if not _PUBLIC.fullmatch(text):
         hint = "use the address at which people reach the page: `--public-url https://example.org/semcep/`"
-        raise refuse(f"--public-url: `{text[:80]}` is not a web address without a query", hint)
+        raise refuse(f"--public-url: `{text[:80]}` must be a web address, without a query", hint)
     return text.rstrip("/") + "/"
 
 

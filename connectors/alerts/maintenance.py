@@ -158,7 +158,7 @@ def _series_of(
             windows += (times := sum(_times(event, now) for event in valid))
             if windows > MOST_WINDOWS:
                 windows -= times
-                raise CepError(f"this event brings the windows to more than {MOST_WINDOWS:,}", hint="use fewer events")
+                raise CepError(f"this event makes more than {MOST_WINDOWS:,} windows in total", hint="use fewer events")
             if all(_ticks(event.end, zone) <= _ticks(event.start, zone) for event in valid):
                 raise CepError("the event has no duration", hint="add an end (DTEND) after the start, or a DURATION")
             part = icalendar.Calendar()
