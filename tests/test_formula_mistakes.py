@@ -111,7 +111,7 @@ MISTAKES = [
     (
         "h(P) WHILE ONCE[1 s, 1 s] h(P) OR EVENTUALLY[1 s, 1 s] h(P).",
         "through EVENTUALLY, on its own future",
-        "one way",
+        "only ahead",
     ),
     ("h(P) WHILE ona(P).", "`ona` is not declared: there is no fluent and no event", "did you mean `on`?"),
     ("h(P) WHILE ONCE[0, 1 s] zzz(P).", "`zzz` is not declared", "`event zzz(..) TIME t.`"),
@@ -120,7 +120,7 @@ MISTAKES = [
     (
         "HISTORICALLY[0, 1 s] h(P) WHILE ONCE h(P) AND on(P).",
         "through HISTORICALLY in the head, on its own future",
-        "one way",
+        "only ahead",
     ),
     ("h(P) WHILE EVENTUALLY[0, 2 s] on(P). c(P) <- off(P) WHERE h(P).", "is known only 2 s later", "`ONCE`"),
     ("h(P) WHILE ALWAYS on(P). c(P) <- h(P).", "is known only at the end of the input", "`HISTORICALLY`"),
