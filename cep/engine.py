@@ -75,8 +75,7 @@ class Engine(StatefulEngine):
     # --- running ---
 
     def push(self, batch: EventBatch) -> Frames:
-        """Process a batch: a mapping of event types to tables, or events in any order. Return the derived events that
-        the batch completes.
+        """Process a batch: `{type: table}`, or events in any order. Return the derived events that the batch completes.
 
         A table has Int64 `start` and `end` (or `time`), one column per attribute, and optionally `@order`, each row's
         position in the input. The watermark moves after the batch, so no row is late because of another row of the
