@@ -235,8 +235,7 @@ class Matcher:
     def holding(
         self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, instant: str | None = None
     ) -> list[Attempt]:
-        """Return the matches of a pattern at which a fluent holds. If `no` is True, return those at which it does not
-        hold.
+        """Return the matches of a pattern during which a fluent holds, or does not hold if `no` is True.
 
         The fluent is checked at the end of the match. `instant`: a variable that contains another time for this check,
         or None.

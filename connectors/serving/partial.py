@@ -52,7 +52,8 @@ _ANSWER = {
 def router(engine: Engine | None, lock: FairLock, seconds: float = 10.0) -> APIRouter:
     """Return the routes of `/partial`.
 
-    - `engine`: None if the program runs on Spark. Then every response says that partial matches are not available.
+    - `engine`: the running engine. It is None if the program runs on Spark; then every response says that partial
+      matches are not available.
     - `lock`: the lock that is held while the engine is read.
     - `seconds`: the maximum time for which a request waits for the lock.
     """

@@ -238,8 +238,10 @@ def ended(scene: Scene, store: StoreProcess, vocabulary: EventVocabulary) -> End
 
 
 def router(questions: Questions | None) -> APIRouter:
-    """Return the routes of `/why` and `/why-not`. `questions`: None if the server keeps no lineage; then every response
-    says so."""
+    """Return the routes of `/why` and `/why-not`.
+
+    `questions`: answers the questions. It is None if the server keeps no lineage; then every response says so.
+    """
     routes = APIRouter(tags=["why"], default_response_class=Response)
     busy = "The answer takes too long, or too many requests wait; `Retry-After` says when to ask again."
     trees = route_responses(

@@ -102,7 +102,7 @@ class Stretch:
         return self.inputs, self.outputs
 
     def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
-        """Return True if this stretch should end at `until`, a time at which the machine stops before it reaches
+        """Return True if this stretch should end at `until`. The machine can stop at this time before it reaches
         `watermark`.
 
         - `length`: the length of the window.
