@@ -235,7 +235,8 @@ class Matcher:
     def holding(
         self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, instant: str | None = None
     ) -> list[Attempt]:
-        """Return the matches of a pattern during which a fluent holds, or does not hold if `no` is True.
+        """Return the matches of a pattern for which a fluent holds. If `no` is True, return those for which it does not
+        hold.
 
         The fluent is checked at the end of the match. `instant`: a variable that contains another time for this check,
         or None.
