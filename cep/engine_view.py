@@ -346,7 +346,7 @@ class EngineView:
 
     @property
     def reached(self) -> int:
-        """The time up to which the watermark may move after the input received so far."""
+        """The time to which the input received so far allows the watermark to move."""
         revision = self._parts.revision
         return self._buffer.reached() if revision is None else revision.reached(self._buffer)
 

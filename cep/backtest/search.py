@@ -58,8 +58,8 @@ ROWS = 1 << 18
 class BacktestResult:
     """The figures of all points of a grid.
 
-    - `merge`: the largest gap between two detections of an episode. It is None if it is the longest window of the
-      rules, and this window differs between points.
+    - `merge`: the largest gap between two detections of an episode. By default, it is the longest window of the rules.
+      It is None if this window differs between points.
     - `remarks`: doubts about the labels.
     - `chosen`: the number of the chosen point, or None if no point was chosen.
     """

@@ -60,7 +60,8 @@ def _one(types: Collection[str]) -> str:
 
 
 class _Wants:
-    """A search from variables whose type is known back to the columns from which they get their values."""
+    """A search that begins at variables whose type is known, and goes back to the columns from which they get their
+    values."""
 
     def __init__(self, rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> None:
         self.rules = rules
