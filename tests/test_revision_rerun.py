@@ -214,6 +214,38 @@ def test_rows_that_tie_are_in_the_order_of_a_run(
     assert [{row: count for row, count in net.items() if count} for net in nets] == [expected, expected]
 
 
+@pytest.mark.parametrize("buckets", (2, 7))
+def test_a_late_row_that_another_bucket_derived_before_is_no_second_one(buckets: int) -> None:
+    """The stage that reads it gets the row once, with the earlier arrival, and the other one if that is withdrawn."""
+    text = """
+event a(k: string, v: int).
+event c(k: string).
+d(K, 1) <- (a(K, V)) WHERE not h(_, V).
+d(K, V) <- (a(K, V)) WHERE not h(_, V).
+fluent h(k: string, v: int).
+initiate h(K, V) <- a(K, V) SEQ c(K).
+policy chronological.
+s(K, V, W) <- (d(K, V) SEQ a(_, W)) WITHIN 0.012 s.
+"""
+    program = compiled(text, "<program>", CompileOptions())
+    engine = PartitionedEngine(program, EngineOptions(revise=10**6), LocalWorkers(buckets))
+    first, late = ("p", 0, 5), ("p", 2, 5)
+    rest = [("q", 5, 7), ("r", 0, 8), ("q", 1, 9), ("q", 1, 10), ("q", 7, 11)]
+    net: Counter[tuple[Any, ...]] = Counter()
+    pushes = [[first, *rest[:3]], [late, *rest[3:]], [first]]
+    for push, change in zip(pushes, (1, 1, -1)):
+        times = pl.Series([1000 * end for *_, end in push])
+        columns = {"k": [key for key, *_ in push], "v": [value for _, value, _ in push]}
+        changes = pl.Series([change] * len(push), dtype=pl.Int8)
+        table = pl.DataFrame({"start": times, "end": times, "@change": changes} | columns)
+        net.update(_changes(engine.push({"a": table})))
+    net.update(_changes(engine.close()))
+    other = Engine(program, EngineOptions(lateness=None))
+    other.push([Event("a", (key, value), 1000 * end, 1000 * end) for key, value, end in (late, *rest)])
+    expected = Counter((name, *row) for name, table in other.close().items() for row in table.rows())
+    assert {row: count for row, count in net.items() if count} == expected
+
+
 def test_a_row_has_the_same_id_in_order_and_among_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incremental, "A_PUSH", 10**6)
     text = (

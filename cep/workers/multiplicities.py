@@ -18,6 +18,8 @@ from cep.workers.row_runs import RowRuns, ends_of
 
 _WAYS = "@ways"
 _BEFORE = "@before"
+_MOVED = "@moved"
+_PLACE = "@place"
 
 
 class Ways:
@@ -33,19 +35,34 @@ class Ways:
         self._book = SegmentBook()
 
     def take(self, event: str, changes: pl.DataFrame) -> pl.DataFrame:
-        """Turn changes of multiplicities into rows that appear or disappear."""
+        """Turn changes of multiplicities into rows that appear or disappear.
+
+        If the rows have the column `ARRIVAL`, a later stage reads them. Rows that differ only in their arrival are then
+        one row, the first of them. A row that stays is withdrawn and added again if it ties with an added row before
+        it.
+        """
         held = self.runs.setdefault(event, RowRuns())
         signs = changes[CHANGE].cast(pl.Int64).alias(_WAYS)
         before = held.leaving(np.unique(ends_of(changes)))
         parts = [table.with_columns(table[_WAYS].alias(_BEFORE)) for table in before]
         parts.append(changes.drop(CHANGE).with_columns(signs, pl.lit(0, pl.Int64).alias(_BEFORE)))
-        every = plain(stacked([part.select(parts[-1].columns) for part in parts]))
-        counted = every.group_by(pl.exclude(_WAYS, _BEFORE), maintain_order=True).agg(pl.sum(_WAYS), pl.sum(_BEFORE))
-        is_, was = counted[_WAYS] > 0, counted[_BEFORE] > 0
+        every = plain(stacked([part.select(parts[-1].columns) for part in parts])).with_row_index(_PLACE)
+        moved, place = pl.col(_WAYS).min() < 0, pl.col(_PLACE)
+        places = pl.when(moved).then(place.filter(pl.col(_WAYS) > 0).last()).otherwise(place.first())
+        sums = pl.sum(_WAYS), pl.sum(_BEFORE), moved.alias(_MOVED), places.alias(_PLACE)
+        counted = every.group_by(pl.exclude(_WAYS, _BEFORE, _PLACE), maintain_order=True).agg(*sums)
         assert not (counted[_WAYS] < 0).any(), "nothing is withdrawn that is not there"
-        held.add(unplain(counted.filter(is_).drop(_BEFORE)))
-        sign = pl.when(pl.col(_WAYS) > 0).then(1).otherwise(-1).cast(pl.Int8).alias(CHANGE)
-        return unplain(counted.filter(is_ != was).with_columns(sign).drop(_WAYS, _BEFORE))
+        counted = counted.sort(["end", "start", ARRIVAL, _PLACE] if ARRIVAL in counted.columns else _PLACE)
+        held.add(unplain(counted.filter(counted[_WAYS] > 0).drop(_BEFORE, _MOVED, _PLACE)))
+        is_, was = (_first(counted, counted[ways] > 0) for ways in (_WAYS, _BEFORE))
+        comes = is_ & ~was
+        if ARRIVAL in counted.columns:
+            changed = counted.with_columns((comes | (is_ & counted[_MOVED])).cast(pl.Int8).alias(_MOVED))
+            comes = is_ & (changed.select(pl.col(_MOVED).cum_max().over("end", "start", ARRIVAL)).to_series() > 0)
+        rows = counted.drop(_WAYS, _BEFORE, _MOVED, _PLACE)
+        halves = ((was & (~is_ | comes), -1), (comes, 1))
+        signed = [rows.filter(mask).with_columns(pl.lit(sign, pl.Int8).alias(CHANGE)) for mask, sign in halves]
+        return unplain(pl.concat(signed))
 
     def forget(self, stable: int) -> None:
         """Drop the rows that end at or before `stable` (microseconds), because they are never withdrawn."""
@@ -75,6 +92,15 @@ class Ways:
                     self._book.know(id(table), table, name)
         self._book.taken()
         return self
+
+
+def _first(counted: pl.DataFrame, mask: pl.Series) -> pl.Series:
+    """Return `mask` without the rows that differ from an earlier row in `mask` only in their arrival."""
+    if ARRIVAL not in counted.columns:
+        return mask
+    places = mask.arg_true()
+    first = counted[places].drop(ARRIVAL, _WAYS, _BEFORE, _MOVED, _PLACE).to_struct().is_first_distinct()
+    return pl.Series(np.isin(np.arange(counted.height), places.filter(first).to_numpy()))
 
 
 def _batch(table: pl.DataFrame) -> pa.RecordBatch:
