@@ -21,8 +21,8 @@ which takes 20 microseconds per column."""
 def pack(table: pl.DataFrame, narrow: bool = False) -> bytes:
     """Write a table as an Arrow stream.
 
-    `narrow`: True to store whole numbers in fewer bytes (`cep.connectors.narrow_columns`). Tables that have few rows
-    are written with polars, which is five times as fast for them as pyarrow.
+    `narrow`: True to store whole numbers in fewer bytes (see `cep.connectors.narrow_columns`). Tables that have few
+    rows are written with polars, which is five times as fast for them as pyarrow.
     """
     if table.height >= ROWS:
         return bytes(stream(table, narrow))

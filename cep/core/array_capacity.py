@@ -19,7 +19,7 @@ SPARE = 0 if CHECKED else 2
 
 
 MANY = 4_000
-"""The number of rows from which arrays get spare capacity (an eighth) in the checked run, too.
+"""The minimum number of rows for which arrays get spare capacity (an eighth) in the checked run, too.
 
 If large arrays always grew by one row, the run would take quadratic time.
 """

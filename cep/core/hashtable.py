@@ -22,14 +22,13 @@ Ints = NDArray[np.int64]
 MISSING = -(2**63)
 NAN = 0x7FF8000000000000  # the bits of a missing float; as an int, they equal no key either
 AHEAD = 24
-"""The number of rows by which the prefetching of index slots is ahead of processing. For keys, it is half this
-number."""
+"""How many rows ahead of their processing index slots are prefetched. Keys are prefetched half as many rows ahead."""
 CACHED = 1 << 14
-"""The number of slots up to which an index fits in the processor's cache, so that nothing is prefetched."""
+"""The maximum number of slots of an index that fits in the processor's cache, so that nothing is prefetched."""
 FEW = 1 << 10
 """The maximum number of rows for which room is reserved before it is known how many rows are new.
 
-If the room were reserved for all rows, repetitive input would create a table much larger than necessary.
+Repetitive input contains few new rows. Room for all of its rows would make the table much larger than necessary.
 """
 NO_ROOM: Ints = np.empty(0, dtype=np.int64)
 
@@ -73,7 +72,6 @@ class KeySet:
         return int(self.table.nbytes + self.index.nbytes)
 
     def copy(self) -> KeySet:
-        """Return an independent copy of the set."""
         copied = KeySet(self.width)
         copied.count, copied.table, copied.index = self.count, self.table.copy(), self.index.copy()
         return copied
@@ -101,8 +99,8 @@ class KeySet:
         return ids
 
     def _enter(self, columns: Ints, places: Ints, joins: bool, ids: Ints, fresh: Ints) -> None:
-        """Insert keys. Write the id of each key to `ids`, and the positions of new keys to `fresh` unless its size is
-        0.
+        """Insert keys. Write the id of each key to `ids`. If `fresh` is not an empty array, also write the positions of
+        new keys to it.
 
         The other arguments are those of `ids_of`.
         """
@@ -116,7 +114,6 @@ class KeySet:
     def _ids(
         self, columns: Ints, places: Ints, done: int, insert: bool, joins: bool, ids: Ints, fresh: Ints
     ) -> tuple[int, int]:
-        """Call the kernel for the width of this set's keys. The arguments and results are those of `ids_of`."""
         index, table, count = self.index, self.table, self.count
         if len(places) == 1:
             counts = ids_of_one(columns[places[0]], index, table, count, done, insert, joins, ids, fresh)
@@ -136,7 +133,6 @@ class KeySet:
 
 
 def _columns(keys: Ints) -> Ints:
-    """Transpose keys to contiguous columns, for which `ids_of` is compiled."""
     return np.ascontiguousarray(keys.T)
 
 

@@ -47,9 +47,9 @@ class IdentityColumns:
     """A description of the columns whose values are part of an identity.
 
     - `kinds`: the kind of each column.
-    - `places`: for each column, its row in the matrix of cells or, if it contains texts, its index among the text
-      columns.
-    - `nones`: the number that means a missing value.
+    - `places`: for each column, its index among the text columns if it contains texts. Otherwise, its row in the matrix
+      of cells.
+    - `nones`: for each column, the number that means a missing value.
     - `head`: the beginning of every hashed message.
     """
 
@@ -139,7 +139,6 @@ def _letters(column: pl.Series) -> tuple[Bytes, Ints]:
 
 @njit(_nrt=False)
 def _word(letters, end, word):  # type: ignore[no-untyped-def]
-    """Write a word at the offset `end`. Return the offset after it."""
     for i in range(len(word)):
         letters[end + i] = word[i]
     return end + len(word)

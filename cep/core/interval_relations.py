@@ -47,8 +47,8 @@ class IntervalRelation:
     """A named relation between two intervals.
 
     - `example`: its use in a rule.
-    - `of_instant`: the reason why one of the sides cannot be an instant, and what the author probably meant. None: both
-      sides can be instants.
+    - `of_instant`: the reason why one of the sides cannot be an instant, and what the author probably meant. If it is
+      None, both sides can be instants.
     """
 
     name: str
@@ -114,10 +114,9 @@ class IntervalRelation:
         return self.implies(Bound(D, B, 0))
 
     def meets_again(self, side: int) -> bool:
-        """Return True if a match can replace one of its parts.
+        """Return True if the interval of a match can take the place of the match's part on `side` (0: left, 1: right).
 
-        This requires that each pair that satisfies the relation still satisfies it with the pair's own interval in
-        place of the interval of `side` (0: left, 1: right).
+        This means that the relation also holds between the whole interval and the other part, in every match.
         """
         start, end = (A, B) if side == 0 else (C, D)
         for first in ((A, C), (C, A)):
@@ -134,8 +133,8 @@ class IntervalRelation:
 
     @property
     def reach(self) -> int:
-        """The longest time from the end of a left side to an instant on the right that it can still match, or
-        UNBOUNDED.
+        """The longest time from the end of a left side to a partner on the right that is an instant. UNBOUNDED if there
+        is no limit.
 
         Only valid for relations in which the right side ends last.
         """

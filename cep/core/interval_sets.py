@@ -84,7 +84,6 @@ def coalesce(key: Codes, start: Codes, end: Codes) -> Intervals:
 
 
 def union(left: Intervals, right: Intervals) -> Intervals:
-    """Return the union of two sets of intervals."""
     return _cut(_union(*left, *right))
 
 
@@ -115,8 +114,8 @@ def erode(held: Intervals, by: Reach) -> Intervals:
 
 
 def since(left: Intervals, right: Intervals, by: Reach) -> Intervals:
-    """Return the times t that satisfy two conditions for some displacement d in `by`: t - d is in `right`, and all
-    times strictly between t - d and t are in `left`.
+    """Return the times t for which a displacement d in `by` satisfies two conditions. The time t - d is in `right`, and
+    all times strictly between t - d and t are in `left`.
 
     `by` must not contain negative displacements.
     """
@@ -125,8 +124,8 @@ def since(left: Intervals, right: Intervals, by: Reach) -> Intervals:
 
 
 def until(left: Intervals, right: Intervals, by: Reach) -> Intervals:
-    """Return the times t that satisfy two conditions for some displacement d in `by`: t + d is in `right`, and all
-    times strictly between t and t + d are in `left`."""
+    """Return the times t for which a displacement d in `by` satisfies two conditions. The time t + d is in `right`, and
+    all times strictly between t and t + d are in `left`."""
     return _turned(since(_turned(left), _turned(right), by))
 
 
@@ -153,7 +152,6 @@ def _cut(rows: tuple[Codes, Codes, Codes, int]) -> Intervals:
 
 @njit()
 def _within(code):  # type: ignore[no-untyped-def]
-    """Limit a finite code to the range of times."""
     return min(max(code, -FAR), FAR)
 
 
@@ -218,7 +216,6 @@ def _dilated(key, start, end, low, high):  # type: ignore[no-untyped-def]
 
 @njit()
 def _eroded(key, start, end, low, high):  # type: ignore[no-untyped-def]
-    """Erode intervals. Intervals that are too short disappear."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
     count = 0
     for i in range(len(key)):
@@ -277,9 +274,9 @@ def _intersection(key, start, end, other_key, other_start, other_end):  # type: 
 
 @njit()
 def _difference(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
-    """Return the first set without the second set. The result has at most as many rows as both together.
+    """Return the first set without the second set. The result has at most as many rows as both sets together.
 
-    Each written row precedes a consumed row of the second set, or ends a row of the first set.
+    The reason is that each result row ends where a row of the second set begins, or where a row of the first set ends.
     """
     n, m = len(key), len(other_key)
     keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
@@ -304,12 +301,11 @@ def _difference(key, start, end, other_key, other_start, other_end):  # type: ig
 
 @njit()
 def _stretches(key, start, end, other_key, other_start, other_end, low, high):  # type: ignore[no-untyped-def]
-    """Return the times for which two conditions are true: the right set held earlier, by a positive displacement
-    between `low` and `high`, and the left set has held ever since.
+    """Return the times for which two conditions are true. The right set held earlier, by a positive displacement
+    between `low` and `high`. The left set has held ever since.
 
-    The right set may have held at the ends of a left interval. The resulting ranges of two left rows share at most one
-    point, which at most one right row contains. So there are at most as many rows as in the right set, plus twice as
-    many as in the left set.
+    The right set may have held at the ends of a left interval. The result has at most as many rows as the right set,
+    plus twice as many as the left set. The reason is that the ranges of two left rows share at most one point.
     """
     n, m = len(key), len(other_key)
     room = 2 * n + m

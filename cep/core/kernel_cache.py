@@ -4,12 +4,12 @@ them.
 **The package** contains kernels for some families of processors (`TARGETS`). A wheel contains them, or `make run`
 creates them (`build_kernels.py`). A process uses the best family that its processor supports.
 
-**The cache** is beside the sources in a clone, and otherwise in the user's cache, unless `NUMBA_CACHE_DIR` names a
-folder. numba would store kernels beside their sources, where `pip uninstall` leaves them behind. numba unpickles cached
-files, so a folder that others may write to is not used.
+**The cache** is in the folder that `NUMBA_CACHE_DIR` names. Without this variable, it is beside the sources in a clone,
+and otherwise in the user's cache. numba would store kernels beside their sources, where `pip uninstall` leaves them
+behind. numba unpickles cached files, so a folder that others may write to is not used.
 
-A stored kernel is valid until something changes that it depends on: its own module, the kernels that it calls,
-constants of other modules (all are hashed), numba, or numba's settings.
+A stored kernel becomes invalid if anything changes on which it depends. It depends on its own module, on the kernels
+that it calls, and on constants of other modules (all are hashed). It also depends on numba and its settings.
 """
 
 from __future__ import annotations
@@ -96,7 +96,6 @@ BUILDING = "SEMCEP_BUILD_KERNELS"
 
 @cache
 def _built() -> Target | None:
-    """Return the target for which this process compiles kernels into the package, or None."""
     name = os.environ.get(BUILDING)
     return None if name is None else next(target for target in targets() if target.name == name)
 
@@ -202,13 +201,12 @@ class KernelCache(FunctionCache):
         return super()._index_key(sig, _built() or codegen)  # type: ignore[no-untyped-call]
 
     def _in_package(self, target: Target) -> KernelFile:
-        """Return the kernel's file in the package. Raises OSError if the kernel's sources cannot be read."""
         name = f"{self._module}.{self._py_func.__qualname__}"
         return KernelFile(str(target.folder), name, stamp(self._module))  # type: ignore[no-untyped-call]
 
 
 def stamp(module: str) -> str:
-    """Return a text that changes when something changes that a module's kernels depend on, except numba.
+    """Return a text that identifies everything on which a module's kernels depend, except numba.
 
     Raises OSError if a source file cannot be read.
     """
@@ -280,7 +278,6 @@ def made_of(module: str) -> str:
 
 @cache
 def _read(module: str) -> tuple[str, list[str]]:
-    """Return the text of a module. If it contains kernels, also return our modules that it imports."""
     path = ROOT.joinpath(*module.split("."))
     package = path.is_dir()
     text = (path / "__init__.py" if package else path.with_suffix(".py")).read_text(encoding="utf-8")

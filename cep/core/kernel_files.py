@@ -89,7 +89,6 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _environment(module: str, constants: list[Any], name: str) -> Any:
-    """Create a function's environment. Compiled code uses only its constants."""
     environment: Any = lookup_environment(name)  # type: ignore[no-untyped-call]
     if environment is None:
         environment = Environment({"__name__": module})

@@ -1,7 +1,7 @@
 """Kernels: functions that numba compiles at their first call. numba itself is imported only then.
 
 A kernel that was compiled before is loaded from the package, if a wheel or `make run` put it there, or from a cache
-(`cep.core.kernel_cache`).
+(see `cep.core.kernel_cache`).
 """
 
 from __future__ import annotations

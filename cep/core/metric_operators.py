@@ -35,8 +35,8 @@ class TemporalOperator:
     - `kernel`: the number of its algorithm.
     - `ahead`: True if it looks ahead in time.
     - `mirror`: the operator for the other direction of time.
-    - `of_head`: the operator that replaces it when a rule moves it from the head to the formula. None: a head may not
-      have it.
+    - `of_head`: the operator of the formula that replaces this operator in the head of a rule. If it is None, a head
+      cannot have this operator.
     - `example`: its use in a rule.
     """
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from cep.core.fluents import FluentTable
 
 CODED = ("string", "iri", "any")
-"""The types whose values are stored as codes of the pool (`cep.core.values`). Values of other types are stored
+"""The types whose values are stored as codes of the pool (see `cep.core.values`). Values of other types are stored
 directly."""
 ARRIVAL, TIE = "@order", "@tie"
 """Columns of a table that are not attributes. The names of attributes contain no `@`.
@@ -26,9 +26,9 @@ class TimeFormat:
 
     Without either, times are in ISO 8601 or numbers of seconds. Durations are counts of a unit.
 
-    - `zone`: the time zone of times without an offset. None: UTC.
-    - `fold`: the choice between the two instants of a local time that occurs twice: `later`, `earlier`, or `order`, the
-      instant that fits the order of the records. None: the default, `earlier`.
+    - `zone`: the time zone of times without an offset. None means UTC.
+    - `fold`: the choice between the two instants of a local time that occurs twice. It is `earlier`, `later`, or
+      `order`, which chooses the instant that fits the order of the records. None means `earlier`.
     """
 
     pattern: str | None = None
@@ -75,7 +75,7 @@ class Attribute:
     """An attribute of an event. `type`: int, float, string, bool, iri, time, duration, or any (of an undeclared event).
 
     - `low`, `high`: the least and the greatest value that is allowed, in microseconds for times and durations.
-    - `source`: the input column. None: it has the attribute's name.
+    - `source`: the input column. If it is None, it has the attribute's name.
     - `iri`: the RDF property.
     - `format`: the format of a time or a duration.
     - `missing`: numbers and texts that mean a missing value.
@@ -108,13 +108,14 @@ class Schema:
     """An event's attributes in order, and how to read its records.
 
     - `point`: True if every occurrence is an instant.
-    - `time`, or `start` and `end`: the input columns of times. None: columns of these names.
+    - `time`, or `start` and `end`: the input columns of times. None means columns of these names.
     - `further`: further columns that contain parts of the time. All texts are joined with blanks.
     - `iri`: the class of its occurrences in RDF.
     - `format`: the format of times. `records`: the format of records.
     - `fluent`: None for an event, otherwise the kind of a fluent's table.
     - `key`: the attributes of the KEY. A later record that has the same key and time replaces an earlier one.
-    - `when`: the tests that select the records of this event. None: each record contains the name of its event.
+    - `when`: the tests that select the records of this event. If it is None, each record contains the name of its
+      event.
     - `strict`: True if a record that belongs to no event becomes a dead letter.
     - `distinct`: True if equal records count as one occurrence.
     """

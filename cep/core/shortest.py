@@ -61,9 +61,10 @@ upper: Callable[[Any, Any], Any] = cast(Any, Intrinsic(_upper))
 
 @njit(_nrt=False, forceinline=True)
 def _to_odd(power, by):  # type: ignore[no-untyped-def]
-    """Return `by` times a power of ten, without the last 128 bits of the product.
+    """Return `by` times a power of ten, without the last 128 bits of the product. The result is made odd if these bits
+    are not zero.
 
-    If the upper half of these bits is more than 1, the result is made odd. Powers are rounded up, so 1 counts as zero.
+    Powers are rounded up. So the bits count as zero if their upper half is 0 or 1.
     """
     lower = _POWERS[power, 0] * by
     total = lower + upper(_POWERS[power, 1], by)
@@ -108,7 +109,7 @@ def _shortest(bits):  # type: ignore[no-untyped-def]
 @njit(_nrt=False)
 def write_digits(letters, start, number):  # type: ignore[no-untyped-def]
     """Write a number without a sign at the offset `start`. Return the offset after it. No writer in this module writes
-    more than LETTERS."""
+    more than LETTERS letters."""
     end = start + 1
     for i in range(len(_TENS)):
         end += number >= _TENS[i]

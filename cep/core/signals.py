@@ -118,7 +118,8 @@ class Stops:
     def wait(self, descriptor: int | None, seconds: float | None) -> bool:
         """Wait until the descriptor has data or is at the end of its file. Return False if `seconds` pass before that.
 
-        `seconds`: the maximum time. None: unlimited. Raises KeyboardInterrupt if an end is requested during the wait.
+        `seconds`: the maximum time. None means unlimited. Raises KeyboardInterrupt if an end is requested during the
+        wait.
         """
         until = None if seconds is None else monotonic() + seconds
         poll = select.poll()

@@ -16,9 +16,9 @@ Ints = NDArray[np.int64]
 WORD = 63
 """The number of bits in a non-negative int64."""
 PIECE = 64
-"""The average length of ascending runs from which merging the runs is faster than sorting all values."""
+"""The minimum average length of ascending runs for which merging the runs is faster than sorting all values."""
 FEW = 64
-"""The number of values up to which they are sorted directly, because combining them into words would take longer."""
+"""The maximum number of values that are sorted directly, because combining them into words would take longer."""
 
 
 def stable_order(values: Ints) -> Ints:

@@ -58,8 +58,8 @@ def did_you_mean(word: str, words: Iterable[str]) -> str | None:
 
 
 def astray(path: Path) -> str | None:
-    """Explain why a symbolic link is broken: it refers to itself, or its target is missing. None: the path is not a
-    broken link."""
+    """Explain why a symbolic link is broken: it refers to itself, or its target is missing. Returns None if the path is
+    not a broken link."""
     if not os.path.islink(path):
         return None
     try:
@@ -87,8 +87,8 @@ def missing(path: Path) -> str | None:
 
 
 def beside(path: Path) -> Path | None:
-    """Return the file whose name is most similar to that of a missing file, in the same folder. None if no name is
-    similar."""
+    """Return the file whose name is most similar to that of a missing file, in the same folder. Returns None if no name
+    is similar."""
     names = sorted(file.name for file in path.parent.iterdir()) if path.parent.is_dir() else []
     near = nearest(path.name, (name for name in names if name != path.name))
     return None if near is None else path.with_name(near)

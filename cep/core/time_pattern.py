@@ -233,10 +233,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def whole_digits(pattern: str) -> tuple[int, int] | None:
-    """Return the least and the full number of digits for a pattern that consists of adjacent numbers.
+    """Return the least number of digits of a time, and the number of digits with all leading zeros. The pattern must
+    consist of adjacent numbers.
 
-    A time may have fewer digits than the full number if it was stored as a whole number, without leading zeros. Return
-    None if the pattern contains anything else, or begins with a year of four digits, which has no leading zeros.
+    A time that was stored as a whole number has lost its leading zeros. Return None if the pattern contains anything
+    else, or begins with a year of four digits, which has no leading zeros.
     """
     if not _NUMBERS.fullmatch(pattern) or pattern[1] in "YG":
         return None
@@ -259,7 +260,6 @@ def of_clock(text: str, pattern: str) -> int:
 
 
 def _unfit(text: str, pattern: str) -> str:
-    """Explain why a text does not match a pattern. The explanation says if adjacent numbers have too few digits."""
     if numbers := _NUMBERS.match(pattern):
         full = sum(_DIGITS[name] for name in numbers[0][1::2])
         rest = text.lstrip("0123456789")

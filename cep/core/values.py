@@ -217,7 +217,7 @@ class Pool:
     def dump(self, live: Sequence[Ints] | None = None) -> pl.DataFrame:
         """Return a snapshot of the pool, with the columns code, kind, text, integer and number.
 
-        `live`: the only codes that are included, besides those of protected values. None: all codes.
+        `live`: the only codes that are included, besides those of protected values. None means all codes.
         """
         keep = self._kind[: len(self._values)] != FREE
         if live is not None:

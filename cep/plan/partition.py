@@ -136,7 +136,7 @@ class _Draft:
 
 class _Drawing:
     """The search for stages. It adds stages that run by key as long as some rule can run by key. Then it adds a stage
-    of rules that cannot, and starts again."""
+    of rules that cannot run by key, and starts again."""
 
     def __init__(self, dependencies: Dependencies, forced: Mapping[int, Reason]) -> None:
         self.dependencies = dependencies
@@ -242,10 +242,11 @@ class _Drawing:
         return frozenset[str]().union(*(placement.leaves.get(read, {read}) for read in self.dependencies.reads[rule]))
 
     def worth(self, placement: Copartitioned) -> tuple[int, int, int]:
-        """Rate a choice of keys as a tuple. A better choice has a greater tuple.
+        """Rate a choice of keys as a tuple. A better choice has a greater tuple. The tuple contains three numbers:
 
-        The tuple contains the number of rules with state that run by key, of rules whose events have a key, and of all
-        rules that run by key.
+        - the number of rules with state that run by key
+        - the number of rules whose events have a key
+        - the number of all rules that run by key
         """
         located = self.located(placement)
         keyed = sum(bool(placement.places[self.heads[rule].event]) for rule in located)

@@ -295,7 +295,6 @@ def normal_forms(conditions: Iterable[Condition]) -> int:
 
 
 def rename_expression(expression: Expression, names: Mapping[str, str]) -> Expression:
-    """Rename the variables of an expression."""
     match expression:
         case Variable(name, span):
             return Variable(names.get(name, name), span)
@@ -306,13 +305,11 @@ def rename_expression(expression: Expression, names: Mapping[str, str]) -> Expre
 
 
 def rename_result(result: AggregateResult, names: Mapping[str, str], variable: str) -> AggregateResult:
-    """Rename the variable of a result, and the variables of its argument."""
     argument = None if result.argument is None else rename_expression(result.argument, names)
     return replace(result, variable=variable, argument=argument)
 
 
 def rename_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
-    """Rename the variables of a condition."""
     match condition:
         case Comparison():
             return replace(

@@ -1,8 +1,8 @@
 """Distribution of rows to the buckets of a stage, and merging of the buckets' output.
 
 Each bucket has its own engine, `Engine(program, stage=n, lateness=None)`. In a round, the stages run one after the
-other. The input rows of a stage are distributed to its buckets (`cep.runtime.state_by_key.deal_groups`). Each bucket
-receives its rows by `push`, even if there are none. Then `advance` moves it to the watermark of the round.
+other. The input rows of a stage are distributed to its buckets (see `cep.runtime.state_by_key.deal_groups`). Each
+bucket receives its rows by `push`, even if there are none. Then `advance` moves it to the watermark of the round.
 
 The buckets' output is merged for the stages that read it (`merged_by_arrival`). Output for writing is merged without
 duplicates (`merged_identical`). So rows that have the same end leave all stages in the same round.
@@ -217,7 +217,6 @@ def _texts(series: pl.Series) -> Ints:
 
 
 def _mixed(values: Sequence[object]) -> Ints:
-    """Return a 64-bit integer for each of `values`, which have several types."""
     by_kind = pl.DataFrame(
         {
             "text": pl.Series([v if isinstance(v, str) else None for v in values], dtype=pl.String),

@@ -19,7 +19,7 @@ from cep.operators.goals.contract import Ints
 from cep.rules.conditions.column_tests import HIGH, LOW, MASK, NEGATED, ROW, Tests, reach
 
 FEW = 3
-"""The number of readers up to which no index is built. It is faster to check so few readers one by one."""
+"""The maximum number of readers for which no index is built. It is faster to check so few readers one by one."""
 ROOM = 1 << 22
 """The maximum number of row positions in the result of one call."""
 
@@ -87,7 +87,8 @@ class ConstantIndex:
 def constant_indexes(tests: Mapping[int, Tests], few: int = FEW) -> tuple[list[ConstantIndex], list[int]]:
     """Build indexes for readers. Also return the readers that are in no index.
 
-    `tests`: the conditions of each reader. `few`: the number of readers up to which no index of a column is built.
+    `tests`: the conditions of each reader. `few`: the maximum number of readers for which no index of a column is
+    built.
     """
     groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for number, of_reader in tests.items():
@@ -103,8 +104,10 @@ def constant_indexes(tests: Mapping[int, Tests], few: int = FEW) -> tuple[list[C
 
 @njit()
 def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type: ignore[no-untyped-def]
-    """Find the rows that satisfy the condition of each reader. Return three arrays: for each reader the number of these
-    rows, for each reader the start of its row list (-1 if it has no list), and the row lists of all readers.
+    """Find the rows that satisfy the condition of each reader.
+
+    Return three arrays. For each reader, the first contains the number of these rows, and the second the start of its
+    row list (-1 if it has no list). The third contains the row lists of all readers.
 
     `parts` contains the first positions of four groups of readers: those that have an equality, a lower bound, an upper
     bound, or both bounds. In each group, `ranks` ascend. They are lower bounds or, for readers that only have an upper

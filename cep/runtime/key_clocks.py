@@ -30,8 +30,8 @@ from cep.operators.goals.contract import demand
 from cep.runtime.buckets import hash_words
 
 APART = 5 * 60_000_000
-"""The tolerated difference between the clocks of keys, in microseconds. If the lateness is longer, it is used
-instead."""
+"""The tolerated difference between the clocks of keys, in microseconds. If the lateness is longer than this, the
+tolerated difference is the lateness."""
 
 SPARE = 1024
 """A limit for silent keys. They are forgotten when there are more than SPARE plus the number of the other keys."""
@@ -54,8 +54,8 @@ class KeyClocks:
     `state` contains six numbers:
 
     - the id of the key with the latest end
-    - the latest end that a second key has reached
-    - the progress of the key with the latest end while no other key sent records
+    - the latest end of all other keys
+    - how far the key with the latest end has advanced since another key last sent a record
     - the id of the key that sent the last record
     - the size of the heap
     - the greatest watermark so far
@@ -109,9 +109,9 @@ class KeyClocks:
         """Return the lateness of each row in microseconds. It is 0 or less for a row that is not late. Rows that are
         not late advance the clocks.
 
-        A row is late if it ends at or before `passed`, or if it ends at least `back` microseconds before the watermark
-        or before its own key's clock. `in_turn`: True to compare each row with the clocks just before this row.
-        Otherwise, all rows are compared with the clocks before the push.
+        A row is late if it ends at or before `passed`. It is also late if it ends at least `back` microseconds before
+        the watermark or before its own key's clock. `in_turn`: True to compare each row with the clocks just before
+        this row. Otherwise, all rows are compared with the clocks before the push.
         """
         ends = np.concatenate([np.empty(0, np.int64), *(table[END] for table in tables.values())])
         order = np.argsort(np.concatenate([ends[:0], *(table[ORDER] for table in tables.values())]), kind="stable")
@@ -150,7 +150,6 @@ class KeyClocks:
             self.state[place] = moved[self.state[place]] if self.state[place] >= 0 else -1
 
     def _become(self, words: Ints, latest: Ints) -> None:
-        """Replace all keys by the keys `words`, and put them in the heap. `latest`: the latest end of each key."""
         self.ids.become(words.reshape(-1, 1).copy(), len(words))
         self.keys = np.stack([latest, np.ones(len(words), np.int64)], axis=1)
         order = np.argsort(latest, kind="stable")  # a sorted array is a heap
@@ -160,7 +159,6 @@ class KeyClocks:
     # --- state ---
 
     def copy(self) -> KeyClocks:
-        """Return an independent copy of the clocks."""
         copied = object.__new__(KeyClocks)
         copied.by, copied.lateness, copied.apart, copied.types, copied.places = (
             self.by,
@@ -250,8 +248,6 @@ def _reached(keys, heap, state, apart):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _go_on(keys, heap, state, apart):  # type: ignore[no-untyped-def]
-    """Update the greatest watermark in `state` and return it. It never decreases, even if the key with the latest end
-    turns out to be wrong."""
     state[TIME] = max(state[TIME], _reached(keys, heap, state, apart))
     return state[TIME]
 

@@ -1,7 +1,7 @@
 """State by key: the part of an engine's state that belongs to selected keys, as bytes.
 
-The complete state of a key in a stage (`cep.runtime.keyed_stage`) can be extracted. It can then be put into any engine
-of the same stage.
+The complete state of a key in a stage (see `cep.runtime.keyed_stage`) can be extracted. It can then be put into any
+engine of the same stage.
 """
 
 from __future__ import annotations
@@ -101,11 +101,9 @@ class StateByKey:
         self.parts.position = max(self.parts.position, header["position"])
 
     def _new(self) -> bool:
-        """Return True if the engine has not received any input."""
         return self.parts.buffer.watermark == self.parts.buffer.latest == BEGINNING
 
     def _goals(self) -> list[tuple[Goal, tuple[KeySide, ...]]]:
-        """Return every goal with the key columns of its inputs."""
         goals, origin, chained = [], self.parts.plan.origin, set(self.parts.machine.compiled)
         for unit, goal in self.parts.machine.goals():
             if isinstance(unit, str):
@@ -140,7 +138,7 @@ class StateByKey:
 
 
 def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
-    """Replace the pool codes in tables by event. `places`: for each event, the numbers of the matrix rows that contain
+    """Replace the pool codes in tables by event. `places`: for each event, the indexes of the matrix rows that contain
     codes."""
     for name, table in tables.items():
         for row in places[name]:
@@ -149,7 +147,7 @@ def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str,
 
 def translation(moved: Ints) -> Translation:
     """Return a function that translates codes of another pool to codes of this pool. `moved`: the new code for each
-    code of the other pool (`Pool.load`)."""
+    code of the other pool (see `Pool.load`)."""
 
     def translated(codes: Ints) -> Ints:
         known = (codes >= 0) & (codes < len(moved))
@@ -165,13 +163,9 @@ def translation(moved: Ints) -> Translation:
 class Bucket(Protocol):
     """The methods of an engine that this module uses."""
 
-    def extract(self, keys: KeySelection) -> bytes:
-        """See `Engine.extract`."""
-        ...
+    def extract(self, keys: KeySelection) -> bytes: ...
 
-    def replace(self, keys: KeySelection, state: bytes) -> None:
-        """See `Engine.replace`."""
-        ...
+    def replace(self, keys: KeySelection, state: bytes) -> None: ...
 
 
 GROUPS = 1024
@@ -193,7 +187,7 @@ class KeyGroups(HashedKeys):
 
 
 def groups_of(hashed: NDArray[np.uint64]) -> Ints:
-    """Return the key group of each hash (`cep.runtime.buckets.hashes`)."""
+    """Return the key group of each hash (see `cep.runtime.buckets.hashes`)."""
     groups: Ints = (hashed & np.uint64(GROUPS - 1)).astype(np.int64)
     return groups
 

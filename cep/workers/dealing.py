@@ -106,8 +106,6 @@ def _packed(parts: Sequence[pl.DataFrame], rows: Sequence[Sequence[Ints]], count
 def _texts(
     name: str, texts: Sequence[tuple[Ints, NDArray[np.uint8]]], rows: Sequence[Ints], count: int
 ) -> PackedColumn:
-    """Return a text column for one partition. `texts`: the column in each part. `rows`: the rows to take from each
-    part."""
     ends = np.zeros(count + 1, np.int64)
     pieces, first, base = [], 1, 0
     for (stops, data), own_rows in zip(texts, rows):

@@ -49,7 +49,7 @@ def in_order(parts: Sequence[pl.DataFrame], *without: str) -> pl.DataFrame:
 def _like(parts: Sequence[pl.DataFrame], ordered: pl.DataFrame, order: Ints | None) -> pl.DataFrame:
     """Return the merged table. If the parts are `WrittenRows`, it also has their output text.
 
-    `order`: the row numbers of the merged table, counted through all parts; None if there is only one part.
+    `order`: the row numbers of the merged table, counted through all parts. It is None if there is only one part.
     """
     if not isinstance(parts[0], WrittenRows):
         return ordered
@@ -59,7 +59,6 @@ def _like(parts: Sequence[pl.DataFrame], ordered: pl.DataFrame, order: Ints | No
 
 
 def _values(series: pl.Series, infinite: int = 0) -> Ints:
-    """Return times as an array, in which `infinite` replaces missing times."""
     return (series.fill_null(infinite) if series.null_count() else series).to_numpy()
 
 

@@ -105,7 +105,6 @@ class PackedTable:
 
     @classmethod
     def of(cls, table: pl.DataFrame) -> PackedTable:
-        """Pack all rows of a table."""
         packed = cls(table.height, table.columns)
         rest = []
         for series in table.get_columns():

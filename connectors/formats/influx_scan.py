@@ -111,8 +111,6 @@ def _text(buffer, i, stop, out, o, quoted):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False, forceinline=True)
 def _enter(entries, e, place, first, length, kind):  # type: ignore[no-untyped-def]
-    """Add an entry to `entries`, unless `place` is negative. Return the new number of entries. `e`: the number of
-    entries so far."""
     if place < 0:
         return e
     name_of, first_of, length_of, kind_of = entries

@@ -94,7 +94,6 @@ def _number(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _word(buffer, i, stop, letters):  # type: ignore[no-untyped-def]
-    """Return the position after the word `letters` at position i. Return -1 if there is another text."""
     for j in range(len(letters)):
         if i + j >= stop or buffer[i + j] != letters[j]:
             return -1
@@ -347,8 +346,8 @@ def room_for(n, capacity):  # type: ignore[no-untyped-def]
 def scan(buffer, starts, stops, names, ends, slots, types, capacity):  # type: ignore[no-untyped-def]
     """Scan all lines.
 
-    Return the event type of each line, a mask of the lines whose values are in `args`, the index of each line's first
-    entry, and the entries.
+    Return the event type of each line, and a mask of the lines whose values are in `args`. Also return the index of
+    each line's first entry, and the entries.
 
     `capacity`: the maximum number of entries, which must exceed half the number of bytes. An entry takes at least two
     bytes (`0,`), and one more entry may be begun at the end.

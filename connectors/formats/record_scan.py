@@ -15,7 +15,6 @@ _BROKEN = 1  # replaces a line end in a string, which JSON does not allow
 
 @njit(_nrt=False)
 def _apart(c):  # type: ignore[no-untyped-def]
-    """Return True if the character may be between two records."""
     return c == 32 or c == 9 or c == 10 or c == 13 or c == 44
 
 
@@ -23,8 +22,8 @@ def _apart(c):  # type: ignore[no-untyped-def]
 def a_line_each(buffer, place, final, capacity):  # type: ignore[no-untyped-def]
     """Copy records so that each record is on a line of its own. The number of bytes stays the same.
 
-    Return the copy, the position of each record's beginning, the position of each record's end, the number of bytes
-    that were read, and the state at the end.
+    Return the copy, and the positions of each record's beginning and end. Also return the number of bytes that were
+    read, and the state at the end.
 
     `place`: the state at the beginning. If the last record is incomplete, it is not read, unless `final` is True. A
     line end follows each record, except a record at the end of the bytes. `capacity`: the maximum number of records,

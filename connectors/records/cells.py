@@ -183,7 +183,7 @@ def copy(buffer, offset, length, kind, textual, rows, quote):  # type: ignore[no
 
 @njit()
 def without_marks(buffer, offset, length, kind, mark, point):  # type: ignore[no-untyped-def]
-    """Remove the marks between groups of three digits (`cep.connectors.records.thousands`).
+    """Remove the marks between groups of three digits (see `cep.connectors.records.thousands`).
 
     Return a buffer with the new texts, and the offset and the length of each text. `mark`: the bytes of the mark. No
     text is longer than its cell.

@@ -134,8 +134,8 @@ def read_float(buffer, i, stop, point):  # type: ignore[no-untyped-def]
 def fraction_of_second(buffer, i, stop):  # type: ignore[no-untyped-def]
     """Read the digits after a decimal point as a fraction of a second. Return (microseconds, rest, end).
 
-    `rest` says how to round: it is -1, 0 or 1 if the digits after the sixth are less than, equal to, or greater than
-    half a microsecond.
+    `rest` says how to round. It compares the digits after the sixth with half a microsecond: -1 if they are less, 0 if
+    they are equal, 1 if they are greater.
     """
     micros = np.int64(0)
     unit = SECOND
@@ -322,7 +322,6 @@ def read_iso(buffer, i, stop):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _hex(buffer, i):  # type: ignore[no-untyped-def]
-    """Return the value of the four characters at position i, which must be hexadecimal digits."""
     value = np.int64(0)
     for j in range(i, i + 4):
         c = np.int64(buffer[j])

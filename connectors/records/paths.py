@@ -133,8 +133,6 @@ def elsewhere(record: Mapping[str, Any], attribute: Attribute) -> str | None:
 
 
 def _near(record: Mapping[str, Any], wanted: str) -> str | None:
-    """Return a hint that names the path in the record which is most similar to `wanted`. Return None if none is
-    similar."""
     inside = [written(steps) for steps, value in _leaves(record, ()) if not isinstance(value, dict | list)]
     near = nearest(wanted, inside)
     return None if near is None else f'there is `{near}`: write FROM "{near}"'

@@ -35,7 +35,6 @@ _STEPS = {
 
 
 def _table(words: tuple[str, ...]) -> NDArray[np.uint8]:
-    """Convert words to a matrix of bytes in lower case. The matrix has one row per word, padded with zeros."""
     table = np.zeros((len(words), 10), np.uint8)
     for row, word in enumerate(words):
         table[row, : len(word)] = np.frombuffer(word.lower().encode(), np.uint8)
@@ -50,8 +49,8 @@ def compiled(pattern: str) -> NDArray[np.int64]:
     """Compile a pattern to a matrix that has one row per step.
 
     The first column is the kind of the step. If the step is a character, the second column is its byte. If the step is
-    a number of one or two digits, the next columns are the part of the time that it defines, its minimum and its
-    maximum. The last column is 1 if the number must have all its digits.
+    a number of one or two digits, the second column is the part of the time that it defines. The next two columns are
+    then its minimum and its maximum. The last column is 1 if the number must have all its digits.
     """
     steps: list[tuple[int, ...]] = []
     tokens = parts(pattern)

@@ -59,8 +59,7 @@ _ISO = re.compile(
 )
 _NUMBERED = re.compile(r"(\d{4}-\d{2}-\d{2}|\d{8}) +(\d{1,6})", re.ASCII)
 _CLOCKS = (("%H%M%S", 6), ("%H%M", 4), ("%H", 2))
-"""The patterns of times of day that are written as a number of up to six digits. For each pattern, its number of
-digits."""
+"""The patterns of times of day that are written as a number of up to six digits, each with its number of digits."""
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ms|s|min|h|d)", re.ASCII)
 _UNITS = {"ms": 1_000, "s": SECOND, "min": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND}
@@ -85,7 +84,6 @@ def decimal(text: str) -> Decimal:
 
 
 def power(shift: int) -> Decimal:
-    """Return 10 to the power of `shift`."""
     return Decimal(10) ** shift
 
 

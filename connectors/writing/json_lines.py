@@ -33,7 +33,7 @@ class TextPieces:
 def as_json(column: pl.Series, type: str, times: str) -> TextPieces:
     """Convert the values of a column to JSON. A missing value becomes null. Durations are written in seconds.
 
-    `times`: the format of times (`cep.connectors.records.times`).
+    `times`: the format of times (see `cep.connectors.records.times`).
     """
     if type in ("time", "duration"):
         return as_ticks(column, times if type == "time" else SECONDS)

@@ -55,8 +55,9 @@ def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Int
 def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | None = None) -> Iterator[memoryview]:
     """Yield the texts of the rows of several tables in a common order. Each piece contains the texts of some rows.
 
-    `tables`: for each table, its parts and the text number of each row. `order`: the numbers of rows in the order of
-    the output, or None for the order of the tables. The rows of all tables are numbered together.
+    - `tables`: for each table, its parts, and for each of its rows the number of the row's text.
+    - `order`: the numbers of rows in the order of the output, or None for the order of the tables. The rows of all
+      tables are numbered together.
     """
     parts, orders = _together(tables)
     rows = orders[0] if len(orders) == 1 else np.concatenate(orders)

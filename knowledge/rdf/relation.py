@@ -225,7 +225,6 @@ class PredicateRelations(Mapping[int, BinaryRelation]):
         return PredicateRelations(self._relations)
 
     def __getitem__(self, predicate: int) -> BinaryRelation:
-        """Return the relation of a predicate. It is empty if the predicate has no triples."""
         return self._relations.get(predicate, NOTHING)
 
     def __iter__(self) -> Iterator[int]:

@@ -103,8 +103,8 @@ class TripleSet:
     def match(self, s: int | None = None, p: int | None = None, o: int | None = None) -> TripleColumns:
         """Return the triples that have these ids, as three columns. An id that is None accepts any id.
 
-        The triples are sorted in the order s p o, p o s or o s p, whichever begins with the positions of the ids that
-        are not None.
+        The triples are sorted in the order s p o, p o s or o s p. It is the order that begins with the positions of the
+        ids that are not None.
         """
         order, start, stop = self._one(s, p, o)
         columns = self.ordered(order)
@@ -197,7 +197,6 @@ class TripleSet:
     # --- additions and removals ---
 
     def plus(self, more: TripleSet) -> TripleSet:
-        """Return the union of both sets."""
         if not len(self):
             return more
         more = more._without(self)
@@ -213,7 +212,6 @@ class TripleSet:
         return TripleSet._of_few(base, gone._without(back), new._with(more._without(back)))
 
     def minus(self, less: TripleSet) -> TripleSet:
-        """Return the triples of this set that are not in `less`."""
         if not len(less) or not len(self):
             return self
         if len(less) * _FEW > len(self):
@@ -229,7 +227,6 @@ class TripleSet:
         return TripleSet._of_few(base, gone._with(less._without(back)), new._without(back))
 
     def common(self, other: TripleSet) -> TripleSet:
-        """Return the triples that are in both sets."""
         return self._chosen(other.has(*self.columns))
 
     # Operations on small sets, whose triples are all in columns.

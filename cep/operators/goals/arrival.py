@@ -41,7 +41,6 @@ def _disorder(table):  # type: ignore[no-untyped-def]
 
 @bare
 def _earlier(table, i, j):  # type: ignore[no-untyped-def]
-    """Return True if row `i` comes before row `j` by (start, order)."""
     return table[START, i] < table[START, j] or (
         table[START, i] == table[START, j] and table[ORDER, i] < table[ORDER, j]
     )
@@ -174,16 +173,11 @@ def order_of_arrival(table: Table) -> NDArray[np.int64]:
 
 
 def _by_words(table: Table, end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the permutation that sorts many rows by arrival.
-
-    `end`: a number for each row that sorts like the row's end.
-    """
     return stable_order_of(end, table[START] - table[END], table[ORDER])
 
 
 @bare
 def _same(table, i, j, since):  # type: ignore[no-untyped-def]
-    """Return True if occurrences `i` and `j` are equal in all matrix rows from `since` on."""
     for c in range(since, table.shape[0]):
         if table[c, i] != table[c, j]:
             return False
@@ -281,7 +275,8 @@ def first_places(table: Table, numbered: bool) -> NDArray[np.int64]:
 
 
 def equal_before(table: Table) -> NDArray[np.int64] | None:
-    """Return, for each row of a sorted table, the number of equal rows before it; None if all rows are distinct.
+    """Return, for each row of a sorted table, the number of equal rows before it. Returns None if all rows are
+    distinct.
 
     Two rows are equal if their intervals and their arguments are equal.
     """

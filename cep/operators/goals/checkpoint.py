@@ -44,11 +44,11 @@ class TakenBack(ABC):
 
     @abstractmethod
     def as_arrays(self) -> dict[str, Ints]:
-        """See `cep.operators.goals.contract`."""
+        """Return the state as arrays (see `cep.operators.goals.contract`)."""
 
     @abstractmethod
     def become_arrays(self, state: dict[str, Ints]) -> None:
-        """See `cep.operators.goals.contract`."""
+        """Replace the state by arrays (see `cep.operators.goals.contract`)."""
 
     def touched(self, inputs: Sequence[Table], frontier: Frontier) -> Touched | None:
         """Return the rows of the state that a step over these inputs may change, or None if it may change any row.
@@ -58,18 +58,17 @@ class TakenBack(ABC):
         return None
 
     def checkpoint(self, inputs: Sequence[Table], frontier: Frontier) -> Checkpoint:
-        """See `cep.operators.goals.contract`."""
         touched = self.touched(inputs, frontier)
         if touched is None:
             return self.whole_checkpoint()
         return Checkpoint(rows=tuple(_kept(name, getattr(self, name), rows) for name, rows in touched.items()))
 
     def whole_checkpoint(self) -> Checkpoint:
-        """See `cep.operators.goals.contract`."""
         return Checkpoint({name: array.copy() for name, array in self.as_arrays().items()})
 
     def take_back(self, to: Checkpoint) -> None:
-        """See `cep.operators.goals.contract`. Keys that the undone step added may remain, without any state."""
+        """Restore the state of a checkpoint (see `cep.operators.goals.contract`). Keys that the undone step added may
+        remain, without any state."""
         if to.state is not None:
             self.become_arrays(to.state)
         for name, rows, value in to.rows:

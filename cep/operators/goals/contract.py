@@ -270,11 +270,11 @@ class Untimed:
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """The inputs of a machine part (`cep.runtime.machine_part`).
+    """The inputs of a machine part (see `cep.runtime.machine_part`).
 
     - `units`: the units whose output the part reads.
     - `events`: the input events that the part reads.
-    - `timed`: True if the part also runs when one of its goals is due (`Goal.due`).
+    - `timed`: True if the part also runs when one of its goals is due (see `Goal.due`).
     - `always`: True if the part runs at every step.
     """
 
@@ -288,8 +288,8 @@ class Takes:
 class StateKeys:
     """A set of keys whose state is requested from a goal.
 
-    - `columns`: for each input, the argument columns that form the key. The negated input of a join uses its own
-      columns. None if each row of the input belongs to every key.
+    - `columns`: for each input, the argument columns that form the key, or None if each row of the input belongs to
+      every key. The negated input of a join uses its own columns.
     - `tests`: for each input, a function that returns a mask of the occurrences that have one of these keys. It takes
       the key columns, one row per occurrence.
     - `numbers`: for each input, a function that takes the same columns and returns the number of each occurrence's key.

@@ -2,7 +2,7 @@
 
 A cycle is evaluated stretch by stretch; a stretch is a range of time codes. First `shrink` is called until it finds no
 further tuples that may end in the stretch. Then `grow` is called until no further intervals follow. In these calls,
-START and END of a row are the time codes of an interval (`cep.operators.goals.fluents.changes`). Afterwards `step`
+START and END of a row are the time codes of an interval (see `cep.operators.goals.fluents.changes`). Afterwards `step`
 passes the final changes to every goal.
 """
 

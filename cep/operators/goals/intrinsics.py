@@ -10,7 +10,6 @@ from cep.core.prefetch import prefetch as prefetch
 
 
 def _as_float(typing_context: Any, value: Any) -> Any:
-    """Return the float64 with these 64 bits."""
     from llvmlite import ir
     from numba.core import types
 
@@ -21,7 +20,6 @@ def _as_float(typing_context: Any, value: Any) -> Any:
 
 
 def _as_bits(typing_context: Any, value: Any) -> Any:
-    """Return the 64 bits of a float64."""
     from llvmlite import ir
     from numba.core import types
 

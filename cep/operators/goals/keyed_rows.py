@@ -36,7 +36,6 @@ LEAST_TIMES, MOST_TIMES = 1.25, 4.0
 
 @inside
 def copied(rows, i, target, j):  # type: ignore[no-untyped-def]
-    """Copy row `i` of `rows` to row `j` of `target`."""
     for word in range(rows.shape[1]):
         target[j, word] = rows[i, word]
 
@@ -105,8 +104,8 @@ def put(rows, i, j, changes, c, which, words, bag):  # type: ignore[no-untyped-d
     `which`: -1 to copy the old row `i`, 0 to apply change `c` to it, 1 to write the new row of change `c`. A new row
     must not overwrite an old one that is still needed, so `j` must be before `i`.
 
-    Return the next `i`, `j` and `c`, and True if the change contradicts the rows: it removes a row that does not exist,
-    or adds a row to a set that already has it.
+    Return the next `i`, `j` and `c`. Also return True if the change contradicts the rows: it removes a row that does
+    not exist, or adds a row to a set that already has it.
     """
     if which < 0:
         if i != j:
@@ -331,7 +330,7 @@ class KeyedRows:
         self.before = filled_room(self.before, keys, 0)
 
     def change(self, changes: Ints) -> None:
-        """Apply changes to the rows. They must be sorted (`in_turn`)."""
+        """Apply changes to the rows. The changes must be sorted as by `in_turn`."""
         if len(changes):
             self.make_room(changes)
             demand_there(_change(self.rows, self.spans, changes, self.words, self.bag))
@@ -356,7 +355,6 @@ class KeyedRows:
         _forgotten(self.rows, self.spans, keys, self.floor, self.before, self.kept)
 
     def _tidy(self) -> None:
-        """Drop all rows that do not end after `floor`, and release unused room."""
         self.forget(np.flatnonzero(self.spans[:, COUNT]))
         counts = self.spans[:, COUNT]
         filled = np.flatnonzero(counts)
@@ -370,8 +368,9 @@ class KeyedRows:
     def _rooms(self, counts: Ints, first: Ints) -> Ints:
         """Return the number of rows for which each key should have room.
 
-        `counts`: the number of rows of each key. `first`: the end of its first row. The room is one and a half times
-        the number of rows that are expected when the window is full, if rows arrive at the same rate.
+        `counts`: the number of rows of each key. `first`: the end of its first row. It is assumed that rows continue to
+        arrive at the same rate. The room is one and a half times the number of rows that are expected when the window
+        is full.
         """
         times = np.clip(1.5 * self.length / np.maximum(self.latest - first, 1), LEAST_TIMES, MOST_TIMES)
         others = counts - 1  # a key that consists of the whole row gets no further rows
@@ -390,7 +389,6 @@ class KeyedRows:
         self._pack()
 
     def _pack(self) -> None:
-        """Copy the rows of all keys to a new array that has no gaps between the rooms of different keys."""
         whole = int(self.spans[:, ROOM].sum())
         packed = np.empty((roomy(whole, whole + whole // 2), self.rows.shape[1]), np.int64)
         self.used = _packed(self.rows, self.spans, packed)
@@ -476,7 +474,7 @@ def collected(table, slots, words, changes):  # type: ignore[no-untyped-def]
 def _by_key(changes, begins, sorted_changes):  # type: ignore[no-untyped-def]
     """Sort changes by key, stably, into `sorted_changes`.
 
-    `begins`: a buffer of zeros, one more than there are keys.
+    `begins`: a buffer of zeros. It has one more number than there are keys.
     """
     for i in range(changes.shape[0]):
         begins[changes[i, KEY] + 1] += 1
@@ -491,7 +489,6 @@ def _by_key(changes, begins, sorted_changes):  # type: ignore[no-untyped-def]
 
 @inside
 def _same(changes, c, d):  # type: ignore[no-untyped-def]
-    """Return True if changes `c` and `d` apply to the same row of the same key."""
     for word in range(changes.shape[1]):
         if word != TIMES and changes[c, word] != changes[d, word]:
             return False
@@ -500,7 +497,6 @@ def _same(changes, c, d):  # type: ignore[no-untyped-def]
 
 @inside
 def _before(changes, c, d):  # type: ignore[no-untyped-def]
-    """Return True if the row of change `c` sorts before that of change `d`."""
     for word in range(ROW, changes.shape[1]):
         if changes[c, word] != changes[d, word]:
             return changes[c, word] < changes[d, word]

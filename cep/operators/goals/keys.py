@@ -1,4 +1,4 @@
-"""A hash table that numbers the keys of a goal (`cep.core.hashtable`). The number of a key is called its slot."""
+"""A hash table that numbers the keys of a goal (see `cep.core.hashtable`). The number of a key is called its slot."""
 
 from __future__ import annotations
 

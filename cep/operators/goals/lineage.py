@@ -180,7 +180,7 @@ class Lineage:
     def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
         """Return the lineage as a record batch.
 
-        `needed`: the only names that are included, sorted; None: all.
+        `needed`: the only names that are included, sorted. None means all.
         """
         wholes, parts = self.edges()
         rules, equal = (

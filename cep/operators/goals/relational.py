@@ -156,7 +156,7 @@ class SelectGoal(Memoryless, InFamily):
     """The goal of conditions. It outputs the occurrences for which the conditions hold. If the conditions bind
     variables, it outputs an occurrence once per answer.
 
-    - `tests`: conditions that compare one column with a constant (`cep.rules.conditions.column_tests`).
+    - `tests`: conditions that compare one column with a constant (see `cep.rules.conditions.column_tests`).
     - `conditions`: all other conditions, compiled. `asked`: the same conditions before they were compiled.
     - `within`: the greatest length of an occurrence in microseconds, or None.
     """
@@ -328,7 +328,6 @@ class Project(Memoryless, InFamily):
         return unique
 
     def taken(self, table: Table) -> Table:
-        """See `EventGoal`."""
         if self.own is Own.SEVERAL and not self.looks:
             return table
         if self.own in (Own.SET, Own.HANDED):
@@ -359,7 +358,6 @@ class Project(Memoryless, InFamily):
         return whole[:, first_places(self.numbered(whole), True)]
 
     def numbered(self, table: Table) -> Table:
-        """See `EventGoal`."""
         if self.lineage is not None or self.own is Own.SET:
             table = table.copy()
             table[IDENTITY] = 0 if self.own is Own.SET else numbers(table, self.lineage)
@@ -380,10 +378,6 @@ class Project(Memoryless, InFamily):
         return shorter
 
     def _named(self, table: Table, lineage: Lineage, passes: bool) -> Table:
-        """Give the results of a head new handles in the lineage, and link each to the row that the head read.
-
-        `passes`: True if each result also keeps the number of that row.
-        """
         named = table.copy()
         names = lineage.name(named)
         lineage.link(names, table[IDENTITY])
@@ -412,7 +406,6 @@ class Project(Memoryless, InFamily):
 
 
 def _unnumbered(table: Table) -> Table:
-    """Return the same occurrences with the number 0."""
     if table[IDENTITY].max(initial=0) == 0:
         return table
     table = table.copy()
@@ -421,7 +414,6 @@ def _unnumbered(table: Table) -> Table:
 
 
 def scan_of(scan: event.Scan, builder: GoalBuilder) -> ScanGoal:
-    """Return the goal of a Scan node."""
     attributes = builder.plan.schemas[scan.event].attributes
     constants: list[tuple[int, int | None]] = []
     for position, constant in scan.constants:
@@ -461,7 +453,6 @@ def _test(
 
 
 def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
-    """Return the goal of a Select node."""
     types, columns = builder.types(node.child), builder.plan.columns[node.child]
     named = {f"v{place}": type for place, type in enumerate(types)} | TIMES
     tests, others = column_tests(node.conditions, named, builder.pool, builder.plan.source)
@@ -470,7 +461,6 @@ def select_of(node: where.Select, builder: GoalBuilder) -> SelectGoal:
 
 
 def union_of(node: disjunction.Union, builder: GoalBuilder, number: int) -> UnionGoal:
-    """Return the goal of a Union node."""
     left, right, wanted = node.left, node.right, builder.types(number)
     sides: list[list[Evaluation]] = []
     for child, columns in zip((left, right), zip(*node.pairs()) if wanted else ((), ()), strict=True):

@@ -2,9 +2,9 @@
 
 A reviser accompanies a goal, and stores the recent input of the goal. `came` records input that arrived in order, which
 the goal has already processed. `revise` receives changes of earlier input, together with new input. It returns the
-changes of the output, and updates the goal's state. The changes of input and output are tables of changes
-(`cep.operators.goals.keyed_rows`). Tables are bags here: a row may occur several times, and removing one copy leaves
-the others.
+changes of the output, and updates the goal's state. The changes of input and output are tables of changes (see
+`cep.operators.goals.keyed_rows`). Tables are bags here: a row may occur several times, and removing one copy leaves the
+others.
 """
 
 from __future__ import annotations
@@ -108,7 +108,6 @@ class LinearReviser:
         """Do nothing: there is no state."""
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """Return no states."""
         return ()
 
 
@@ -116,7 +115,6 @@ class RuleReviser(LinearReviser):
     """The reviser of an event whose output is a bag, in which an occurrence is repeated for each of its derivations."""
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`."""
         return Revised(cast(Project, goal).every(inputs))
 
 
@@ -127,7 +125,6 @@ class InputReviser(LinearReviser):
     """
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`."""
         return Revised(signed(*(first_of_equal(by_arrival(table)) for table in parts_of(inputs[0]))))
 
 
@@ -141,22 +138,18 @@ class KeyedReviser:
     sides: tuple[KeyedRows, ...]
 
     def forget(self, until: int) -> None:
-        """See `Reviser`."""
         for side in self.sides:
             side.floor = until
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """Return no states."""
         return ()
 
     @property
     def keys(self) -> int:
-        """See `Reviser`."""
         return self.known.count
 
     @property
     def nbytes(self) -> int:
-        """See `Reviser`."""
         return sum(side.nbytes for side in self.sides) + self.known.nbytes
 
 
@@ -196,13 +189,11 @@ class SetReviser(KeyedReviser):
         self.rows.length = length
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """See `Reviser`."""
         table = self.goal.every(inputs)
         if rows(table):
             self.rows.change(self._changes(table))
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`."""
         table = self.goal.every(inputs)
         if not rows(table):
             return Revised(table)
@@ -293,7 +284,6 @@ def _turn(left, i, other, j):  # type: ignore[no-untyped-def]
 
 @inside
 def _equal(left, i, other, j):  # type: ignore[no-untyped-def]
-    """Return True if row `i` of `left` and row `j` of `other` have the same arguments."""
     for word in range(FIRST, left.shape[0]):
         if left[word, i] != other[word, j]:
             return False

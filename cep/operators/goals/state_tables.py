@@ -134,12 +134,10 @@ class DeclaredState(TakenBack):
 
     @cached_property
     def tables(self) -> dict[str, StateTable]:
-        """Return the declared tables of the state."""
         return self._tables()
 
     @cached_property
     def _targets(self) -> frozenset[str]:
-        """The tables to whose rows other tables refer."""
         return frozenset(target for table in self.tables.values() for target, _ in table.refers.values())
 
     def begin(self, frontier: Frontier) -> None:
@@ -149,15 +147,12 @@ class DeclaredState(TakenBack):
     # --- saving ---
 
     def snapshot(self) -> pa.RecordBatch:
-        """See `cep.operators.goals.contract`."""
         return to_arrow(self._state())
 
     def restore(self, batch: pa.RecordBatch) -> None:
-        """See `cep.operators.goals.contract`."""
         self._become(self._read(batch))
 
     def as_arrays(self) -> Arrays:
-        """See `cep.operators.goals.contract`."""
         return self._state()
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
@@ -169,7 +164,6 @@ class DeclaredState(TakenBack):
         return state
 
     def become_arrays(self, state: Arrays) -> None:
-        """See `cep.operators.goals.contract`."""
         self._become(state)
 
     def _read(self, batch: pa.RecordBatch) -> Arrays:
@@ -195,23 +189,19 @@ class DeclaredState(TakenBack):
     # --- by key ---
 
     def extract(self, keys: StateKeys) -> pa.RecordBatch:
-        """See `cep.operators.goals.contract`."""
         state = self._state()
         going, staying = self.part(state, keys), self._chosen(state, self._masks(state, keys, staying=True))
         self._become(staying)
         return to_arrow(going)
 
     def replace(self, keys: StateKeys, state: pa.RecordBatch) -> None:
-        """See `cep.operators.goals.contract`."""
         replacement = self._read(state)
         self._become(self.together(self.others(self._state(), keys), replacement))
 
     def part(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """See `cep.operators.goals.contract`."""
         return self._chosen(state, self._masks(state, keys))
 
     def others(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """See `cep.operators.goals.contract`."""
         return self._chosen(state, {name: ~mask for name, mask in self._masks(state, keys).items()})
 
     def together(self, left: Arrays, other: Arrays) -> Arrays:
@@ -389,7 +379,6 @@ class DeclaredState(TakenBack):
         return chosen
 
     def _references(self, target: str, state: Arrays) -> Iterator[tuple[Ints, int]]:
-        """Yield each array and column that contains row numbers of the table `target`."""
         for name, table in self.tables.items():
             for column, (other, _) in table.refers.items():
                 if other == target:
@@ -398,14 +387,12 @@ class DeclaredState(TakenBack):
     # --- codes and handles ---
 
     def recoded(self, state: pa.RecordBatch, codes: Translation) -> pa.RecordBatch:
-        """See `cep.operators.goals.contract`."""
         arrays = from_arrow(state)
         for array, rows, column in self._coded_places(arrays):
             array[rows, column] = codes(array[rows, column])
         return to_arrow(arrays)
 
     def renamed(self, state: pa.RecordBatch, names: Translation) -> pa.RecordBatch:
-        """See `cep.operators.goals.contract`."""
         arrays = from_arrow(state)
         for name, table in self.tables.items():
             for column in table.handles if name in arrays else ():
@@ -413,22 +400,18 @@ class DeclaredState(TakenBack):
         return to_arrow(arrays)
 
     def coded(self) -> list[Ints]:
-        """See `cep.operators.goals.contract`."""
         return [array[rows, column] for array, rows, column in self._coded_places(self._state())]
 
     def codes(self) -> list[Ints]:
-        """See `cep.operators.goals.contract`."""
         return self.coded()
 
     def names(self) -> list[Ints]:
-        """See `cep.operators.goals.contract`."""
         if not any(table.handles for table in self.tables.values()):
             return []
         state = self._state()
         return [state[name][:, column] for name, table in self.tables.items() for column in table.handles]
 
     def _coded_places(self, state: Arrays) -> Iterator[tuple[Ints, slice | Bools, int]]:
-        """Yield the cells that contain pool codes, as (array, rows, column)."""
         for name, table in self.tables.items():
             array = state.get(name)
             if array is None or not len(array):
@@ -447,7 +430,7 @@ class NumberedState(DeclaredState):
     """
 
     watched = 1024
-    """The count of assigned numbers from which renumbering is considered."""
+    """The minimum count of assigned numbers for which renumbering is considered."""
 
     @abstractmethod
     def _numbers(self) -> int:
@@ -463,7 +446,6 @@ class NumberedState(DeclaredState):
         return self._state()
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """See `cep.operators.goals.contract`."""
         count = self._numbers()
         if not wholly:
             if count <= self.watched:
@@ -476,7 +458,6 @@ class NumberedState(DeclaredState):
 
 
 def _ranks(numbers: Ints) -> Ints:
-    """Return the rank of each array element among the elements that have the same number."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     first = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))

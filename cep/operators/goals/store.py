@@ -242,7 +242,8 @@ def supersede(store, chains, slot, head, within, coming):  # type: ignore[no-unt
 def note_absent(store, cold, count, table, x, slot, chains, forgets):  # type: ignore[no-untyped-def]
     """Store a negated row. Its start is replaced by the latest start of its key so far.
 
-    `forgets`: True if all right sides are instants, so that of the rows that end earlier, only the last one matters.
+    `forgets`: True if all right sides are instants. Then only the latest of the rows that end before the new row is
+    kept.
     """
     put(store, cold, count, table, x, slot, 0, 0)
     tail = chains[slot, 1]

@@ -24,7 +24,7 @@ from cep.rules.terms import (
 )
 
 ASKED = {"near": ("near(Lat, Long, Radius, Feature, Metres)", 5)}
-"""Predicates that the background knowledge defines. For each predicate, an example and the number of its arguments."""
+"""Predicates that the background knowledge defines, each with an example and the number of its arguments."""
 EVERY = "bind it in each alternative, or outside of the parentheses: `{0} = ...`"
 
 

@@ -115,8 +115,6 @@ def equal_to(row: int, bits: int | None) -> tuple[int, int, int, int, int]:
 
 
 def _with_constant(comparison: TypedCall) -> tuple[str, TypedVariable, TypedConstant] | None:
-    """Return the operator, the column and the constant of a comparison. Return None if the comparison cannot become a
-    column test."""
     operator, (left, right) = comparison.function, comparison.arguments
     if isinstance(left, TypedConstant):
         operator, left, right = MIRRORED[operator], right, left
@@ -129,11 +127,6 @@ def _with_constant(comparison: TypedCall) -> tuple[str, TypedVariable, TypedCons
 
 
 def _column(side: Typed, other: Typed) -> TypedVariable | None:
-    """Return the column on one side of a comparison. Return None if this side is not a column of a suitable type.
-
-    The constant on the other side must have the column's type. An int column may also be compared with a number that is
-    not whole.
-    """
     if isinstance(side, TypedCall) and side.function == "to_float" and abs(_number(other)) < 2**62:
         (side,) = side.arguments
         return side if isinstance(side, TypedVariable) and side.type == "int" else None

@@ -81,7 +81,7 @@ def certainly_within(limit: Operand) -> Operand:
     """Return a chord length. Points whose chord is shorter are certainly less than `limit` apart.
 
     By Schur's theorem, a curve of length s whose curvature is at most 1/r has a chord of at least 2 r sin(s / 2 r), for
-    s up to half the circle. This half is 19,903 km. Geodesics that are longer are so by at most 101 km, so their chord
+    s up to half the circle. This half is 19,903 km. Longer geodesics exceed it by at most 101 km, so their chord
     exceeds 12,500 km.
     """
     bounded = np.clip(limit, 0.0, FARTHEST_BOUNDED)
@@ -100,7 +100,6 @@ def chord_squared(lat1: Operand, long1: Operand, lat2: Operand, long2: Operand) 
 
 
 def _meridian(lat: Operand) -> tuple[Operand, Operand]:
-    """Return the distance of each latitude from the earth's axis, and from the plane of the equator."""
     angle = np.radians(np.where(np.abs(lat) <= 90.0, lat, np.nan))
     sine = np.sin(angle)
     bend = EQUATORIAL_RADIUS / np.sqrt(1 - ECCENTRICITY2 * sine * sine)

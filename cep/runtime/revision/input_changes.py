@@ -23,7 +23,7 @@ UNKNOWN = "unknown-withdrawal"
 KnownRows = Callable[[Table, Sequence[int]], Table]
 """A function that takes a table and returns the stored rows of an event that equal one of the table's rows.
 
-Its second argument contains the numbers of the matrix rows to compare. They include the row of ends.
+Its second argument contains the indexes of the matrix rows to compare. They include the row of ends.
 """
 
 
@@ -87,7 +87,6 @@ def input_changes(
 
 
 def _each_once(pushed: Table) -> Table:
-    """Drop rows that equal an earlier row."""
     ordered = by_arrival(contiguous(pushed))
     before = equal_before(ordered)
     return pushed if before is None else ordered.compress(before == 0, axis=1)
@@ -98,7 +97,7 @@ def _taken_one_by_one(pushed: Table, withdraws: Bools, known: Table, words: Sequ
     it.
 
     Return three arrays: the stored rows to remove, the positions of the pushed rows to add, and the positions of
-    withdrawals of rows that do not exist. `words`: the numbers of the matrix rows to compare.
+    withdrawals of rows that do not exist. `words`: the indexes of the matrix rows to compare.
     """
     kinds = KeySet(len(words))
     known = known[:, np.argsort(known[ORDER], kind="stable")]
@@ -138,8 +137,6 @@ def _matched(kinds, goes, places, stack, taken, unknown):  # type: ignore[no-unt
 
 
 def _twice(table: Table, ends: Ints, key: tuple[int, ...]) -> Bools:
-    """Return a mask over `ends`. It is True for an end at which `table` has several rows whose start and key are equal,
-    too."""
     named = by_arrival(contiguous(table[[START, END, ORDER, IDENTITY, *(FIRST + column for column in key)]]))
     once = first_of_equal(named)
     if rows(once) == rows(named):

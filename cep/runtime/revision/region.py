@@ -589,8 +589,11 @@ class BoundedRerun(Rerun):
         (self.base,), self.since = copied([base[place] for place in self.places]), frontier.watermark
 
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
-        """See `Rerun`. An occurrence depends only on input within `memory`, so output that is later than a change by
-        more than `memory` stays the same."""
+        """Rerun the keys that `changes` concern. Return the changes of the output, and the number of these keys.
+
+        An occurrence depends only on input within `memory`. So the output stays the same if it is later than a change
+        by more than `memory`.
+        """
         times = np.concatenate([change[:, ROW + R_END] for change in changes])
         keys = np.concatenate([change[:, KEY] for change in changes])
         whole = self._whole(changes)
@@ -654,7 +657,7 @@ def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stret
 def _merged(keys: Ints, after: Ints, until: Ints) -> tuple[Ints, Ints, Ints]:
     """Merge overlapping time ranges of the same key. `after`, `until`: the start and the end of each range.
 
-    If there are several keys, a range of a key that begins later than another one must also end later.
+    If `keys` contains several keys, the ends of each key's ranges must ascend with their starts.
     """
     order = np.lexsort((after, keys))
     keys, after, until = keys[order], after[order], until[order]

@@ -108,13 +108,12 @@ class RowWindow:
         return sum(int(np.searchsorted(run[END], end, "right")) for run in runs)
 
     def clear(self) -> None:
-        """Remove all rows."""
         self.runs, self._spans, self._sorted, self.last = [], [], [], BEGINNING
 
     def same(self, table: Table, words: Sequence[int]) -> Table:
         """Return the rows of the window that equal a row of `table`, in any order.
 
-        `table` must be sorted by end. `words`: the numbers of the matrix rows to compare, which include the row of
+        `table` must be sorted by end. `words`: the indexes of the matrix rows to compare, which include the row of
         ends.
         """
         parts = [empty(self.arguments)]
@@ -127,7 +126,6 @@ class RowWindow:
         return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def drop(self, table: Table) -> None:
-        """Remove from the window all rows that are in `table`."""
         if not rows(table):
             return
         table = table.take(stable_order(table[END]), axis=1)
@@ -157,7 +155,6 @@ class RowWindow:
 
     @property
     def size(self) -> int:
-        """The number of rows."""
         return sum(map(rows, self.runs))
 
     def _append(self, table: Table, span: tuple[int, int], ordered: bool) -> None:
@@ -167,12 +164,11 @@ class RowWindow:
         self.last = max(self.last, span[1])
 
     def _within(self, first: int, last: int) -> Iterator[int]:
-        """Return the numbers of the tables that may contain an end from `first` to `last`."""
         return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
 
     def _same(self, number: int, table: Table, words: Ints) -> Ints:
         """Return the positions of those rows in the stored table `number` that equal a row of `table`. `words`: the
-        numbers of the matrix rows to compare."""
+        indexes of the matrix rows to compare."""
         count = rows(table)
         buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
         room = np.empty(count, np.int64), np.empty((count, 1), np.int64)
@@ -239,7 +235,6 @@ def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-unty
 
 @njit(_nrt=False)
 def _hashed(table, row, words):  # type: ignore[no-untyped-def]
-    """Return a hash of the values that a row has in the matrix rows `words`."""
     mixed = np.uint64(0)
     for word in words:
         mixed = mix(mixed, table[word, row])
@@ -248,7 +243,6 @@ def _hashed(table, row, words):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def _equal(first_table, row, other, its, words):  # type: ignore[no-untyped-def]
-    """Return True if a row of one table equals a row of another table in the matrix rows `words`."""
     for word in words:
         if first_table[word, row] != other[word, its]:
             return False
@@ -261,7 +255,6 @@ def _telling(words: Sequence[int]) -> Ints:
 
 
 def without(table: Table, others: Table) -> Table:
-    """Return the rows of `table` that are not in `others`."""
     if not rows(others) or not rows(table):
         return table
     gone = KeySet(len(table) - 1)
@@ -292,10 +285,11 @@ class RowChanges:
 
 
 def replaced(was: Table, now: Table) -> RowChanges:
-    """Return the changes that turn the table `was` into the table `now`, if added rows follow after stored ones.
+    """Return the changes that turn the stored table `was` into the table `now`. Added rows are stored after all rows
+    that stay.
 
-    Both tables must be sorted by arrival. Rows that tie (`cep.plan.ties`) get the order that they have in `now`. So a
-    row that stays is removed and added again if it ties with an added row before it.
+    Both tables must be sorted by arrival. Rows that tie (see `cep.plan.ties`) get the order that they have in `now`. So
+    a row that stays is removed and added again if it ties with an added row before it.
     """
     kinds = KeySet(len(was) - 1)
     old, _ = kinds.insert(_words(was))

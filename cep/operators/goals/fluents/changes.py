@@ -41,7 +41,6 @@ class Changes(NamedTuple):
 
 
 def no_changes() -> Changes:
-    """Return empty changes."""
     return Changes(*(np.empty(0, np.int64) for _ in range(3)))
 
 
@@ -147,7 +146,7 @@ def _settled(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
 
 
 NOTHING = -INFINITE - 1
-"""The code up to which an input is decided before any of it has arrived. It is before all times."""
+"""The code up to which an input is decided at the start, when nothing has arrived. It is before all times."""
 _NONE: Ints = np.empty(0, np.int64)
 _LATER, _BEGIN, _CHANGE, _EVER = 1, 2, 4, 8
 """Flags of the kinds of rows. _LATER: the row applies just after its instant. _BEGIN: it is a beginning. _CHANGE: it is
@@ -229,7 +228,6 @@ def _codes(table, kind_row, kinds, changes):  # type: ignore[no-untyped-def]
 
 @njit()
 def _arguments(table, places):  # type: ignore[no-untyped-def]
-    """Return a table that has only the arguments of the rows at `places`."""
     picked = np.empty((table.shape[0], len(places)), np.int64)
     for row in range(FIRST, table.shape[0]):
         for i in range(len(places)):
@@ -247,7 +245,6 @@ def put_changes(table: Table, kind_row: int, code: Ints, begins: Ints, delay: in
 
 @njit()
 def _put(table, kind_row, code, begins, delay):  # type: ignore[no-untyped-def]
-    """Write the kind and the times of one change per row into a table."""
     for i in range(table.shape[1]):
         instant = code[i]
         later = instant & 1
@@ -274,12 +271,12 @@ def put_tuples(table, first, known, keys, column):  # type: ignore[no-untyped-de
 def waiting_table(
     name: str, width: int, kind: int, codes: Iterable[int], input: int = 0, columns: Sequence[int] | None = None
 ) -> StateTable:
-    """Declare the state table for waiting changes of an input (`PendingChanges.state`). Its first column is a time, the
-    others are the input's columns.
+    """Declare the state table for waiting changes of an input (see `PendingChanges.state`). Its first column is a time,
+    the others are the input's columns.
 
     - `width`: the number of input columns. `kind`: the column with the kind of change, which is never part of a key.
     - `codes`: the columns of pool codes.
-    - `columns`: the numbers of the input columns that are stored; None: all.
+    - `columns`: the positions of the input columns that are stored. None means all.
     """
     keyed = tuples_of(name, range(width) if columns is None else columns, input, first=1)
     return StateTable(
@@ -558,7 +555,7 @@ def stretch_of(changes: Changes, held: Ints, first: int, last: int) -> Intervals
 
 
 def changes_against(held: Intervals, before: Ints, first: int, last: int) -> Changes:
-    """Return the changes in a stretch after which tuples hold in the intervals `held`, sorted by code.
+    """Return the changes that make tuples hold in the intervals `held` of a stretch, sorted by code.
 
     `held`: the intervals, sorted by key. `before`: the tuples that hold before the stretch.
     """

@@ -83,8 +83,8 @@ def _lose(  # type: ignore[no-untyped-def]
 
 @njit()
 def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
-    """Return pairs of an index into `keys` and a tuple of the other side that has this key and continues. Also return
-    their count.
+    """Pair each key with the tuples of the other side that have this key and continue. Return the pairs (index into
+    `keys`, tuple) and their count.
 
     `gone`: a mark for each tuple that does not continue. `pairs`: a buffer, which is replaced by a larger one if
     needed.
@@ -165,7 +165,6 @@ class ConjunctionStretches(InRounds):
         self.met = [Rows(side.width) for side in self.sides]
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the pairs that may end in the stretch, because one of their tuples may end."""
         tuples = [self.tuples[n].slots(inputs[n], self.columns[n], insert=False, groups=True) for n in range(2)]
         keys = [self.keys.slots(inputs[n], self.key[n], insert=False) for n in range(2)]
         pairs, paired = _lose(
@@ -178,7 +177,6 @@ class ConjunctionStretches(InRounds):
         return self._pairs(self._known(0, pairs[:paired, 0]), places, right, places[: rows(right)], start, end)
 
     def _known(self, side: int, tuples: Ints) -> Table:
-        """Return tuples of one side as rows that cover the whole stretch."""
         table = np.zeros((FIRST + self.sides[side].width, len(tuples)), np.int64)
         table[START], table[END] = self.stretch[0], self.stretch[1]
         table[FIRST + self.columns[side]] = self.tuples[side].known[tuples].T
@@ -406,8 +404,6 @@ class HoldingAlone:
 
 
 class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
-    """The goal of one Conjunction node."""
-
     def __init__(self, spec: ConjunctionSpec, lineage: Lineage | None = None) -> None:
         self.spec, self.lineage = spec, lineage
         self.sides = (spec.left, spec.right)
@@ -479,7 +475,6 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the tuples that hold, in the order in which they began, and the waiting changes."""
         arrays: Arrays = {}
         for side, (name, waiting) in enumerate(zip(("left", "right"), self.waiting.state())):
             held = np.flatnonzero(self.state[side][: self.tuples[side].count, HOLDS])
@@ -609,7 +604,6 @@ class MatchedConjunctionGoal(ConjunctionGoal):
         return table
 
     def _slots(self, table: Table, side: int) -> Ints:
-        """Return the number of each row's tuple, and make room for the flags of new tuples."""
         before = self.keys.count
         slots = self.keys.slots(table, self.key[side], groups=True)
         if self.keys.count > before:

@@ -221,8 +221,6 @@ class GroupingSpec:
 
 
 class GroupingGoal(NumberedState):
-    """The goal of one Grouping node."""
-
     def __init__(self, spec: GroupingSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
         self.spec, self.new_labels, self.lineage = spec, labels, lineage
         self.modes = [
@@ -324,7 +322,6 @@ class GroupingGoal(NumberedState):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return the tuples that hold, in the order in which they began, and the waiting changes."""
         held = np.flatnonzero(self.state[: self.tuples.count, HOLDS])
         held = held[np.argsort(self.state[held, TURN], kind="stable")]
         return {"tuples": self.tuples.known[held], "waiting": self.waiting.state()[0]}
@@ -338,7 +335,6 @@ class GroupingGoal(NumberedState):
         }
 
     def _become(self, state: Arrays) -> None:
-        """Load a state. Each of its tuples is processed like a tuple that begins."""
         self._clear()
         known = state["tuples"]
         table = np.zeros((FIRST + self.spec.width, len(known)), np.int64)
@@ -360,7 +356,6 @@ class GroupingGoal(NumberedState):
 
 
 def grouping_of(node: Grouping, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     types = builder.types(node.child)
     results = results_of(node.results, types, builder)
     parameters = tuple(float(result.parameter or 0) for result in node.results)

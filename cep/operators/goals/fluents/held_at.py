@@ -102,8 +102,8 @@ class HeldAtSpec(HoldingSpec):
     """The specification of a condition at a past time.
 
     - `time_column`: the left column with the time.
-    - `back`: the maximum number of microseconds by which this time may precede the end of the occurrence; None if
-      unbounded.
+    - `back`: the maximum number of microseconds by which this time may precede the end of the occurrence. It is None if
+      there is no limit.
     - `single`: True if each key has one tuple.
     """
 
@@ -135,8 +135,6 @@ class HeldAtGoal(HoldingGoal):
         return {"count": ALL, "newest": slots[slots >= 0], "latest": tuples, "cells": latest[latest >= 0]}
 
     def _edges(self, table: Table) -> tuple[Table, Ints, Ints]:
-        """Return the beginnings and ends in order, the key of each row, and the tuple of each row. Make room for new
-        tuples."""
         right = in_turn(table, self.spec.kind)
         slots = self.keys.slots(right, self.right_key)
         tuples = self.tuples.slots(right, self.columns, groups=True)
@@ -144,7 +142,6 @@ class HeldAtGoal(HoldingGoal):
         return right, slots, tuples
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """See `cep.operators.goals.contract`."""
         left, spec = contiguous(inputs[0]), self.spec
         right, slots, tuples = self.ahead.take(inputs[1])
         if rows(right):
@@ -160,13 +157,11 @@ class HeldAtGoal(HoldingGoal):
         return self._paired(left, pairs[:paired])
 
     def _room(self, count: int) -> None:
-        """Make room for `count` intervals, and for all keys and tuples."""
         self.cells = filled_room(self.cells, count, 0)
         self.newest = filled_room(self.newest, self.keys.count, -1)
         self.latest = filled_room(self.latest, self.tuples.count, -1)
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
-        """See `cep.operators.goals.contract`."""
         held = max(self.count, self.tuples.count, self.keys.count)
         if not wholly and held <= self.watched:
             return
@@ -179,7 +174,6 @@ class HeldAtGoal(HoldingGoal):
         self.watched = max(1024, 2 * self.count)
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """See `cep.operators.goals.contract`."""
         self.evict(frontier, wholly=True)
         return self._state()
 
@@ -189,7 +183,6 @@ class HeldAtGoal(HoldingGoal):
     # --- state ---
 
     def _state(self) -> Arrays:
-        """Return all stored intervals, in the order in which they began."""
         cells = self.cells[: self.count]
         return {
             "tuples": self.tuples.known[cells[:, TUPLE]],
@@ -241,7 +234,6 @@ def _before(slots: Ints) -> Ints:
 
 
 def held_at_of(node: HeldAt, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     spec, added, types = spec_of(node, builder)
     single = {other for _, other in node.key} | {node.kind} == set(range(len(types[1])))
     common = {field.name: getattr(spec, field.name) for field in fields(spec)}

@@ -189,7 +189,6 @@ class HoldingGoal(NumberedState, Untimed):
         return right, slots, tuples
 
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
-        """See `cep.operators.goals.contract`."""
         left, spec = contiguous(inputs[0]), self.spec
         right, right_slots, tuples = self.ahead.take(inputs[1])
         left_slots = self.keys.slots(left, self.left_key, insert=False)
@@ -253,7 +252,6 @@ class HoldingGoal(NumberedState, Untimed):
         }
 
     def _become(self, state: Arrays) -> None:
-        """Load a state. Each of its tuples is processed like a tuple that begins."""
         self._begin()
         count = len(state["tuples"])
         right = np.zeros((FIRST + self.spec.right_width, count), np.int64)
@@ -264,7 +262,6 @@ class HoldingGoal(NumberedState, Untimed):
         self.step((empty(self.spec.left_width), right), Frontier.at(0))
 
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
-        """See `cep.operators.goals.contract`."""
         order = np.lexsort(state["keys"].T[::-1]) if self.spec.right_key else np.arange(len(state["keys"]))
         known = np.concatenate([state[name] for name in sorted(state)], axis=1)[order]
         return [(self.keys_by_row("tuples", state, keys)[order], known)]
@@ -295,7 +292,6 @@ def in_turn(edges: Table, kind: int) -> Table:
 
 
 def holding_of(node: Holding, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     spec, added, types = spec_of(node, builder)
     return widened(HoldingGoal(spec, builder.lineage), added, types)
 

@@ -161,7 +161,6 @@ def _held(edges, start, before, most, lists, places):  # type: ignore[no-untyped
 
 @inside
 def _next_end(rows, i, last, changes, c, stop):  # type: ignore[no-untyped-def]
-    """Return the earliest end among the remaining rows and changes of a key, or END_OF_TIME."""
     end = END_OF_TIME
     if i < last:
         end = rows[i, R_END]
@@ -172,7 +171,6 @@ def _next_end(rows, i, last, changes, c, stop):  # type: ignore[no-untyped-def]
 
 @inside
 def _next_change(edge_changes, c, stop, left_changes, d, until):  # type: ignore[no-untyped-def]
-    """Return the earliest end among the remaining changes of both sides, or END_OF_TIME."""
     edge = _next_end(edge_changes, 0, 0, edge_changes, c, stop)
     return min(edge, _next_end(left_changes, 0, 0, left_changes, d, until))
 
@@ -397,8 +395,6 @@ class Edges(KeyedRows):
 
 
 class HoldingReviser:
-    """The reviser of a Holding node."""
-
     remembers = True
 
     def __init__(self, goal: HoldingGoal) -> None:
@@ -412,7 +408,6 @@ class HoldingReviser:
         self.wholly = not spec.negated and len(spec.take) + len(spec.right_key) < len(goal.columns)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """See `Reviser`."""
         self.left.length = self.edges.length = length
         right = np.zeros((FIRST + self.spec.right_width, len(state["tuples"])), np.int64)
         right[START] = right[END] = frontier.watermark
@@ -423,12 +418,10 @@ class HoldingReviser:
         self.forget(frontier.watermark)
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """See `Reviser`."""
         self.edges.change(self._edge_changes(inputs[1]))
         self.left.change(self._left_changes(inputs[0]))
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`."""
         left, right = inputs
         spec = self.spec
         if not rows(left) and not rows(right):
@@ -451,7 +444,6 @@ class HoldingReviser:
         return Revised(concat([changes, alone]) if rows(alone) else changes, int(keys))
 
     def _told(self, matched: Ints, was: Ints, now: Ints) -> Table:
-        """Return the output rows for old pairs (removed) and new pairs (added) of occurrences and tuples."""
         if self.wholly:
             met, times = matched[:, :-2], matched[:, -2:].T
             return apart(self._paired(met, times[0], was), self._paired(met, times[1], now))
@@ -517,11 +509,9 @@ class HoldingReviser:
         goal.step((empty(self.spec.left_width), right), Frontier.at(0))
 
     def forget(self, until: int) -> None:
-        """See `Reviser`."""
         self.left.floor = self.edges.floor = until
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """See `Reviser`."""
         edges, keys = self.edges.every()
         return [self._state_at(time, edges, keys) for time in times]
 
@@ -540,12 +530,10 @@ class HoldingReviser:
 
     @property
     def keys(self) -> int:
-        """See `Reviser`."""
         return max(self.keys_known.count, self.tuples.count)
 
     @property
     def nbytes(self) -> int:
-        """See `Reviser`."""
         known = self.keys_known.nbytes + self.tuples.nbytes + self.places.nbytes
         return self.left.nbytes + self.edges.nbytes + known
 

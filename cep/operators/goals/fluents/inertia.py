@@ -88,8 +88,6 @@ class InertiaSpec:
 
 
 class InertiaGoal(NumberedState, Lasting):
-    """The goal of one Inertia node."""
-
     def __init__(self, spec: InertiaSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage
@@ -152,7 +150,6 @@ class InertiaGoal(NumberedState, Lasting):
         return by_arrival(table)
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended yet. In the result, their END is END_OF_TIME."""
         slots = np.flatnonzero(self.state[: self.keys.count, HOLDS])
         told = np.zeros((len(slots), 8), np.int64)
         for place, cell in ((0, SINCE), (2, ARRIVAL), (3, NAME), (6, VALUE)):
@@ -172,7 +169,6 @@ class InertiaGoal(NumberedState, Lasting):
         return WaitingRows(since, since, arguments, state[slots, DUE], state[slots, ARRIVAL])
 
     def due(self) -> int | None:
-        """Return the earliest deadline of a value that still holds."""
         while self.counts[S_HEAP]:
             when, _, slot = self.heap[0].tolist()
             if self.state[slot, HOLDS] and self.state[slot, DUE] == when:
@@ -235,7 +231,6 @@ class InertiaGoal(NumberedState, Lasting):
         self.counts = np.array([len(heap), len(heap), 0], np.int64)
 
     def rows_by_key(self, state: Arrays, keys: StateKeys) -> list[KeyedRows]:
-        """See `cep.operators.goals.contract`."""
         known = np.concatenate([state["keys"], state["held"]], axis=1)
         numbers = self.keys_by_row("keys", state, keys)
         order = np.lexsort(known.T[::-1])

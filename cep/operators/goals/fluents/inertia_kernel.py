@@ -42,7 +42,6 @@ S_HEAP, S_TURN, S_GIVEN = range(3)
 
 @inside
 def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
-    """Return the index of the deadline of a value, or -1 if it has none."""
     for d in range(deadlines.shape[0]):
         if deadlines[d, D_ONE] == 0 or deadlines[d, D_VALUE] == value:
             return d

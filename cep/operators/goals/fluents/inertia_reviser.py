@@ -115,7 +115,8 @@ def _same(left, other):  # type: ignore[no-untyped-def]
 
 @inside
 def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped-def]
-    """Remove the rows that are in both the old and the new output of a key. Return the new numbers of old and new rows.
+    """Remove the rows that are in both the old and the new output of a key. Return how many old and how many new rows
+    remain.
 
     - `was`, `old`: the old output of all keys, and its number of rows. `now`, `new`: the same for the new output.
     - `before`, `first`: the first row of the key in `was` and in `now`. Its rows are in order of time.
@@ -164,8 +165,8 @@ def _revise(  # type: ignore[no-untyped-def]
     The store of each key must have room for its changes. `tells`: True to compute how the output changes. Otherwise the
     changes must follow all stored rows. With `tells`, returns:
 
-    - `was`, `old`, `now`, `new`: the old output up to `since` and the new output up to `until`, without common rows,
-      with the number of rows of each
+    - `was`, `old`: the old output up to `since`, and its number of rows
+    - `now`, `new`: the new output up to `until`, and its number of rows; rows that are in both outputs are left out
     - `ends`: the number of keys whose final state changes; `ended` gets their numbers and states
     - `again`: the number of keys with changes up to `since`
     - `wrong`: the number of invalid changes, which remove a row that does not exist or add a row that exists
@@ -252,7 +253,6 @@ def _into(told, i, sign, known, valued, table, place):  # type: ignore[no-untype
 
 @bare
 def _told(was, now, known, valued, table):  # type: ignore[no-untyped-def]
-    """Write old output rows as removed rows and new output rows as added rows into a table of changes."""
     for i in range(was.shape[0]):
         _into(was, i, GOES, known, valued, table, i)
     for i in range(now.shape[0]):
@@ -273,8 +273,6 @@ def _become(state, heap, counts, slots, ended):  # type: ignore[no-untyped-def]
 
 
 class InertiaReviser(KeyedReviser):
-    """The reviser of an Inertia node."""
-
     remembers = True
 
     def __init__(self, spec: InertiaSpec) -> None:
@@ -288,19 +286,16 @@ class InertiaReviser(KeyedReviser):
         self.nothing = np.zeros_like(spec.wanted)
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """See `Reviser`."""
         self.known.become(state["keys"].copy(), len(state["keys"]))
         self.rows.know(self.known.count)
         self.rows.before[: self.known.count] = state["held"]
         self.rows.floor, self.rows.length = frontier.watermark, length
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """See `Reviser`."""
         if rows(inputs[0]):
             self._revised(self._changes(inputs[0]), 0, 0, False, 0)
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`."""
         if not rows(inputs[0]):
             return Revised(empty(self.spec.width + 1))
         changes = self._changes(inputs[0])
@@ -319,8 +314,8 @@ class InertiaReviser(KeyedReviser):
         """Apply changes to the stored transitions. The arguments are those of `_revise`; `count`: the number of rows to
         allocate.
 
-        Return the old output rows, the new output rows, the final states that have changed (one row per key), and the
-        number of keys that have changes up to `since`.
+        Return the old output rows and the new output rows. Also return the final states that have changed, one row per
+        key, and the number of keys that have changes up to `since`.
         """
         self.rows.make_room(changes)
         room = np.empty((4 * count + 6, 8), np.int64)
@@ -344,7 +339,6 @@ class InertiaReviser(KeyedReviser):
         _become(goal.state, goal.heap, goal.counts, slots, ended)
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """See `Reviser`."""
         kept, keys = self.rows.every()
         return [self._state_at(time, kept, keys) for time in times]
 

@@ -1,6 +1,6 @@
 """The goal of windows of tuples. Each arriving atom removes the oldest atom from a window that contains `atoms` atoms.
 
-goal(E, A):  returns the tuples of E, each while it is among the last arrivals A, perhaps with its tick
+goal(E, A):  returns each tuple of E, perhaps with its tick, while it is among the last arrivals A
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _kept(of_keys, count, pool, kept):  # type: ignore[no-untyped-def]
 class LastAtomsGoal(PassingGoal):
     """The goal of one LastAtoms node.
 
-    `by`: the columns of arrivals that form the key. `key_codes`: those of them that contain pool codes.
+    `by`: the columns of arrivals that form the key. `key_codes`: the columns among them that contain pool codes.
     """
 
     def __init__(
@@ -160,7 +160,6 @@ class LastAtomsGoal(PassingGoal):
     # --- state ---
 
     def _content(self) -> tuple[Ints, Ints]:
-        """Return the keys and the tuples of all atoms that are in windows."""
         kept = np.empty((int(self.of_keys[:, SIZE].sum()), 2), np.int64)
         _kept(self.of_keys, self.keys.count, self.pool, kept)
         return kept[:, 0], kept[:, 1]
@@ -209,7 +208,6 @@ class LastAtomsGoal(PassingGoal):
 
 
 def last_atoms_of(node: LastAtoms, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     types, others = builder.types(node.left), builder.types(node.right)
     codes = codes_of([types[column] for column in node.take])
     window = WindowTicks(node.tick, 0, None)

@@ -61,7 +61,7 @@ def _clipped(slots, code, begins, done, until, bounds, flags, heap, waiting, key
     - `heap`, `waiting`: the timers and their number. There must be room for two timers per change.
     - `key`, `instants`, `kind`: buffers for the output changes. The kernel stops when they are full.
 
-    Return the number of changes processed, of timers left, and of output changes.
+    Return the number of processed changes, the number of remaining timers, and the number of output changes.
     """
     n, written, room = len(slots), 0, len(key)
     while written < room:
@@ -113,8 +113,6 @@ class OwnTimesSpec:
 
 
 class OwnTimesGoal(NumberedState, InRounds):
-    """The goal of one OwnTimes node."""
-
     timed = True
 
     def __init__(self, spec: OwnTimesSpec, lineage: Lineage | None = None) -> None:
@@ -182,7 +180,6 @@ class OwnTimesGoal(NumberedState, InRounds):
         return slots
 
     def _holding(self, flag: int) -> Bools:
-        """Return a mask of the tuples that have the flag `flag`."""
         holding: Bools = self.flags[: self.known, 0] & flag != 0
         return holding
 
@@ -194,7 +191,6 @@ class OwnTimesGoal(NumberedState, InRounds):
         self.lost, self.stopped = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
 
     def shrink(self, inputs: Sequence[Table]) -> Table:
-        """Return the tuples that may end in the stretch, because their period ends or because the input loses them."""
         count, (first, last) = len(self.lost), self.stretch
         slots = self._slots(self._read_in(inputs[0]), False)
         slots = slots[(slots >= 0) & (slots < count)]
@@ -240,7 +236,6 @@ class OwnTimesGoal(NumberedState, InRounds):
         )
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `InRounds`."""
         return held_in(changes, self.tuples.known[np.flatnonzero(self._holding(GIVEN))], first, last)
 
     def next_change(self) -> int:
@@ -307,7 +302,6 @@ class OwnTimesGoal(NumberedState, InRounds):
 
 
 def own_times_of(node: OwnTimes, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take[:-1]])
     spec = OwnTimesSpec(len(types), node.take, node.tick_column, node.ticks, codes, node.late)

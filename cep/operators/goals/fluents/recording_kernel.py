@@ -147,7 +147,6 @@ def _put(intervals, count, slot, start, end, order, name):  # type: ignore[no-un
 
 @inside
 def _over(cells, slot, ended, counts):  # type: ignore[no-untyped-def]
-    """End the stored interval of a tuple, and append it to `ended`."""
     _put(
         ended, counts[N_ENDED], slot, cells[slot, C_START], cells[slot, C_END], cells[slot, C_ORDER],
         cells[slot, C_NAME],
@@ -371,7 +370,6 @@ def _row(table, place, start, end, order, interval, index, known, kind):  # type
 
 @inside
 def _later(table, i, j, turn):  # type: ignore[no-untyped-def]
-    """Return True if row `i` arrives after row `j`. Both rows end at the same time."""
     last = table.shape[0] - 1
     if table[START, i] != table[START, j]:
         return table[START, i] > table[START, j]

@@ -68,8 +68,8 @@ COUNT, SINCE = range(2)
 def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
     """Count the beginnings and ends of supports. They must be in order of codes, with beginnings first at equal codes.
 
-    Return the changes with which a tuple begins or stops to hold, and for each the code at which the tuple began.
-    `state` must have room for all slots.
+    Return the changes of tuples, which begin to hold with their first support and stop with their last one. For each
+    change, also return the code at which its tuple began. `state` must have room for all slots.
     """
     turns, since = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     count = 0
@@ -96,8 +96,8 @@ def counted(slots, code, begins, state):  # type: ignore[no-untyped-def]
 class SupportsSpec:
     """Columns and options of a goal that counts supports.
 
-    - `width`: the number of input columns. `take`: those that form the tuple. `codes`: those of pool codes.
-    - `kind`: the column with the kind of change. None: input rows are occurrences.
+    - `width`: the number of input columns. `take`: the columns that form the tuple. `codes`: the columns of pool codes.
+    - `kind`: the column with the kind of change. If it is None, input rows are occurrences.
     - `within`: the maximum length of occurrences; longer ones are ignored.
     - `late`: the delay of the input in microseconds. `delay`: the delay of the output rows.
     - `wanted`: the kinds of a fluent's rows that another goal or the output reads; None for projections.
@@ -134,7 +134,6 @@ class SupportsStretches(InRounds):
         """Convert the input to changes of the tuples."""
 
     def bound(self, first: int) -> None:
-        """See `InRounds`."""
         if first != self.holds_from:
             self.holds_from, self._early = first, None
 
@@ -196,7 +195,6 @@ class SupportsStretches(InRounds):
         return table_of(self.grown.added(key, table[START], table[END]), self.numbers.known)
 
     def _through(self, slots: Ints) -> Table:
-        """Return tuples as rows that cover the whole stretch."""
         start, end = (np.full(len(slots), code) for code in self.stretch)
         return table_of(Intervals(slots, start, end), self.tuples.known)
 
@@ -234,7 +232,6 @@ class SupportsStretches(InRounds):
         return table
 
     def held(self, changes: Table, first: int, last: int) -> Table:
-        """See `InRounds`."""
         return held_in(changes, self._held(), first, last)
 
     def _held(self) -> Ints:
@@ -344,7 +341,6 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return self._changes(slots[turns], code[turns], begins[turns])
 
     def _read_in(self, table: Table) -> Table:
-        """Convert the input to changes of the tuples."""
         if self._as_given:
             return table
         spec, width = self.spec, len(self.spec.take)
@@ -385,7 +381,6 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         return table
 
     def open(self, ended: bool = True) -> Table:
-        """Return the intervals that have not ended yet. In the result, their END is END_OF_TIME."""
         slots = np.flatnonzero(self.state[: self.tuples.count, COUNT])
         since = self.state[slots, SINCE]
         table = np.zeros((FIRST + len(self.spec.take), len(slots)), np.int64)
@@ -440,7 +435,6 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
 
 
 def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
-    """Return the goal of a Projection node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     if node.late >= FOREVER and builder.knowledge is not None:
@@ -451,7 +445,6 @@ def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
 
 
 def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:
-    """Return the goal of a FormulaEvent node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     late = node.within or 0

@@ -2,10 +2,10 @@
 
 Each key has a list of result intervals that are not complete yet. An operator turns each interval of its input into one
 interval of its result, in order. An operator that has two inputs does so with the intervals of their intersection.
-Intervals that touch are joined. The last interval has no end as long as its input has none.
+Intervals that touch are joined. As long as the last input interval has no end, the last result interval has none.
 
-Intervals that have been output in full are dropped. So a key only has the intervals within the operator's reach into
-the past, however many changes it had.
+Intervals that have been output in full are dropped. So a key only stores the intervals that the operator can still
+reach in the past, however often the key has changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ FLAGS, HEAD, TAIL, WAITING, TIMER, OPENED, _, CELLS = range(8)
 - FLAGS: see below.
 - HEAD, TAIL, WAITING: the first and the last interval, and the number of intervals.
 - TIMER: the time code at which the key is next checked (INFINITE: never).
-- OPENED: the code from which on the left operand holds. It is the instant, even if the operand begins just after it.
+- OPENED: the code from which the left operand holds. If the operand begins just after an instant, this is the code of
+  the instant.
 """
 LEFT, RIGHT, OPEN, BEGUN, TOUCHED = 1, 2, 4, 8, 16
 """Flags of a key. LEFT, RIGHT: this operand holds. OPEN: the last interval has no end yet. BEGUN: the beginning of the
@@ -104,7 +105,6 @@ def _remove(state, pool, counts, key, row):  # type: ignore[no-untyped-def]
 
 @inside
 def _end(state, pool, counts, key, end, least):  # type: ignore[no-untyped-def]
-    """End the key's last interval. Remove it if it is empty or shorter than `least`."""
     state[key, FLAGS] &= ~OPEN
     tail = state[key, TAIL]
     start = pool[tail, P_START]
@@ -362,8 +362,8 @@ def advance(  # type: ignore[no-untyped-def]
 
     A change of the result is output as soon as no further input change can affect it.
 
-    Among changes with the same code, those of the right operand are processed first if the code is an instant, and
-    those of the left operand first if it is a gap. So a left operand that holds between two instants includes both
+    Changes that have the same code are processed in this order: if the code is an instant, the right operand comes
+    first; if it is a gap, the left operand comes first. So a left operand that holds between two instants includes both
     instants, at which the right operand may hold.
     """
     n, m = len(left_key), len(right_key)
@@ -409,7 +409,7 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 BEFORE_ALL = -INFINITE - 1
-"""The code up to which inputs are decided before any of them has arrived. It is before all times."""
+"""The code up to which inputs are decided at the start, when nothing has arrived. It is before all times."""
 
 Arrays = dict[str, Ints]
 
@@ -418,7 +418,7 @@ class TemporalEvaluation:
     """The evaluation of one temporal operator.
 
     - `operator`: its name in TEMPORAL. SINCE and UNTIL have two inputs, in the order in which they are written.
-    - `by`: the displacements that are written in the operator's brackets (`interval_sets.reach`). They are never
+    - `by`: the displacements that are written in the operator's brackets (see `interval_sets.reach`). They are never
       negative, even if the operator looks ahead.
     - `least`: for LASTING, the minimum length of an interval in microseconds.
     - `decided`, `given`: the codes up to which the inputs and the result are decided.
@@ -494,7 +494,7 @@ class TemporalEvaluation:
         return next(d for d in range(max(code, code + back - 2), code + back + 3) if self._known(d) >= code)
 
     def to_come(self) -> tuple[Ints, Ints, Ints]:
-        """Return the results that begin later if the inputs do not change, for operators that look back.
+        """For an operator that looks back, return the results that will begin even if the inputs do not change.
 
         The result is three arrays: the key of each result, the time of the input that causes it, and the time at which
         it begins.
@@ -568,7 +568,6 @@ class TemporalEvaluation:
         return evaluation
 
     def _known(self, decided: int) -> int:
-        """Return the code up to which the result is decided, if the inputs are decided up to `decided`."""
         if decided >= INFINITE:
             return INFINITE
         if self._rule[R_KIND] == LAST:
@@ -586,7 +585,6 @@ class TemporalEvaluation:
 
     @property
     def nbytes(self) -> int:
-        """Return the size of the state in bytes."""
         return self._state.nbytes + self._pool.nbytes + self._heap.nbytes
 
     def kept(self) -> Ints:
@@ -628,12 +626,10 @@ class TemporalEvaluation:
         keep_intervals(self._state, self._pool, self._heap, self._counts, key, state["intervals"])
 
     def drop(self, keys: Ints) -> None:
-        """Drop the state of these keys."""
         left = np.setdiff1d(self.kept(), keys)
         self.restore(self.snapshot(left))
 
     def _reserve(self, keys: int, intervals: int) -> None:
-        """Make room for keys with numbers below `keys`, and for `intervals` further intervals."""
         if keys > len(self._state):
             fresh: Ints = np.zeros((roomy(keys, 2 * len(self._state)), CELLS), np.int64)
             fresh[:, [HEAD, TAIL]], fresh[:, TIMER] = -1, INFINITE
@@ -642,7 +638,6 @@ class TemporalEvaluation:
         self._pool = _grown(self._pool, int(self._counts[C_USED]), intervals)
 
     def _sweep(self) -> None:
-        """Drop timers that are out of date."""
         heap = np.unique(self._heap[: self._counts[C_TIMERS]], axis=0)  # a sorted array is a heap
         heap = heap[self._state[heap[:, 1], TIMER] == heap[:, 0]]
         self._heap[: len(heap)] = heap
@@ -651,7 +646,6 @@ class TemporalEvaluation:
 
 
 def _grown(rows: Ints, used: int, more: int) -> Ints:
-    """Return `rows` if `more` rows fit after the first `used`. Otherwise return a larger copy."""
     if used + more <= len(rows):
         return rows
     grown: Ints = np.empty((roomy(used + more, 2 * len(rows)), rows.shape[1]), np.int64)

@@ -1,6 +1,6 @@
 """The goal of events in a window of ticks. An event holds at the evaluation ticks whose window contains its own tick.
 
-goal(E):  returns the tuples of E, perhaps with their tick, each while one of its events is in the window
+goal(E):  returns each tuple of E, perhaps with its tick, while one of its events is in the window
 """
 
 from __future__ import annotations
@@ -126,7 +126,6 @@ class PassingSupports:
 
     @property
     def nbytes(self) -> int:
-        """Return the size of the state in bytes."""
         return int(self.state.nbytes + sum(queue.nbytes for queue in self._queues))
 
     def held(self) -> Ints:
@@ -210,7 +209,7 @@ class _Queue:
 class PassingSpec:
     """Columns and options of a goal of tuples that hold while their events are in a window.
 
-    - `width`: the number of input columns. `take`: those that form a tuple. `codes`: those of pool codes.
+    - `width`: the number of input columns. `take`: the columns that form a tuple. `codes`: the columns of pool codes.
     - `numbered`: True if the tick is appended to the tuple.
     - `late`: the delay of the input in microseconds. `delay`: the delay of the output rows.
     """
@@ -242,7 +241,6 @@ class PassingGoal(NumberedState):
         self.passing = PassingSupports()
 
     def _slots(self, table: Table, ticks: Ints) -> Ints:
-        """Return the number of each row's tuple. New tuples get numbers. `ticks`: the tick of each row."""
         atoms = np.empty((FIRST + self.spec.columns, rows(table)), np.int64)
         atoms[FIRST : FIRST + len(self.take)] = table.take(self.take, axis=0)
         if self.spec.numbered:
@@ -250,7 +248,6 @@ class PassingGoal(NumberedState):
         return self.tuples.slots(atoms, self.columns, groups=True)
 
     def _pass_on(self, frontier: Frontier) -> Table:
-        """Return the changes of tuples that are decided at `frontier`, as output rows."""
         changes = self.passing.pass_on(decided(frontier, self.spec.late), self.tuples.count)
         if not len(changes.key):
             return empty(self.spec.columns + 1)
@@ -295,7 +292,6 @@ class PassingGoal(NumberedState):
         self.passing.become(held, state["held"][:, 0], queues)
 
     def _named(self, tuples: Ints) -> Ints:
-        """Return the number of each tuple in `tuples`. New tuples get numbers."""
         table = np.zeros((FIRST + self.spec.columns, len(tuples)), np.int64)
         table[FIRST:] = tuples.T
         return self.tuples.slots(table, self.columns, groups=True)
@@ -309,8 +305,6 @@ class PassingGoal(NumberedState):
 
 
 class WindowedEventGoal(PassingGoal):
-    """The goal of one WindowedEvent node."""
-
     def __init__(self, spec: PassingSpec, window: WindowTicks, lineage: Lineage | None = None) -> None:
         super().__init__(spec, lineage)
         self.window = window
@@ -327,7 +321,6 @@ class WindowedEventGoal(PassingGoal):
 
 
 def windowed_event_of(node: WindowedEvent, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     types = builder.types(node.child)
     codes = codes_of([types[column] for column in node.take])
     spec = PassingSpec(len(types), node.take, node.numbered, codes, node.ticks.late, node.delay)
@@ -335,8 +328,6 @@ def windowed_event_of(node: WindowedEvent, builder: GoalBuilder) -> Goal:
 
 
 class FirstTickGoal(PassingGoal):
-    """The goal of one FirstTick node."""
-
     def __init__(self, width: int, tick: int) -> None:
         super().__init__(PassingSpec(width, (), True, (), tick - 1))
         self.window = WindowTicks(tick, 0, None)
@@ -350,5 +341,4 @@ class FirstTickGoal(PassingGoal):
 
 
 def first_tick_of(node: FirstTick, builder: GoalBuilder) -> Goal:
-    """Return the goal of a node."""
     return FirstTickGoal(len(builder.types(node.child)), node.tick)

@@ -239,7 +239,6 @@ def run(code, first, last, literals, stack, partner, p, offset, current, partner
 
 @njit(inline="always")
 def _side(a, y):  # type: ignore[no-untyped-def]
-    """Compare an int with a float exactly. Return -1, 0 or 1."""
     x = np.float64(a)
     if x != y:
         return -1 if x < y else 1

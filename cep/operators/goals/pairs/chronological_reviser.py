@@ -1,7 +1,8 @@
 """The reviser of pairs under the policy `chronological` whose right side completes them. It stores the rows of both
 sides, and the partner of each right row.
 
-From a change on, the rows of its key are matched again, until the same left rows wait as before.
+When a row changes, the rows of its key are matched again. This begins at the changed row. It ends as soon as the same
+left rows wait as without the change.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ WAITED, WAITS, KNOWN = 1, 2, 4
 def _place(rows, first, last, words, row, i, offset):  # type: ignore[no-untyped-def]
     """Return the place of a row among the sorted rows `first` to `last`, or -1.
 
-    `row`, `i`, `offset`: the array, the line and the column with the words of the row.
+    The row is given by its words. They are in line `i` of the array `row`, from column `offset` on.
     """
     while first < last:
         middle = (first + last) >> 1
@@ -70,7 +71,6 @@ def _place(rows, first, last, words, row, i, offset):  # type: ignore[no-untyped
 
 @inside
 def _before(rows, i, others, j):  # type: ignore[no-untyped-def]
-    """Return True if row `i` arrives before row `j` of the other side."""
     if rows[i, R_END] != others[j, R_END]:
         return rows[i, R_END] < others[j, R_END]
     if rows[i, R_START] != others[j, R_START]:
@@ -80,7 +80,11 @@ def _before(rows, i, others, j):  # type: ignore[no-untyped-def]
 
 @inside
 def _waiting(onward, p):  # type: ignore[no-untyped-def]
-    """Return the first left row from `p` on that waits, or the first one that has not arrived."""
+    """Return the number of the first left row from `p` on that has no partner yet. Rows that have not arrived count,
+    too.
+
+    `onward`: for each row that has no partner, its own number. For each other row, the number of a later row.
+    """
     while onward[p] != p:
         onward[p] = onward[onward[p]]
         p = onward[p]
@@ -89,7 +93,6 @@ def _waiting(onward, p):  # type: ignore[no-untyped-def]
 
 @inside
 def _preferred(rule, left, p, best):  # type: ignore[no-untyped-def]
-    """Return True if left row `p` is preferred to `best`, which ends at the same time."""
     if rule.by_left >= 0:
         column = R_REST + rule.by_left
         return sortable(left[p, column], rule.by_float) > sortable(left[best, column], rule.by_float)
@@ -100,9 +103,9 @@ def _preferred(rule, left, p, best):  # type: ignore[no-untyped-def]
 
 @inside
 def _partner(spec, rule, condition, left, first, arrived, onward, begin, now):  # type: ignore[no-untyped-def]
-    """Return the left row that a right row takes, or -1.
+    """Return the left row that becomes the partner of a right row, or -1.
 
-    - `first`, `arrived`: the range of left rows that may wait. `onward`: see `_waiting`.
+    - `first`, `arrived`: the range of left rows that may have no partner yet. `onward`: see `_waiting`.
     - `begin`, `now`: the start and the end of the right row.
     """
     code, literals, stack, current = condition
@@ -130,13 +133,12 @@ def _partner(spec, rule, condition, left, first, arrived, onward, begin, now):  
 
 @inside
 def _differs(mark):  # type: ignore[no-untyped-def]
-    """Return 1 if a left row waits only with the changes, or only without them, else 0."""
+    """Return 1 if exactly one of the flags WAITED and WAITS is set in `mark`, else 0."""
     return (mark & 1) ^ (mark >> 1 & 1)
 
 
 @njit()
 def _tell(pairs, count, sign, left, p, offset, words, right, j):  # type: ignore[no-untyped-def]
-    """Append a pair to `pairs`: its sign, the words of its left row, and the number of its right row."""
     if count == pairs.shape[0]:
         pairs = grow(pairs, count + 1)
     pairs[count, 0] = sign
@@ -185,7 +187,7 @@ def _match(  # type: ignore[no-untyped-def]
 
     - `words`: the number of words that identify a left row.
     - `until`: for each change of a left row, a time up to which its key must be matched again.
-    - `onward`: a buffer with one number per left row, and one more.
+    - `onward`: a buffer that has one more number than there are left rows.
     - `pairs`, `count`: the changes of pairs so far. Return both, with the changes that this call finds.
     """
     code, _, _, current = condition
@@ -289,7 +291,8 @@ def _match(  # type: ignore[no-untyped-def]
 
 @njit()
 def _held(left, spans, keys, after, time, words, held):  # type: ignore[no-untyped-def]
-    """Return the left rows of `keys` that wait at a time. `after`: rows that end up to it cannot match any more."""
+    """Return the left rows of `keys` that have no partner at a time. Rows that end at or before `after` are left
+    out."""
     count = 0
     for key in keys:
         start, last = spans[key, AT], spans[key, AT] + spans[key, COUNT]
@@ -305,7 +308,8 @@ def _held(left, spans, keys, after, time, words, held):  # type: ignore[no-untyp
 
 
 class ChronologicalReviser(PairReviser):
-    """The reviser of such a join. A `WITHIN` limits how long left rows wait."""
+    """The reviser of a join under the policy `chronological`. `within`: how long a left row can wait for a partner, in
+    microseconds."""
 
     remembers = True
 
@@ -323,7 +327,6 @@ class ChronologicalReviser(PairReviser):
         self.take_left, self.take_right = goal.take_left, goal.take_right
 
     def begin(self, state: Arrays, frontier: Frontier, length: int) -> None:
-        """See `Reviser`."""
         for side in self.sides:
             side.length = length
         self.forget(frontier.watermark)
@@ -334,11 +337,9 @@ class ChronologicalReviser(PairReviser):
         self.came([table, empty(self.spec.right_width)])
 
     def came(self, inputs: Sequence[Table]) -> None:
-        """See `Reviser`."""
         self._matched(self.changes(inputs))
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        """See `Reviser`."""
         changes = self.changes(inputs)
         if not any(map(len, changes)):
             return Revised(empty(len(self.take_left) + len(self.take_right)))
@@ -367,7 +368,6 @@ class ChronologicalReviser(PairReviser):
         return matched
 
     def _pairs(self, pairs: Ints) -> Table:
-        """Return pairs as a table of changes."""
         left, right = pairs[:, 1 : 1 + self.left.words], pairs[:, 1 + self.left.words :]
         table = np.empty((FIRST + len(self.take_left) + len(self.take_right), len(pairs)), np.int64)
         table[IDENTITY] = np.minimum(pairs[:, 0], 0)
@@ -379,8 +379,6 @@ class ChronologicalReviser(PairReviser):
         return table
 
     def _put_right(self, goal: JoinGoal, changed: Bools, frontier: Frontier) -> None:
-        """Replace the state of keys in the goal."""
-
         def test(columns: Ints) -> Bools:
             numbers = self.known.find(columns)
             is_changed: Bools = (numbers >= 0) & changed[numbers]
@@ -391,7 +389,6 @@ class ChronologicalReviser(PairReviser):
         goal.become_arrays(goal.together(others, self._state(np.flatnonzero(changed), frontier)))
 
     def _state(self, keys: Ints, frontier: Frontier) -> Arrays:
-        """Return the state that the goal has for `keys` at a frontier."""
         left, time = self.left, frontier.watermark
         room = np.empty((len(keys), left.words), np.int64)
         held = _held(left.rows, left.spans, keys, time - self.within, time, left.words, room)
@@ -404,5 +401,4 @@ class ChronologicalReviser(PairReviser):
         self.left.floor, self.right.floor = until - self.within, until
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
-        """See `Reviser`."""
         return [self._state(np.arange(self.known.count), Frontier.at(time)) for time in times]

@@ -171,7 +171,7 @@ def assemble(  # type: ignore[no-untyped-def]
 
 
 CACHED = 8192
-"""The number of keys up to which all state fits in the processor's cache, so that prefetching is useless."""
+"""The maximum number of keys for which all state fits in the processor's cache, so that prefetching is useless."""
 LATEST = 2**63 - 1
 """A time after all others."""
 BLOCK = 32

@@ -49,8 +49,8 @@ class InequalityIndex(NamedTuple):
     """The trees of a store.
 
     - `roots`: a row for each slot. For each side, it contains the root and the number of levels below the root.
-    - `nodes`: the nodes of all trees. A node has FANOUT values for each key (the end, then each compared column),
-      FANOUT children, and the number of children. The children of a leaf are row numbers of the store.
+    - `nodes`: the nodes of all trees. A node has FANOUT ends, FANOUT values of each compared column, FANOUT children,
+      and the number of children. The children of a leaf are row numbers of the store.
     - `cursor`: the position of the current search.
     """
 
@@ -68,7 +68,8 @@ def no_index(orders: int) -> InequalityIndex:
 
 @inside
 def key_of(orders, offset, k, side, cold, p):  # type: ignore[no-untyped-def]
-    """Return the value of row `p` that inequality number `k` compares. The greater it is, the more rows match."""
+    """Return the value of row `p` that inequality number `k` compares. Rows that have a greater value match more rows
+    of the other side."""
     place = offset + 1 + 4 * k
     value = sortable(cold[p, HEADER + orders[place + 1 + side]], orders[place + 3])
     return ~value if value != MISSING and (orders[place] < 2) == (side == 0) else value

@@ -63,8 +63,6 @@ CHUNK = 4096
 
 
 class JoinGoal(StoredState, Untimed, InFamily):
-    """The goal of one join node."""
-
     def __init__(
         self,
         spec: JoinSpec,
@@ -74,8 +72,8 @@ class JoinGoal(StoredState, Untimed, InFamily):
     ) -> None:
         """Create the goal.
 
-        `shared`: row caches that all goals share; None: the goal has its own. `once`: for each input, True if the goal
-        needs only the first of equal occurrences.
+        `shared`: row caches that all goals share. If it is None, the goal has its own. `once`: for each input, True if
+        the goal needs only the first of equal occurrences.
         """
         self.spec = spec
         self.lineage = lineage
@@ -311,7 +309,6 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return table, names
 
     def _picked(self, table: Table, names: Ints, index: Ints) -> tuple[Table, Ints]:
-        """Select rows of a table and, if there is lineage, of the array of handles."""
         return take(table, index), names if self.lineage is None else take(names, index)
 
     def _consumed(self, pairs: Ints, right: Table) -> Ints:
@@ -401,7 +398,6 @@ class JoinGoal(StoredState, Untimed, InFamily):
         self._drop_index()
 
     def _in_order(self) -> bool:
-        """Return True if the rows of each key are stored in the order in which the key's chain links them."""
         return True
 
     def _compact_absent(self, watermark: int) -> None:
@@ -475,6 +471,5 @@ class JoinGoal(StoredState, Untimed, InFamily):
 
 
 def _known(*slots: Ints) -> Ints:
-    """Return the slots that are not negative, without duplicates."""
     every = np.unique(np.concatenate(slots))
     return every[np.searchsorted(every, 0) :]

@@ -141,7 +141,7 @@ class SideRows(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """The arrays of a store (`cep.operators.goals.store`).
+    """The arrays of a store (see `cep.operators.goals.store`).
 
     `hot`: the parts of rows that every search reads. `cold`: the other parts. `chains`: the rows of each key.
     """
@@ -576,7 +576,7 @@ def next_partner(  # type: ignore[no-untyped-def]
 
 @inside
 def note_in_index(spec, rule, waiting, index, used, arrival, mine):  # type: ignore[no-untyped-def]
-    """Append an arrival to the tree of its chain, and build the tree that the search of the arrival lacked, if any.
+    """Append an arrival to the tree of its chain. If the search of the arrival lacked a tree, build this tree.
 
     `mine`: the stored row of the arrival, or -1. Return the number of used nodes, and True if there was too little
     room.

@@ -132,8 +132,9 @@ def _mark(  # type: ignore[no-untyped-def]
 ):
     """Mark the rows that `near` returns.
 
-    `runs`: for each slot, the id of its key among the right rows (-1: none, -2: not looked up yet), and the range of
-    rows that was marked last. Left rows are in order, so the rows in this range need not be visited again.
+    `runs`: for each slot, the id of its key among the right rows, and the range of rows that was marked last. The id is
+    -1 if no right row has this key, and -2 if it has not been looked up yet. Left rows are in order, so the rows in
+    this range need not be visited again.
     """
     for row in range(count + left.shape[1]):  # a separate loop, so that the look-ups are independent
         if row >= count:

@@ -182,7 +182,6 @@ class AbsenceDeadline(StoredState):
         return table
 
     def due(self) -> int | None:
-        """Return the earliest deadline of a stored row that was not cancelled."""
         while self.first < self.count:
             some = self.store[self.first : min(self.count, self.first + 64), NEXT] != GONE
             if some.any():
@@ -192,7 +191,6 @@ class AbsenceDeadline(StoredState):
         return None
 
     def pending(self) -> int:
-        """Return an upper bound of the number of open deadlines."""
         return self.count - self.first
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
@@ -242,7 +240,6 @@ class AbsenceDeadline(StoredState):
 
 
 def deadline_of(node: Deadline, builder: GoalBuilder, number: int) -> Goal:
-    """Return the goal of a node."""
     once = builder.equal.once.get(number, ())
     left, absent = builder.types(node.left), builder.types(node.absent)
     mine, theirs = builder.keys(node.key, left, absent)

@@ -119,7 +119,7 @@ class WindowArrays(NamedTuple):
     """The state of the windows.
 
     - `store`: the rows in windows. `groups`: a row for each group. `nodes`: the nodes of all trees.
-    - `state`: the numbers ROWS to TICK.
+    - `state`: counts and other numbers, at the places ROWS to TICK.
     - `keys`: the key of each group.
     """
 
@@ -257,7 +257,6 @@ def leave(store, slot, groups, kinds, parameters, nodes, state):  # type: ignore
 
 @inside
 def unlink(groups, slot, state):  # type: ignore[no-untyped-def]
-    """Remove a group from the list of groups."""
     before, after = groups[slot, G_BEFORE], groups[slot, G_AFTER]
     if before >= 0:
         groups[before, G_AFTER] = after
@@ -271,7 +270,6 @@ def unlink(groups, slot, state):  # type: ignore[no-untyped-def]
 
 @inside
 def link(groups, slot, state):  # type: ignore[no-untyped-def]
-    """Append a group to the list of groups."""
     last = state[TAIL]
     groups[slot, G_BEFORE] = last
     groups[slot, G_AFTER] = -1
@@ -518,10 +516,10 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
     - `rows`: EnteringRows. `numbers`: WindowNumbers. `results`: ResultKinds. `windows`: WindowArrays.
     - `lineage`: True to return lineage edges.
 
-    Return the output rows in order of arrival, edges (output row, handle of a row in its window), and the array of tree
-    nodes, which may be a larger copy. All other state changes in place. The store must have room for all rows, if they
-    are stored, and `groups` for all slots. A sliding window has at most one result per row. The loops are in kernels
-    that allocate nothing: they stop when an array is full, and continue once it is larger.
+    Return the output rows in order of arrival, and the edges (output row, handle of a row in its window). Also return
+    the array of tree nodes, which may be a larger copy. All other state changes in place. The store must have room for
+    all rows, if they are stored, and `groups` for all slots. A sliding window has at most one result per row. The loops
+    are in kernels that allocate nothing: they stop when an array is full, and continue once it is larger.
     """
     form, nodes, state, keys = numbers.form, windows.nodes, windows.state, windows.keys
     n = rows.slots.shape[0]
@@ -668,8 +666,8 @@ def pass_all(until, numbers, results, windows, nodes, outputs, edges, progress, 
 
 @inside
 def ask_room(slot, until, numbers, groups, progress, lineage):  # type: ignore[no-untyped-def]
-    """Write into `progress` how many output rows and edges there will be after `pass_time` has output the results of
-    EVERY for a group."""
+    """Set the numbers of output rows and edges in `progress` to those that there will be after `pass_time` has output a
+    group's results of EVERY."""
     due = groups[slot, G_DUE]
     more = (min(until, groups[slot, G_END] + numbers.length) - due) // numbers.step + 1 if due <= until else 0
     progress[MADE] = progress[RESULTS] + more

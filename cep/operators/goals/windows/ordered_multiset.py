@@ -103,7 +103,6 @@ def insert(nodes, node, place, key, amount, child):  # type: ignore[no-untyped-d
 
 @bare
 def take_out(nodes, node, place):  # type: ignore[no-untyped-def]
-    """Remove the entry at a place of a node."""
     inner = nodes[node, LEVEL] > 0
     amounts = WEIGHTS if inner else TIMES
     last = nodes[node, NUMBER] - 1

@@ -32,7 +32,7 @@ from cep.operators.goals.store import sortable
 DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 EXACT_ROWS = 2**20
-"""The number of values from which on sums of floats may be inexact."""
+"""The minimum number of values whose sum of floats may be inexact."""
 
 
 @njit(inline="always")

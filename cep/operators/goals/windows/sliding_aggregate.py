@@ -188,7 +188,7 @@ class Results:
     """The results of an aggregate.
 
     - `kinds`: the function of each result, as the number that kernels use.
-    - `types`: the type of each result's argument; None: no argument.
+    - `types`: the type of each result's argument. None means no argument.
     - `values`: a function that computes the arguments from a table, as bits, one row per result. A row may be a view of
       the table.
     """
@@ -234,7 +234,8 @@ def results_of(results: Sequence[AggregateResult], types: Sequence[str], builder
 class AggregateSpec:
     """The specification of a sliding window.
 
-    - `events`, `duration`: the number of occurrences and of microseconds that a window covers. One of them is 0.
+    - `events`: the number of occurrences in a window, or 0 if the window has a duration.
+    - `duration`: the length of a window in microseconds, or 0 if the window has a number of occurrences.
     - `by`: the argument columns of the group.
     - `values`: a function that computes the arguments of the results from a table, as bits, one row per result.
     - `value_codes`: the results whose arguments are pool codes.
@@ -311,10 +312,6 @@ class SlidingAggregate(DeclaredState, Untimed):
         )
 
     def _reserve(self, groups: int, more: int) -> None:
-        """Reserve memory for the first rings of new groups, and for the distinct values of `more` rows.
-
-        `groups`: the number of new groups.
-        """
         self._more_rows(int(self.counts[ROWS]) + self.least * groups)
         tallies = int(self.counts[TALLIES]) + more * self.distinct
         self.tallies = room(self.tallies, tallies)
@@ -323,7 +320,6 @@ class SlidingAggregate(DeclaredState, Untimed):
             self.tally_index = reindex(pairs, int(self.counts[TALLIES]), capacity_for(tallies))
 
     def _more_rows(self, needed: int) -> None:
-        """Enlarge the arrays of all rings to at least `needed` rows."""
         if needed <= len(self.rings):
             return
         count, size = int(self.counts[ROWS]), roomy(needed, 2 * len(self.rings))
@@ -358,7 +354,6 @@ class SlidingAggregate(DeclaredState, Untimed):
         return within
 
     def _chosen_state(self, chosen: Bools) -> Arrays:
-        """Return the state of the groups for which `chosen` is True."""
         groups = self.groups[: self.keys.count][chosen]
         counts = groups[:, G_COUNT]
         places = (np.repeat(groups[:, G_OLDEST], counts) + _numbered(counts)) % np.repeat(groups[:, G_SIZE], counts)
@@ -431,12 +426,10 @@ class SlidingAggregate(DeclaredState, Untimed):
 
 
 def _numbered(counts: Ints) -> Ints:
-    """For each count n, return the numbers from 0 to n - 1, in one array."""
     return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
-    """Return the goal of an Aggregation node."""
     types = builder.types(node.child)
     results = results_of(node.results, types, builder)
     kinds, values = results.kinds, results.values

@@ -7,8 +7,8 @@ When the front is empty, the oldest value is subtracted from the back if that is
 front, computed from the youngest row on. (This is the two-stack queue of functional programming; cf. Tangwongsan,
 Hirzel, Schneider, Wu: General Incremental Sliding-Window Aggregation, PVLDB 8(7), 2015.)
 
-In a window of time, a back that cannot be subtracted from only has rows since the last multiple of the window's length.
-So a result depends on the rows of its window alone, to the last bit.
+A window of time whose values cannot be subtracted exactly is divided at a fixed time. The back then only has rows since
+the last multiple of the window's length. So a result depends on the rows of its window alone, to the last bit.
 
 A partial result is three words (n, x, y): the number of its values, and two words that depend on the function. Old rows
 leave a window before a row enters it. A group without rows is equal to a new one, so results do not depend on when
@@ -65,12 +65,13 @@ ROWS, TALLIES, EDGES, MORE_ROWS, MORE_EDGES, FOLDS, DISORDER, UNUSED = range(8)
 COUNTS = UNUSED + 62
 
 LEAST_SIZE, SHORT = 4, 16
-"""The size of a group's first ring, and the number of events up to which this ring has room for the whole window."""
+"""The size of a group's first ring, and the maximum number of events for which this ring has room for the whole
+window."""
 UNLIMITED = 2**62
 FAR, NEAR = 24, 12
 """The number of rows by which prefetching of a group, and of its ring, is ahead of processing."""
 CACHED = 8192
-"""The number of groups up to which most of them are in the processor's cache, so that less is prefetched."""
+"""The maximum number of groups for which most of them are in the processor's cache, so that less is prefetched."""
 BLOCK = 32
 """The number of rows that `process` takes before `process_exact` tries again."""
 
@@ -110,8 +111,8 @@ class SlidingResults(NamedTuple):
 
     - `outputs`: room for one row per arriving occurrence.
     - `edges`: rows (output row, handle of a row in its window), for lineage.
-    - `later`, `superseded`: buffers with one word per group, and with one cell per occurrence. They need not be
-      cleared.
+    - `later`: a buffer with one word per group. It need not be cleared.
+    - `superseded`: a buffer with one cell per occurrence. It need not be cleared.
     """
 
     outputs: Table
@@ -150,7 +151,7 @@ def add(kind, n, x, y, value):  # type: ignore[no-untyped-def]
 
 @inside
 def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
-    """Subtract the oldest value from a partial result. It must be `subtractable`."""
+    """Subtract the oldest value from a partial result. The value must be `subtractable`."""
     if lift(kind, value) == 0:
         return n, x, y
     if kind <= COUNT_VALUES:
@@ -314,7 +315,8 @@ def least(windows, ring, size, place, parts, back, begin):  # type: ignore[no-un
 
 @inside
 def append(windows, kinds, results, slot, row, parts, back, start):  # type: ignore[no-untyped-def]
-    """Add a row to the back of its group, except its distinct values. Return the group's flags (`parts`).
+    """Add a row to the back of its group. Its distinct values are counted elsewhere (`count_distinct`). Return the
+    group's flags (`parts`).
 
     - `back`: the number of rows that the back had.
     - `start`: the least start in the back, including the new row. It is only stored if starts do not ascend.
@@ -403,8 +405,8 @@ def write_result(entering, windows, keys, sliding, i, start, out, last):  # type
     The results of an instant are sorted by (start, order), so later ones move to the next row. If there are too many of
     them, or lineage refers to the rows, the new row is the last one.
 
-    `last`: the end, start and order of the latest of the `out` results so far. Return it for the next result, and the
-    row of this one.
+    `last`: the end, start and order of the latest of the `out` results so far. Return these values for the next result,
+    and the row of this result.
     """
     outputs, place, slot = sliding.outputs, out, np.uint64(entering.slots[i])
     now, order = entering.table[T_END, i], entering.table[ORDER, i]
@@ -598,7 +600,7 @@ def slide(entering, events, duration, kinds, windows, keys, sliding, done, out):
 
     `done`: the number of the first occurrence. `out`: the number of output rows so far. Return both after the step.
 
-    The kernel stops early if there is no room for another row in the rings, or for its edges; `counts` then say how
+    The kernel stops early if there is no room for another row in the rings, or for its edges. Then `counts` say how
     much room it needs. `groups` must have room for all slots, `outputs` for a result per occurrence. Unless windows are
     short, `tallies` must have room for one value per occurrence and DISTINCT result, and their index for twice as many.
     """
