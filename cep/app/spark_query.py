@@ -23,7 +23,6 @@ from cep.connectors.inputs import Input
 from cep.connectors.records.times import ISO, iso
 from cep.connectors.tables.names import is_table, table_name
 from cep.connectors.writing.time_format import form, number_size
-from cep.core.errors import CepError
 from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.knowledge.growing_files import there
@@ -35,14 +34,13 @@ from cep.spark.driver import session
 from cep.spark.job import Job
 from cep.spark.mirror import STATE, Mirror
 from cep.spark.program import PlannedRules, ShippedProgram
-from cep.spark.resuming import bucket_count, former, opened
+from cep.spark.resuming import bucket_count, opened, taken_over, tell_lacking
 from cep.spark.rules import Rules
 from cep.spark.sink import file_sink
 from cep.spark.sink.changelog import changelog_schemas
 from cep.spark.sink.forwarding import check_table
 from cep.spark.source import data_source, knowledge_changes
 from cep.spark.source.file_list import FileList
-from cep.spark.state.migration import EarlierInput, StartingPoint
 from cep.spark.warming import warmed
 
 if TYPE_CHECKING:
@@ -228,26 +226,11 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
         output_address(options.sink.output, request.sent_schemas)
         if not (folder / CHECKPOINT).exists():
             Sending(options.sink.output, request.sent_schemas).close()  # from here on, derived events wait if necessary
-    migratable = not (request.engine.beginning or query.apart)
-    query, moved = opened(
-        request.engine, query, locks, lambda: _times(request), migrate=options.spark.migrate, migratable=migratable
-    )
+    query, moved = opened(request.engine, query, locks, lambda: _times(request), migrate=options.spark.migrate)
     if query.apart and query.generation.start is not None and not query.generation.begun(folder):
         raise refuse(f"--checkpoint: {folder} is being migrated to another program", ALONE)
     _check_end(request, reads, query)
-    if moved is not None:
-        carried = {"on": moved.kept, "new": moved.new, "gone": moved.gone}
-        options.log("migrate", str(moved) or "nothing to carry over", "info", **carried)
-    if (start := query.generation.start) is not None and not query.generation.begun(folder):
-        try:
-            query = replace(query, former=former(request.engine, query))
-        except CepError as error:
-            options.log("cut", f"warning: {error.message}", "warning")
-        if not reads.live:
-            query = replace(query, earlier=EarlierInput.of(request.engine, start))
-        elif moved is not None:
-            why = f"; the records of {', '.join(bare(source.path) for source in reads.live.values())} are not kept"
-            _tell_lacking(options, request.engine, start, f"have not seen the input until {iso(start.time)}", why)
+    query = taken_over(request.engine, query, moved, [bare(source.path) for source in reads.live.values()], options.log)
     if options.spark.compact is not None:
         check_writable("--compact", Path(options.spark.compact))
     if not request.sent and request.mirror is None:
@@ -277,21 +260,10 @@ def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
     if missing := [*done.gone, *done.unread]:
         shown = f"{', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}"
         why = f"; {count(len(missing), 'file')} cannot be read any more: {shown}"
-        _tell_lacking(options, request.engine, start, seen, why)
+        tell_lacking(options.log, request.engine, start, seen, why)
     elif rules := start.lacking(request.engine):
         fields = {"since": None if done.since is None else iso(done.since), "until": iso(start.time)}
         options.log("warmed", f"new rules {seen}: {', '.join(rules)}", "info", rules=[*rules], **fields)
-
-
-def _tell_lacking(options: RunOptions, engine: Engine, start: StartingPoint, seen: str, why: str) -> None:
-    if not (lacking := start.lacking(engine)):
-        return
-    until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}
-    told = ", ".join(f"{rule} ({lasts})" for rule, lasts in until.items())
-    text = f"new rules {seen}, and may lack results: {told}{why}"
-    text += ". A run with other folders derives everything from all input"
-    fields = {rule: None if time is None else iso(time) for rule, time in lacking.items()}
-    options.log("lacking", f"warning: {text}", "warning", since=iso(start.time), rules=fields)
 
 
 def _times(request: JobRequest) -> str:
@@ -365,9 +337,6 @@ def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> Planne
     late = None if options.source.lateness is None else duration(options.source.lateness, "--lateness")
     planned = rules.planned(running, late, buckets, options.output_mode == CHANGES)
     engine = planned.engine
-    if options.spark.migrate and engine.beginning:
-        hint = "start anew with other folders"
-        raise refuse("--migrate: a cycle through NOT or AGGREGATE needs the first input, which is already read", hint)
     if options.knowledge.updates and engine.changes is None:
         raise refuse("--knowledge-updates: there is no --knowledge to change")
     for name in options.knowledge.updates:

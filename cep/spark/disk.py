@@ -30,6 +30,9 @@ FILES = "files.jsonl"
 CHANGES = "changes.jsonl"
 """All changes of the knowledge that the query has read (see `cep.spark.source.knowledge_changes`)."""
 
+KNOWLEDGE = "changes of the knowledge"
+"""The name of a DataFrame of changes (`cep.spark.source.knowledge_changes`) in `CHECKPOINT`."""
+
 INPUTS = "input-"
 """The prefix of the name of a live input's folder. The input's number follows. The folder contains received messages or
 the position at which reading starts."""

@@ -22,12 +22,15 @@ from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import ShuffleBlock, WorldRows, for_world
 from cep.spark.sink.commit_log import OutputFile
 from cep.spark.sink.file_sink import FileSinkOptions, FileWriter
-from cep.spark.state.migration import StartingPoint
+from cep.spark.state.migration import Generation, StartingPoint
 from cep.spark.tasks import QueryWork
 from cep.spark.worker import Packed
 
 if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
+
+TASK = 99_999
+"""The number of a task in the names of files that contain such intervals. No other task has this number."""
 
 _State = tuple[int, int, int]
 """The stage, the bucket, and the version of a state."""
@@ -37,11 +40,13 @@ _State = tuple[int, int, int]
 class FormerFluents:
     """The `fluents` of a former program that end when a new program takes over.
 
-    `work`: the stages and options with which the former program's query ran. `start`: the point at which the new
-    program starts.
+    - `work`: the stages and options with which the former program's query ran.
+    - `generation`: the generation of this query.
+    - `start`: the point at which the new program starts.
     """
 
     work: QueryWork
+    generation: Generation
     start: StartingPoint
     fluents: frozenset[str]
 
@@ -55,12 +60,12 @@ class FormerFluents:
         blocks = [WorldRows.of(block) for block in self._collected(context)]
         rows = sorted(blocks, key=lambda row_block: (row_block.event, row_block.place, row_block.bucket))
         tables = [(row.event, row.table) for row in rows]
-        mine = self.work.sink
+        mine, batch = self.work.sink, self.start.last + 1
         if mine.folder == sink.folder:
-            return FileWriter(replace(mine, first=sink.first)).write(tables, 1, 0) if tables else ()
+            return FileWriter(mine).write(tables, TASK, batch) if tables else ()
         if tables and Path(mine.folder).is_dir():
-            writer, batch = FileWriter(replace(mine, checkpoint=None, keep=None)), self.start.last + 1
-            writer.commit(writer.write(tables, 1, batch), batch)
+            writer = FileWriter(replace(mine, checkpoint=None, keep=None))
+            writer.commit(writer.write(tables, TASK, batch), batch)
         return ()
 
     def _collected(self, context: SparkContext) -> Sequence[ShuffleBlock]:

@@ -61,7 +61,8 @@ class Job:
     - `mirror`: keeps the folders in an object store. If it is None, they stay in local or shared folders.
     - `run`: the name of this run, by which workers recognize their engines.
     - `earlier`: input from earlier files for new rules. If it is None, there is none.
-    - `former`: the fluents of an earlier program that end with the first micro-batch. If it is None, there are none.
+    - `former`: the query of an earlier program and its fluents, which end with the first micro-batch. If it is None, no
+      fluents end, and `callback` has received all micro-batches of the earlier program.
     """
 
     program: ShippedProgram
@@ -136,17 +137,18 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     spark.dataSource.register(data_source)
     records = spark.readStream.format(data_source.name()).load()
     for frame, reader in reversed(job.frames):
-        rows = provided(frame, reader, job.program, job.dead, handed, job.generation.first)
+        rows = provided(frame, reader, job.program, job.dead, handed)
         records = rows.union(records)  # our own source must be the last one in Spark's log
     late = -(-(job.lateness or 0) // 1000)  # rounded up, because Spark drops fractions of a millisecond
     stream = records.withWatermark("time", f"{late} milliseconds")
     own, states = job.generation.spark(folder), job.generation.states(folder)
     begin(states, job.mark)
-    notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder))
+    notes = BatchNotes(states, None if job.rule is None else job.generation.clocks(folder), job.generation.begins)
     work = work_of(job, states, handed, warm)
     receiver: Receiver | None = job.forwarding
     if job.callback is not None:
-        receiver = GivenBatches(job.callback, work.sink, notes, job.dead, job.generation)
+        receiver = given = GivenBatches(job.callback, work.sink, notes, job.dead, job.generation, job.former)
+        given.resume(spark)
     batches = MicroBatches(spark, work, own, notes, job.mirror, receiver, job.former)
     writer = stream.writeStream.foreachBatch(batches)
     # The checkpoint is local, even if the cluster's default file system is another one.

@@ -139,7 +139,8 @@ class MicroBatches:
         self.load()
         if self.given is not None:
             self.given.begins(batch)
-        ended = () if self.ending is None or batch else self.ending.write(self.context, self.work.sink)
+        ending = self.ending if batch == self.notes.first else None
+        ended = () if ending is None else ending.write(self.context, self.work.sink)
         done = self._shuffled(stream, batch) if self.work.handed is None else self._handed(stream, batch)
         note = self.notes.after(batch - 1).after(done.versions, done.calls, done.reports)
         clocks = None

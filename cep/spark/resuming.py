@@ -4,7 +4,7 @@ after a killed run."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 from cep.compile import compiled
 from cep.connectors.records.times import ISO, iso
 from cep.core.errors import CepError
+from cep.core.logs import Log
 from cep.core.private_files import private_folder
 from cep.core.time import BEGINNING
 from cep.engine import Engine
@@ -22,6 +23,7 @@ from cep.spark.former_fluents import FormerFluents
 from cep.spark.job import Job, work_of
 from cep.spark.program import ShippedProgram
 from cep.spark.sink import file_sink
+from cep.spark.source.data_frames import read_letters
 from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.whole_states import logged, settle
@@ -76,7 +78,6 @@ def opened(
     locks: ExitStack,
     times: Callable[[], str] = lambda: ISO,
     migrate: bool = False,
-    migratable: bool = True,
     patience: float = 0.0,
 ) -> tuple[Job, migration.Migration | None]:
     """Lock the checkpoint of a query until `locks` closes, adapt it to the program, and clean up checkpoint and output.
@@ -92,6 +93,9 @@ def opened(
     raises the errors of `cep.spark.state.checkpoint.claim`.
     """
     folder = Path(query.checkpoint)
+    if migrate and engine.beginning:
+        message = "a cycle through NOT or AGGREGATE needs the first input, which is already read"
+        raise CepError(f"--migrate: {message}", hint="start anew with other folders", code="option")
     with disk.writing_to("--checkpoint", folder, begins=True):
         mine = _info(engine, query, ISO if checkpoints.depends_on_input(folder) else times())
         if not (folder / disk.CHECKPOINT).exists():
@@ -103,9 +107,9 @@ def opened(
             mine,
             migrate,
             query.lateness or 0,
-            migratable=migratable,
+            migratable=not (engine.beginning or query.apart),
             unsplit=lambda: _unsplit(query.program),
-            settle=lambda *logs: _settle(query.program, *logs),
+            settle=lambda *logs: _settle(query, *logs),
         )
     disk.check_writable("--checkpoint", folder)
     own = state.generation.spark(folder)
@@ -133,6 +137,8 @@ def _tidy(query: Job) -> None:
         remove_hidden(Path(query.dead_letters), query.mark)
         if query.dead is not None and generation.start is not None and not generation.begun(checkpoint):
             remove_uncounted(query.dead, generation.start.number, generation.start.versions)
+            for path in read_letters(query.dead, generation.begins) if query.frames else ():
+                path.unlink()
 
 
 def _unsplit(program: ShippedProgram) -> list[str]:
@@ -151,50 +157,106 @@ def _unsplit(program: ShippedProgram) -> list[str]:
     return reasons
 
 
-def _settle(now: ShippedProgram, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
+def _settle(query: Job, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
     """Convert logs that a killed run has left to whole states. For this, the program of the checkpoint runs again.
 
-    Raises CepError if the checkpoint's program had other facts or knowledge than the program `now`.
+    Raises CepError if this program is still needed, for these logs or for a micro-batch that the user's function has
+    not received, but had other facts or knowledge than the program of `query`.
     """
-    if some := logged(states, versions):
-        program = _earlier(now, was)
-        if program is None:
-            raise CepError(
-                f"--checkpoint: a killed run left records in {states} that must be processed again, but that "
-                "run had other facts, knowledge or options",
-                hint="first run with its facts, knowledge and options and `--once`, then with the new ones",
-                code="checkpoint",
-            )
-        settle(program, str(states), some)
+    some, left = logged(states, versions), _left(query, was)
+    if left is not None and was.generation.start is not None and left == was.generation.begins:
+        message = "--checkpoint: a killed run left a micro-batch for the function, the first one after a migration"
+        hint = "first run the same program again, with `available_now=True`"
+        raise CepError(message, hint=hint, code="checkpoint")
+    if some or left is not None:
+        what = f"records in {states}" if some else "a micro-batch for the function"
+        settle(_needed(query.program, was, what), str(states), some)
 
 
-def former(engine: Engine, query: Job) -> FormerFluents | None:
-    """Return the fluents that end at a migration, because the program of `engine` takes over from a former program.
+def _left(query: Job, was: checkpoints.CheckpointInfo) -> int | None:
+    """Return the last micro-batch of a checkpoint's program, if the user's function has not received it completely."""
+    own = was.generation
+    spark, output = own.spark(Path(query.checkpoint)), Path(was.output)
+    return None if query.callback is None else file_sink.pending(spark, output, own.first)
 
-    Return None if no fluent ends or the migration is already over. Raises CepError if the former program can no longer
-    be compiled.
+
+def _needed(now: ShippedProgram, was: checkpoints.CheckpointInfo, what: str) -> ShippedProgram:
+    """Return the program of a checkpoint, which must process `what` again. Raises CepError if it had other facts or
+    knowledge than the program `now`."""
+    if (program := _earlier(now, was)) is None:
+        message = f"--checkpoint: a killed run left {what} that must be processed again"
+        hint = "first run with its facts, knowledge and options and "
+        hint += f"`{'available_now=True' if was.frames else '--once'}`, then with the new ones"
+        text = f"{message}, but that run had other facts, knowledge or options"
+        raise CepError(text, hint=hint, code="checkpoint")
+    return program
+
+
+def taken_over(engine: Engine, query: Job, moved: migration.Migration | None, unkept: Sequence[str], log: Log) -> Job:
+    """Log what a migration carries over. Return the query with what its first micro-batch needs of the former program
+    and of the earlier input.
+
+    - `moved`: the migration, or None if nothing was migrated in this run.
+    - `unkept`: the inputs whose earlier records cannot be read again.
+    """
+    generation = query.generation
+    if moved is not None:
+        carried = {"on": moved.kept, "new": moved.new, "gone": moved.gone}
+        log("migrate", str(moved) or "nothing to carry over", "info", **carried)
+    if generation.start is None or generation.begun(Path(query.checkpoint)):
+        return query
+    query = replace(query, former=_former(engine, query, log))
+    if not unkept:
+        return replace(query, earlier=migration.EarlierInput.of(engine, generation.start))
+    if moved is not None:
+        seen = f"have not seen the input until {iso(generation.start.time)}"
+        tell_lacking(log, engine, generation.start, seen, f"; the records of {', '.join(unkept)} are not kept")
+    return query
+
+
+def tell_lacking(log: Log, engine: Engine, start: migration.StartingPoint, seen: str, why: str) -> None:
+    """Warn of new rules whose results may be incomplete.
+
+    - `seen`: the part of the message that says which earlier input the rules have read.
+    - `why`: a reason, which is appended to the message.
+    """
+    if not (lacking := start.lacking(engine)):
+        return
+    until = {rule: "for good" if time is None else f"until {iso(time)}" for rule, time in lacking.items()}
+    told = ", ".join(f"{rule} ({lasts})" for rule, lasts in until.items())
+    text = f"new rules {seen}, and may lack results: {told}{why}"
+    text += ". A run with other folders derives everything from all input"
+    fields = {rule: None if time is None else iso(time) for rule, time in lacking.items()}
+    log("lacking", f"warning: {text}", "warning", since=iso(start.time), rules=fields)
+
+
+def _former(engine: Engine, query: Job, log: Log) -> FormerFluents | None:
+    """Return the fluents of the program before a migration that end when the program of `engine` takes over, and the
+    query of the former program.
+
+    Returns None if no fluent ends, and the user's function does not need that query. Warns if fluents end, but the
+    former program can no longer be compiled. Raises CepError if the function needs it.
     """
     generation, folder = query.generation, Path(query.checkpoint)
     start = generation.start
-    if start is None or start.time <= BEGINNING or generation.begun(folder):
-        return None
-    file = checkpoints.former_file(generation, folder)
-    if not (file.exists() and start.ended(engine)):
+    if start is None or not (file := checkpoints.former_file(generation, folder)).exists():
         return None
     was = checkpoints.CheckpointInfo.read(file)
-    ended = start.ended(engine).intersection(was.only)
-    if not ended:
+    ended = start.ended(engine).intersection(was.only if start.time > BEGINNING else ())
+    if not ended and query.callback is None:
         return None
     program = _earlier(query.program, was)
+    if program is None and _left(query, was) == start.last:
+        program = _needed(query.program, was, "a micro-batch for the function")
     if program is None:
-        names = ", ".join(f"`{name}`" for name in sorted(ended))
-        message = "the former program had other facts, knowledge or options"
-        raise CepError(
-            f"{names}: the intervals that hold at {iso(start.time)} cannot be written: {message}", code="checkpoint"
-        )
+        names, why = ", ".join(f"`{name}`" for name in sorted(ended)), "the former program had other facts, knowledge"
+        text = f"warning: {names}: the intervals that hold at {iso(start.time)} cannot be written: {why} or options"
+        if ended:
+            log("cut", text, "warning")
+        return None
     output = replace(query, output=was.output, format=was.format, wanted=tuple(was.only), times=was.times)
     earlier = replace(output, program=program, generation=was.generation)
-    return FormerFluents(work_of(earlier, was.generation.states(folder)), start, ended)
+    return FormerFluents(work_of(earlier, was.generation.states(folder)), was.generation, start, ended)
 
 
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo) -> ShippedProgram | None:

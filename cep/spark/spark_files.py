@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,31 @@ def _json(path: Path, line: int, name: str) -> dict[str, Any]:
     except (ValueError, IndexError):
         pass
     raise damaged_file(path)
+
+
+def carry(before: Path, after: Path, batch: int, mark: dict[str, Any]) -> None:
+    """Create Spark's files of a new generation from those of the former one. DataFrames then continue where they were,
+    because only these files contain their offsets.
+
+    The query keeps its id and its numbers of micro-batches. The micro-batch after `batch` is already planned: at the
+    watermark of `batch`, without rows of DataFrames, and with `mark` in the offset of our own source.
+
+    - `batch`: the last micro-batch of the former generation, or -1 if it has finished none.
+    """
+    logs = "offsets", "commits"
+    if not before.is_dir():
+        return
+    shutil.copytree(before, after, ignore=lambda folder, _: logs if folder == str(before) else ())
+    for log in logs:
+        (after / log).mkdir()
+    if batch >= 0:
+        watermark, done = planned_at(before, batch), before / "commits" / str(batch)
+        *others, own = (before / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate((own, json.dumps(json.loads(own) | mark)), batch):
+            (after / "offsets" / str(number)).write_text("\n".join([*others, line]), encoding="utf-8")
+        commit = done.read_bytes() if done.exists() else b'v1\n{"nextBatchWatermarkMs":%d}' % watermark
+        (after / "commits" / str(batch)).write_bytes(commit)
+    sync_batch(after, 0)
 
 
 def has_planned(checkpoint: Path) -> bool:

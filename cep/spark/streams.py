@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
+from warnings import warn
 
 from cep.connectors.ahead_limits import AheadLimits
 from cep.core.errors import CepError
+from cep.core.logs import Level
 from cep.core.storage.urls import is_url, local_path
 from cep.programs import Duration, ticks_of
 from cep.spark import disk, resuming
@@ -55,6 +57,7 @@ class Stream:
         dead_letters: str | Path | None = None,
         every: Duration = "1 s",
         available_now: bool = False,
+        migrate: bool = False,
     ) -> StreamingQuery:
         """Start a query that writes derived events to a folder exactly once, like `cep run --on spark`.
 
@@ -64,12 +67,14 @@ class Stream:
         - `dead_letters`: a folder for rows that are not valid events, as lines of JSON.
         - `every`: the time between two searches for more input.
         - `available_now`: True to process the existing input and end.
+        - `migrate`: True to continue a checkpoint of another program. Its unchanged rules keep their state. Warns of
+          new rules that may lack results.
 
-        Raises CepError if the checkpoint is in use or belongs to another program, or if a folder is not writable.
+        Raises CepError if the checkpoint is in use or does not fit the program, or if a folder is not writable.
         """
         folder = _local(output, "output")
         letters = None if dead_letters is None else str(_local(dead_letters, "dead_letters"))
-        return self._started(str(folder), checkpoint, format, letters, every, available_now, None)
+        return self._started(str(folder), checkpoint, format, letters, every, available_now, migrate, None)
 
     def each(
         self,
@@ -78,6 +83,7 @@ class Stream:
         checkpoint: str | Path,
         every: Duration = "1 s",
         available_now: bool = False,
+        migrate: bool = False,
     ) -> StreamingQuery:
         """Start a query that calls a function after each micro-batch.
 
@@ -90,8 +96,8 @@ class Stream:
         valid events. The other arguments and errors are the same as for `start`.
         """
         place = _local(checkpoint, "checkpoint")
-        letters = str(place / disk.DEAD)
-        return self._started(str(place / disk.OUTGOING), checkpoint, "parquet", letters, every, available_now, function)
+        output, letters = str(place / disk.OUTGOING), str(place / disk.DEAD)
+        return self._started(output, checkpoint, "parquet", letters, every, available_now, migrate, function)
 
     def frame(self, event: str) -> DataFrame:
         """Return a derived event as a streaming DataFrame. Any sink of Spark can write it.
@@ -127,6 +133,7 @@ class Stream:
         letters: str | None,
         every: Duration,
         available_now: bool,
+        migrate: bool,
         batch_function: Each | None,
     ) -> StreamingQuery:
         folder = _local(checkpoint, "checkpoint")
@@ -155,13 +162,21 @@ class Stream:
         )
         locks = ExitStack()
         try:
-            query, _ = resuming.opened(self.planned.engine, query, locks, migratable=False, patience=_PATIENCE)
+            engine, unkept = self.planned.engine, [f"`{reader.name}`" for _, reader in self.frames]
+            query, moved = resuming.opened(engine, query, locks, migrate=migrate, patience=_PATIENCE)
+            query = resuming.taken_over(engine, query, moved, unkept, _warn)
             started = start(self.session, query, follow=not available_now)
         except BaseException:
             locks.close()
             raise
         Thread(target=_let_go, args=(started, locks, Path(output)), name="semcep", daemon=True).start()
         return started
+
+
+def _warn(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
+    """Show a message of a migration as a Python warning, if it is a warning."""
+    if level == "warning" and text is not None:
+        warn(text.removeprefix("warning: "), stacklevel=6)
 
 
 def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:

@@ -163,6 +163,15 @@ def agree(folder: Path, output: Path, first: int = 0) -> None:
         raise CepError(message, hint=BACK, code="checkpoint")
 
 
+def pending(folder: Path, output: Path, first: int = 0) -> int | None:
+    """Return the micro-batch that the sink has committed, but Spark has not finished. Returns None if there is none.
+
+    The parameters are the same as for `agree`.
+    """
+    batch = CommitLog(output).last - first
+    return batch if batch > last(folder / "commits") else None
+
+
 def _written(folder: Path) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in entries:

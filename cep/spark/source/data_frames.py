@@ -7,9 +7,11 @@ it does not depend on partitions, micro-batches or machines.
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -180,7 +182,7 @@ Provided = tuple["DataFrame", RowReader]
 
 
 def provided(
-    frame: DataFrame, feed: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None, first: int
+    frame: DataFrame, feed: RowReader, program: ShippedProgram, dead_letters: str | None, handed: str | None
 ) -> DataFrame:
     """Convert a streaming DataFrame to a DataFrame of blocks (see `cep.spark.handover.COLUMNS`). Spark's progress then
     also reports the number of rows in `frame`.
@@ -188,7 +190,6 @@ def provided(
     - `feed`: the reader of the DataFrame's rows.
     - `dead_letters`: the path prefix of dead-letter files.
     - `handed`: the shared folder for blocks, or None if workers share no folder.
-    - `first`: the number of the query's first micro-batch, counted through all generations.
     """
     carried = Packed.of(program.bare())
 
@@ -197,8 +198,8 @@ def provided(
 
         task = TaskContext.get()
         assert task is not None, "a task runs it"
-        batch = first + int(task.getLocalProperty(_BATCH) or 0)
-        name = f"{letters_of(feed.place << FILE_BITS, batch)}{task.partitionId():05}"
+        batch = int(task.getLocalProperty(_BATCH) or 0)
+        name = f"read-{feed.place << FILE_BITS:08}-{batch:08}-{task.partitionId():05}"
         known = carried.open()
         yield from as_row(lambda begin: feed.blocks(known, batches, begin, name), dead_letters, handed)
 
@@ -206,10 +207,10 @@ def provided(
     return observed.mapInArrow(taken, COLUMNS)
 
 
-def letters_of(number: int, batch: int) -> str:
-    """Return the first part of dead-letter file names. `number`: the number of the input. `batch`: the number of the
-    micro-batch."""
-    return f"read-{number:08}-{batch:08}-"
+def read_letters(dead_letters: str, batch: int) -> list[Path]:
+    """Return the dead-letter files that the readers of all DataFrames wrote in a micro-batch. `dead_letters`: the path
+    prefix of dead-letter files."""
+    return sorted(map(Path, glob.glob(f"{glob.escape(dead_letters)}read-*-{batch:08}-*.jsonl")))
 
 
 def _number(label: str, frame: DataFrame, name: str) -> Column:

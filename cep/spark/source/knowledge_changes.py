@@ -25,7 +25,7 @@ from cep.connectors.ahead_limits import AheadLimits
 from cep.core.append_log import LineLog
 from cep.core.checksum import Broken
 from cep.core.errors import CepError, reason_of
-from cep.spark.disk import CHANGES, damaged_file
+from cep.spark.disk import CHANGES, KNOWLEDGE, damaged_file
 from cep.spark.source.work_item import WorkItem
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class ChangeRows:
     """A reader that converts rows of a DataFrame to changes of the knowledge. `place`: the number of the input."""
 
     place: int
-    name = "changes of the knowledge"
+    name = KNOWLEDGE
     metric = "semcep_changes"
 
     def blocks(

@@ -57,19 +57,19 @@ class BatchNote:
 class BatchNotes:
     """The notes of a query. `folder`: the folder of the states, which must exist.
 
-    `begins`: the clocks of keys before the first micro-batch.
+    `begins`: the clocks of keys before the first micro-batch. `first`: the number of the first micro-batch.
     """
 
-    def __init__(self, folder: Path, begins: Mapping[str, Any] | None = None) -> None:
-        self._folder, self.begins = folder, begins
+    def __init__(self, folder: Path, begins: Mapping[str, Any] | None = None, first: int = 0) -> None:
+        self._folder, self.begins, self.first = folder, begins, first
         self._last: tuple[int, BatchNote] = (-1, BatchNote())
 
     def after(self, batch: int) -> BatchNote:
-        """Return the note of a finished micro-batch. For -1, return an empty note.
+        """Return the note of a finished micro-batch. Before the first micro-batch, return an empty note.
 
         Raises CepError if the note is missing or damaged.
         """
-        if batch < 0:
+        if batch < self.first:
             return BatchNote()
         if self._last[0] != batch:
             self._last = batch, self._read(batch)

@@ -19,6 +19,7 @@ from cep.spark.disk import (
     CHECKPOINT,
     FILES,
     INPUTS,
+    KNOWLEDGE,
     LOCK,
     OUTGOING,
     PROBES,
@@ -113,7 +114,8 @@ def claim(
 
     Return the checkpoint's settings, and the migration if there was one. A checkpoint in which nothing has begun
     belongs to no program. If only the number of buckets changes, the states are migrated without `--migrate`. But a run
-    that revises results needs `--migrate` in this case too, because a migration makes the earlier results final.
+    that revises results needs `--migrate` in this case too, because a migration makes the earlier results final. The
+    DataFrames must stay the same.
 
     - `lateness`: how far out of order records may arrive, in microseconds.
     - `migratable`: True if this kind of run supports `--migrate`.
@@ -136,8 +138,8 @@ def claim(
         resized = replace(before, buckets=now.buckets) == now and migratable and now.revise is None
         if resized and spark_files.ends_sent(before.generation.spark(folder)):
             return before, None  # no more input will arrive
-        if before.frames or not (migrate or resized):
-            raise _another(folder, before, now, migratable and not before.frames)
+        if before.frames != now.frames or not (migrate or resized):
+            raise _another(folder, before, now, migratable and before.frames == now.frames)
         return _migrated(
             folder, before, now, lateness, unsplit() if before.buckets != now.buckets else (), partial(settle, before)
         )
@@ -168,7 +170,7 @@ def vacant(folder: Path, output: str) -> None:
 def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("belongs to another program", "program")
-    migrate = ", or add `--migrate`" if migratable else ""
+    migrate = f", or add `{'migrate=True' if now.frames else '--migrate'}`" if migratable else ""
     return CepError(
         f"--checkpoint: {folder} {what}\n{difference(before, now)}",
         hint=f"use the {whose} it was made with, or start anew with another folder{migrate}",
@@ -182,12 +184,20 @@ def _migrated(
     """Migrate the checkpoint to another program. The new generation starts at the end of the previous one."""
     output = Path(before.output)
     generation = next_generation(
-        folder, before.generation, before.laid, before.buckets, output, lateness, settle, before.lateness_by is not None
+        folder,
+        before.generation,
+        before.laid,
+        before.buckets,
+        output,
+        lateness,
+        settle,
+        before.lateness_by is not None,
+        bool(before.frames),
     )
     start = generation.start
     reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
     reasons += _changed(before, now, "lateness_by")
-    if before.knowledge != now.knowledge and (folder / CHANGES).exists():
+    if before.knowledge != now.knowledge and ((folder / CHANGES).exists() or KNOWLEDGE in before.frames):
         reasons.append("knowledge: it is different, and changes of the earlier knowledge were applied")
     for event in sorted(before.laid.events.keys() & now.laid.events.keys()):
         keys = [", ".join(run.keys.get(event, [])) or "none" for run in (before, now)]
@@ -200,9 +210,12 @@ def _migrated(
     if before.output != now.output:
         _empty(now.output, f"earlier results are in {before.output}")
         finish_batches(Path(before.output))
-        generation = replace(generation, first=0)
+        generation = replace(generation, first=-generation.begins)
     if start is not None and start.number == before.generation.number:
         before.write(former_file(generation, folder))
+    if before.frames:
+        spark, mark = before.generation.spark(folder), {"generation": generation.number}
+        spark_files.carry(spark, generation.spark(folder), generation.begins - 1, mark)
     migrated_info = replace(now, generation=generation, name=before.name, times=before.times)
     migrated_info.write(folder / CHECKPOINT)
     return migrated_info, moved
@@ -248,8 +261,8 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
     return "\n".join(lines or ["it was made by another version of semcep"])
 
 
-_LABELS = {"changes": "fluents: ", "frames": "read through Spark: ", "only": "events written: "}
-_LABELS |= {"revise": "", "final": "", "lateness_by": ""}
+_LABELS = {"changes": "fluents: ", "only": "events written: ", "revise": "", "final": "", "lateness_by": ""}
+_LABELS |= {"frames": "Spark continues only with the same DataFrames: "}
 
 
 def _changed(before: CheckpointInfo, now: CheckpointInfo, *names: str) -> list[str]:
@@ -291,16 +304,21 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
     if before.withdraws != now.withdraws:
         ways = {True: "a changelog", False: "only final rows"}
         reasons.append(f"rows written: {ways[before.withdraws]} before, {ways[now.withdraws]} now")
-    if now.format == "parquet" and before.only != now.only and 1 in (len(before.only), len(now.only)):
+    # The function of `each` reads the files of a micro-batch with the columns of the program that wrote them.
+    handed_on = now.output == str(outgoing)
+    given = handed_on and bool(now.frames)
+    if now.format == "parquet" and not given and before.only != now.only and 1 in (len(before.only), len(now.only)):
         reasons.append(f"the files hold {_listed(before.only)}, and the new ones would hold {_listed(now.only)}")
-    if now.format == "parquet" and not reasons:
+    if now.format == "parquet" and not given and not reasons:
         columns = now.laid.columns
         reasons = [
             f"columns of `{event}`: {', '.join(names.values())} before, {', '.join(columns[event].values())} now"
             for event, names in before.laid.columns.items()
             if columns.get(event, names) != names
         ]
-    other = f"use another folder, `--output {now.output}-2`; the files in this one stay"
+    flag = "output=" if now.frames else "--output "
+    other = f"use another folder, `{flag}{now.output}-2`; the files in this one stay"
+    other = "start anew with another checkpoint" if handed_on else other
     return [f"--output: {reason}: {other}" for reason in reasons]
 
 

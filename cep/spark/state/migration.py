@@ -222,16 +222,19 @@ class Generation:
     """A generation of a checkpoint. Each migration begins a new generation.
 
     - `number`: its number, counted from 1.
-    - `first`: the number of its first micro-batch in the sink's log.
+    - `first`: the number of Spark's micro-batch 0 in the sink's log.
     - `start`: the end of the earlier generation, or None if this generation started without state.
     - `cuts`: for each fluent that an earlier program did not have, the time (microseconds) before which nothing is
       written.
+    - `begins`: Spark's number of its first micro-batch. It is 0, except for DataFrames, for which Spark continues to
+      count.
     """
 
     number: int = 1
     first: int = 0
     start: StartingPoint | None = None
     cuts: dict[str, int] = field(default_factory=dict)
+    begins: int = 0
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Generation:
@@ -239,7 +242,7 @@ class Generation:
 
         start = fields["start"]
         starting_point = None if start is None else StartingPoint(**{**start, "laid": StateLayout(**start["laid"])})
-        return cls(fields["number"], fields["first"], starting_point, fields.get("cuts", {}))
+        return cls(fields["number"], fields["first"], starting_point, fields.get("cuts", {}), fields.get("begins", 0))
 
     def cut(self, now: StateLayout) -> Generation:
         """Return a copy in which `cuts` contains the new fluents. `now`: the layout of the new program."""
@@ -286,7 +289,7 @@ class Generation:
 
     def begun(self, checkpoint: Path) -> bool:
         """Return True if the generation has finished a micro-batch."""
-        return spark_files.last(self.spark(checkpoint) / "commits") >= 0
+        return spark_files.last(self.spark(checkpoint) / "commits") >= self.begins
 
     def retire(self, checkpoint: Path) -> None:
         """Remove the folders of earlier generations when this generation no longer needs them. Do not call this while a
@@ -317,6 +320,7 @@ def next_generation(
     lateness: int,
     settle: Settle,
     by_key: bool = False,
+    frames: bool = False,
 ) -> Generation:
     """Return the generation that follows `before`. The caller must add which earlier stage each stage continues.
 
@@ -325,6 +329,7 @@ def next_generation(
     - `lateness`: how far out of order records may arrive, in microseconds.
     - `settle`: a function that converts logs to whole states.
     - `by_key`: True if each key has its own lateness.
+    - `frames`: True if the input is DataFrames.
 
     Do not call this while a query runs. Raises CepError if the input has ended. Also raises the errors of `settle`.
     """
@@ -336,11 +341,12 @@ def next_generation(
     last = max(
         done, CommitLog(output).last - before.first
     )  # a micro-batch in the sink counts, even if Spark was killed right after it
-    generation = Generation(before.number + 1, before.first + last + 1)
+    begins = last + 1 if frames else 0
+    generation = Generation(before.number + 1, before.first + last + 1 - begins, before.start, begins=begins)
     for folder in (generation.spark(checkpoint), generation.states(checkpoint), generation.warm(checkpoint)):
         shutil.rmtree(folder, ignore_errors=True)
-    if last < 0:
-        return Generation(generation.number, generation.first, before.start)
+    if last < before.begins:
+        return generation
     offset = spark_files.offset(spark, last)
     if offset["end"]:
         message = f"--migrate: the input of {checkpoint} has ended, so the new rules would read nothing"
@@ -366,7 +372,7 @@ def next_generation(
     start = StartingPoint(
         before.number, laid, offset, watermark, time, versions, latest, [], buckets, last, before.cuts
     )
-    return Generation(generation.number, generation.first, start)
+    return replace(generation, start=start)
 
 
 def _prior(folder: str, name: str, version: int, goals: frozenset[str] | None, time: int = BEGINNING) -> PriorState:
