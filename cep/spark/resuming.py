@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cep.compile import compiled
 from cep.connectors.records.times import ISO, iso
 from cep.core.errors import CepError
-from cep.core.logs import Log
 from cep.core.private_files import private_folder
 from cep.core.time import BEGINNING
 from cep.engine import Engine
@@ -27,6 +27,9 @@ from cep.spark.source.data_frames import read_letters
 from cep.spark.state import bucket_states, migration
 from cep.spark.state import checkpoint as checkpoints
 from cep.spark.whole_states import logged, settle
+
+if TYPE_CHECKING:
+    from cep.core.logs import Log
 
 BUCKETS = 16
 """The default number of buckets if the number of cores is unknown."""

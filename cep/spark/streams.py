@@ -11,7 +11,6 @@ from warnings import warn
 
 from cep.connectors.ahead_limits import AheadLimits
 from cep.core.errors import CepError
-from cep.core.logs import Level
 from cep.core.storage.urls import is_url, local_path
 from cep.programs import Duration, ticks_of
 from cep.spark import disk, resuming
@@ -26,6 +25,8 @@ from cep.spark.stateful_frame import streamed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from cep.core.logs import Level
 
 _PATIENCE = 60.0
 """The number of seconds for which to wait until an earlier query releases its checkpoint."""

@@ -226,7 +226,9 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if (self._folder / STOP).exists():
             return start | self._moved()
         if self._begins(start):
-            return start | {"generation": self.files.generation.number}
+            # Spark counts anew, so `moved` would stand for another micro-batch.
+            carried = {name: value for name, value in start.items() if name != "moved"}
+            return carried | {"generation": self.files.generation.number}
         file_count = self.discover() if self._target is None else self._target
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else file_count
         files = max(start["files"], min(file_count, start["files"] + most))
