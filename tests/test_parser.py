@@ -12,24 +12,22 @@ from cep.core.literals import LARGEST, SECOND, read_duration, read_ticks, read_t
 from cep.core.time import FARTHEST
 from cep.events import Iri
 from cep.language.syntax import ast
+from cep.language.syntax.aggregates import Aggregate
 from cep.language.syntax.ast import (
-    Aggregate,
     AttributeTree,
     Binary,
     EventDeclaration,
     EventPattern,
     EventRule,
-    Not,
     Policy,
     PolicyStatement,
     Prefix,
     TimePoint,
-    Times,
-    UnlessTree,
     Where,
     Within,
 )
 from cep.language.syntax.parser import parse
+from cep.language.syntax.patterns import Not, Times, UnlessTree
 from cep.rules.terms import (
     AggregateResult,
     Call,

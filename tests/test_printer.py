@@ -12,8 +12,10 @@ from cep.core.schema import RecordFormat, TimeFormat
 from cep.core.time import FARTHEST
 from cep.events import Iri, type_names
 from cep.language.syntax import ast
+from cep.language.syntax.aggregates import Aggregate
 from cep.language.syntax.alerts import CHOICES
 from cep.language.syntax.parser import parse
+from cep.language.syntax.patterns import Not, Times, UnlessTree
 from cep.language.syntax.printer import print_pattern, print_program, print_statement
 from cep.rules.keywords import BINARY_OPERATORS, KEYWORDS
 from cep.rules.printing import print_condition, print_expression
@@ -202,16 +204,14 @@ def larger(inner: st.SearchStrategy[ast.PatternTree]) -> st.SearchStrategy[ast.P
     by = st.lists(variables, max_size=2).map(tuple)
     return st.one_of(
         st.builds(ast.Binary, st.sampled_from(BINARY_OPERATORS), inner, inner),
-        st.builds(ast.Not, inner, inner, inner),
-        st.builds(ast.UnlessTree, inner, inner, ticks),
-        st.builds(ast.Times, inner, st.integers(1, 100)),
+        st.builds(Not, inner, inner, inner),
+        st.builds(UnlessTree, inner, inner, ticks),
+        st.builds(Times, inner, st.integers(1, 100)),
         st.builds(ast.Within, inner, ticks),
         st.builds(ast.Where, inner, st.lists(conditions, min_size=1, max_size=2).map(tuple)),
         st.builds(ast.Policy, inner, choices),
-        st.builds(lambda p, r, n, b: ast.Aggregate(p, r, n, None, b), inner, listed, st.integers(1, 9), by),
-        st.builds(
-            lambda p, r, d, b: ast.Aggregate(p, r, None, d + 1, b), inner, listed, st.integers(0, FARTHEST - 1), by
-        ),
+        st.builds(lambda p, r, n, b: Aggregate(p, r, n, None, b), inner, listed, st.integers(1, 9), by),
+        st.builds(lambda p, r, d, b: Aggregate(p, r, None, d + 1, b), inner, listed, st.integers(0, FARTHEST - 1), by),
     )
 
 
@@ -355,9 +355,9 @@ plain_patterns: st.SearchStrategy[ast.PatternTree] = st.recursive(
     plain_events,
     lambda inner: st.one_of(
         st.builds(ast.Binary, st.sampled_from(["SEQ", "OR"]), inner, inner),
-        st.builds(ast.UnlessTree, inner, inner, st.just(SECOND)),
-        st.builds(ast.Times, inner, st.integers(1, 3)),
-        st.builds(ast.Not, inner, inner, inner),
+        st.builds(UnlessTree, inner, inner, st.just(SECOND)),
+        st.builds(Times, inner, st.integers(1, 3)),
+        st.builds(Not, inner, inner, inner),
     ),
     max_leaves=8,
 )

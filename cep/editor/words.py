@@ -7,7 +7,7 @@ from cep.editor.symbols import BUILT_IN
 from cep.language.syntax import messages
 from cep.rules.expressions.aggregates import AGGREGATES, PARAMETERS, example
 from cep.rules.expressions.functions import FUNCTIONS
-from cep.rules.keywords import ALERTING, KEYWORDS, OPERATORS, POSTFIXES
+from cep.rules.keywords import ALERTING, FORMS, KEYWORDS, OPERATORS, POSTFIXES
 
 TYPES = {
     "int": "a whole number of 64 bits",
@@ -33,7 +33,6 @@ STATEMENTS = {
 """The words that begin statements, each with a help text."""
 _FURTHER = {
     "TIMES": f"that many times, one after the other: {messages.TIMES}",
-    "NOT": messages.ABSENCE,
     "OVER": messages.WINDOW,
     "LAST": messages.WINDOW,
     "EACH": messages.EACH,
@@ -66,7 +65,7 @@ def keyword_help(word: str) -> str:
         return STATEMENTS[key]
     if key in TEMPORAL:
         return f"`{TEMPORAL[key].example}`"
-    return _FURTHER.get(key, "")
+    return _FURTHER.get(key) or FORMS.get(key, "")
 
 
 def function_help(name: str) -> tuple[str, str]:

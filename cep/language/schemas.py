@@ -11,7 +11,6 @@ from cep.core.schema import Attribute, Schema, TimeFormat, When
 from cep.language.fluents import Fluents
 from cep.language.heads import head_mistakes
 from cep.language.syntax import ast
-from cep.language.syntax.events import events
 from cep.operators.supports import FormulaAtom, formula_atoms
 from cep.rules.terms import Variable
 
@@ -166,7 +165,7 @@ class Schemas:
         derived = {s.name for s in self.program.statements if isinstance(s, ast.EventRule)}
         for statement in self.program.statements:
             body = statement.body if isinstance(statement, ast.EventRule | ast.FluentRule) else None
-            written: Sequence[ast.EventPattern | FormulaAtom] = [] if body is None else events(body)
+            written: Sequence[ast.EventPattern | FormulaAtom] = [] if body is None else body.event_patterns()
             if isinstance(statement, ast.WhileRule):
                 written = formula_atoms(statement.formula)
             for atom in written:

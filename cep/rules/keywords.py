@@ -21,6 +21,11 @@ POSTFIXES = {
     "AGGREGATE": "`smoke(R, T) AGGREGATE A = avg(T) OVER LAST 5 EVENTS BY R`",
 }
 """For each word that can follow a pattern, an example."""
+FORMS = {
+    "NOT": "absence is tested between two events: `NOT(rain(R)).[smoke(R), fire(R)]`",
+    "TIMES": "`smoke(R) TIMES 3`",
+}
+"""For each word of another operator, an example."""
 
 # Words that cannot name events, predicates, variables or constants.
 RESERVED = frozenset((*OPERATORS, *POSTFIXES, "NOT", "TIMES", "OVER"))
@@ -39,6 +44,7 @@ FLUENTS = (
 )  # fmt: skip
 POSITIONAL = frozenset(
     (
+        *(word for word in FORMS if word not in RESERVED),
         *WINDOWS,
         *RECORDS,
         *FLUENTS,

@@ -24,14 +24,10 @@ from cep.language.knowledge_patterns import KnowledgePatterns
 from cep.language.recorded_fluents import records_apart
 from cep.language.schemas import Schemas, argument_count
 from cep.language.syntax import ast
-from cep.language.syntax.variables import pattern_variables
-from cep.operators.aggregate import Window
-from cep.operators.disjunction import Either
+from cep.language.syntax.patterns import Times
 from cep.operators.event import Atom
 from cep.operators.pair import Pair
-from cep.operators.ticks import Point
 from cep.operators.times import Repeat
-from cep.operators.unless import Unless
 from cep.operators.where import SelectPattern
 from cep.plan.algebra import Rule, Rules
 from cep.plan.pattern import Pattern, names_in, size
@@ -45,7 +41,6 @@ from cep.rules.terms import (
     StaticRule,
     Variable,
     condition_variables,
-    expression_variables,
     fluent_variables,
 )
 
@@ -168,7 +163,7 @@ class _Lowering:
             for condition in conditions:
                 self.fluents.elsewhere(condition)
             return None if self.flawed else self.fluents.initially(statement, conditions)
-        outside.update(pattern_variables(statement.body))
+        outside.update(statement.body.variables())
         body = self.pattern(statement.body, policy, None, outside)
         return None if self.flawed else self.fluents.rule(statement, body)
 
@@ -180,8 +175,6 @@ class _Lowering:
         match pattern:
             case ast.EventPattern():
                 return self.formulas.occurrence(self.atom(pattern, within), pattern)
-            case ast.TimePoint(ticks, span):
-                return Point(ticks, within, span)
             case ast.Within(inner, duration, _):
                 return self.pattern(inner, policy, duration if within is None else min(within, duration), outside)
             case ast.Policy(inner, choice, _):
@@ -192,87 +185,25 @@ class _Lowering:
                 selection = self.fluents.given(body, lowered, within, span)
                 self.flawed = self.flawed or selection is None
                 return SelectPattern(body, lowered, within, span) if selection is None else selection
-            case ast.Binary("OR", left, right, span):
-                return Either(
-                    self.pattern(left, policy, within, outside),
-                    self.pattern(right, policy, within, outside),
-                    within,
-                    span,
-                )
-            case ast.Binary("CNOT", left, right, span):
-                return self.cnot(left, right, span, policy, within, outside)
-            case ast.Binary(operator, left, right, span, gap):
-                return Pair(
-                    operator,
-                    self.pattern(left, policy, within, outside),
-                    self.pattern(right, policy, within, outside),
-                    policy,
-                    within,
-                    None,
-                    span,
-                    gap,
-                )
-            case ast.Not(absent, left, right, span):
-                return Pair(
-                    "SEQ",
-                    self.pattern(left, policy, within, outside),
-                    self.pattern(right, policy, within, outside),
-                    policy,
-                    within,
-                    self.pattern(absent, policy, within, outside),
-                    span,
-                )
-            case ast.UnlessTree(left, absent, duration, span):
-                return Unless(
-                    self.pattern(left, policy, within, outside),
-                    self.pattern(absent, policy, within, outside),
-                    duration,
-                    within,
-                    span,
-                )
-            case ast.Times():
+            case Times():
                 return self.times(pattern, policy, within, outside)
-            case ast.Aggregate(inner, results, events, duration, by, span, over):
-                part = self.pattern(inner, policy, within, outside)
-                return Window(part, results, events, duration, by, within, span, over)
+        parts = [self.pattern(part, policy, within, outside) for part in pattern.parts()]
+        if isinstance(pattern, ast.Binary) and pattern.operator == "CNOT":
+            return self.cnot(parts[0], parts[1], pattern.span)
+        return pattern.lowered(parts, policy, within)
 
-    def cnot(
-        self,
-        left: ast.PatternTree,
-        absent: ast.PatternTree,
-        span: Span,
-        policy: PolicyChoice,
-        within: int | None,
-        outside: Mapping[str, int],
-    ) -> Pattern:
-        inner = left
-        inner_policy, inner_within = policy, within
-        while isinstance(inner, ast.Within | ast.Policy):
-            if isinstance(inner, ast.Within):
-                inner_within = inner.duration if inner_within is None else min(inner_within, inner.duration)
-            else:
-                inner_policy = inner.choice
-            inner = inner.pattern
-        if not (isinstance(inner, ast.Binary) and inner.operator == "SEQ"):
-            self.error(
-                "CNOT can stand only after a SEQ: it excludes an event between the two",
-                inner.span,
-                "e.g. `(a(X) SEQ b(X)) CNOT c(X)`, the same as `NOT(c(X)).[a(X), b(X)]`",
-                "cnot",
-            )
-            return self.pattern(left, policy, within, outside)
-        return Pair(
-            "SEQ",
-            self.pattern(inner.left, inner_policy, inner_within, outside),
-            self.pattern(inner.right, inner_policy, inner_within, outside),
-            inner_policy,
-            inner_within,
-            self.pattern(absent, policy, within, outside),
-            span,
-            inner.gap,
+    def cnot(self, left: Pattern, absent: Pattern, span: Span) -> Pattern:
+        if isinstance(left, Pair) and left.relation == "SEQ" and left.absent is None:
+            return replace(left, absent=absent, span=span)
+        self.error(
+            "CNOT can stand only after a SEQ: it excludes an event between the two",
+            left.span,
+            "e.g. `(a(X) SEQ b(X)) CNOT c(X)`, the same as `NOT(c(X)).[a(X), b(X)]`",
+            "cnot",
         )
+        return left
 
-    def times(self, times: ast.Times, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]) -> Pattern:
+    def times(self, times: Times, policy: PolicyChoice, within: int | None, outside: Mapping[str, int]) -> Pattern:
         if times.count > MOST_TIMES:
             self.error(
                 f"TIMES must be at most {MOST_TIMES}",
@@ -281,10 +212,7 @@ class _Lowering:
                 "times",
             )
             return self.pattern(times.pattern, policy, within, outside)
-        mine = pattern_variables(times.pattern)
-        inside: dict[str, int] = {}
-        for name in mine:
-            inside[name] = inside.get(name, 0) + 1
+        inside = Counter(times.pattern.variables())
         local = {name for name, count in inside.items() if outside.get(name, 0) <= count}
         first = self.pattern(times.pattern, policy, within, outside)
         if times.count * size(first) > MOST_REPEATED:
@@ -440,7 +368,7 @@ class _Lowering:
         fluent = event in self.fluents.declared and statement.event.edge is None
         event_pattern = replace(statement.event, edge="BEGIN") if fluent else statement.event
         atom = self.atom(event_pattern, None)
-        uses = Counter([*pattern_variables(statement.event), *alert_variables(statement)])
+        uses = Counter([*statement.event.variables(), *alert_variables(statement)])
         conditions = tuple(self.known.condition(condition, uses) for condition in statement.conditions)
         assert isinstance(atom, Atom), "an event was written"
         if self.flawed:
@@ -457,11 +385,5 @@ def _attributes(schema: Schema) -> str:
     return f"it is `{schema.name}({inner})`"
 
 
-def _counted(rule: ast.EventRule) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for argument in rule.arguments:
-        for name in expression_variables(argument):
-            counts[name] = counts.get(name, 0) + 1
-    for name in pattern_variables(rule.body):
-        counts[name] = counts.get(name, 0) + 1
-    return counts
+def _counted(rule: ast.EventRule) -> Counter[str]:
+    return Counter(fluent_variables(rule.arguments, None) + rule.body.variables())

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cep.core.errors import NOWHERE, Span
 from cep.core.literals import read_number, read_string, say_duration, write_duration
 from cep.core.zones import names, zone_hint
 from cep.language.syntax import ast, messages
@@ -9,13 +13,43 @@ from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.durations import duration, whole_number
 from cep.language.syntax.terms import expression
 from cep.language.syntax.tokens import Token
+from cep.operators.aggregate import Window
+from cep.plan.pattern import Pattern
+from cep.rules import pattern_text
 from cep.rules.expressions.aggregates import AGGREGATES, FOREIGN_AGGREGATES, PARAMETERS, example
 from cep.rules.keywords import RESERVED
-from cep.rules.terms import AggregateResult, Variable
+from cep.rules.pattern_text import Text
+from cep.rules.terms import AggregateResult, PolicyChoice, Variable
 from cep.rules.window_forms import DAY, WEEK, Over
 
 
-def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggregate:
+@dataclass(frozen=True, slots=True)
+class Aggregate(ast.PatternTree):
+    """`pattern AGGREGATE results OVER LAST n EVENTS|duration [BY variables]`.
+
+    - `events`: the number of occurrences in the window, or None.
+    - `duration`: the length of the window in microseconds, or None.
+    - `over`: a window of the form EACH, SESSION or EVERY, or None.
+    """
+
+    pattern: ast.PatternTree
+    results: tuple[AggregateResult, ...]
+    events: int | None
+    duration: int | None
+    by: tuple[Variable, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+    over: Over | None = None
+
+    def text(self) -> Text:
+        groups = [variable.name for variable in self.by]
+        return pattern_text.aggregate(self.pattern.text(), self.results, self.events, self.duration, self.over, groups)
+
+    def lowered(self, parts: Sequence[Pattern], policy: PolicyChoice, within: int | None) -> Pattern:
+        (part,) = parts
+        return Window(part, self.results, self.events, self.duration, self.by, within, self.span, self.over)
+
+
+def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> Aggregate:
     """Read an aggregate after the word AGGREGATE. `left`: the pattern whose occurrences are aggregated."""
     results = [result(cursor)]
     height = cursor.height
@@ -30,7 +64,7 @@ def aggregate(cursor: Cursor, first: Token, left: ast.PatternTree) -> ast.Aggreg
         while cursor.accept(","):
             by.append(group(cursor))
     cursor.height = height
-    return ast.Aggregate(left, tuple(results), events, ticks, tuple(by), cursor.span(first), over)
+    return Aggregate(left, tuple(results), events, ticks, tuple(by), cursor.span(first), over)
 
 
 def group(cursor: Cursor) -> Variable:

@@ -2,22 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from cep.core.errors import NOWHERE, Source, Span
 from cep.core.schema import RecordFormat, TimeFormat, When
 from cep.operators import temporal
+from cep.operators.disjunction import Either
+from cep.operators.pair import Pair
+from cep.operators.ticks import Point
 from cep.plan.formula import Formula
+from cep.plan.pattern import Pattern
+from cep.rules import pattern_text
+from cep.rules.pattern_text import Text
+from cep.rules.printing import print_argument
 from cep.rules.static.typed_facts import FactDeclaration
-from cep.rules.terms import AggregateResult, Condition, Constant, Expression, PolicyChoice, StaticRule, Variable
-from cep.rules.window_forms import Over
+from cep.rules.terms import (
+    AggregateResult,
+    Call,
+    Comparison,
+    Condition,
+    Constant,
+    Disjunction,
+    Expression,
+    PolicyChoice,
+    Predicate,
+    StaticRule,
+    Variable,
+    condition_variables,
+    expression_variables,
+)
 
 # Equality ignores spans, so patterns at different places of a text can be equal.
 
 
+class PatternTree(ABC):
+    """The base class of patterns: frozen dataclasses. Fields that are patterns are the parts of the pattern."""
+
+    __slots__ = ()
+    span: Span
+
+    def parts(self) -> list[PatternTree]:
+        """Return the patterns directly inside this one, in the order of the fields."""
+        values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return [value for value in values if isinstance(value, PatternTree)]
+
+    def event_patterns(self) -> list[EventPattern]:
+        """Return all events in the pattern in order. Negated events are included."""
+        return [event for part in self.parts() for event in part.event_patterns()]
+
+    def variables(self) -> list[str]:
+        """Return the names of all variables in the pattern. A name can occur several times."""
+        return [name for field in fields(self) for name in _variables(getattr(self, field.name))]  # type: ignore[arg-type]
+
+    @abstractmethod
+    def text(self) -> Text:
+        """Return the text of the pattern."""
+
+    def lowered(self, parts: Sequence[Pattern], policy: PolicyChoice, within: int | None) -> Pattern:
+        """Return the lowered pattern. The dialect lowers events, clauses and abbreviations itself.
+
+        `parts`: the lowered parts. `policy`, `within`: the POLICY and the WITHIN that apply to the operator.
+        """
+        raise AssertionError("the dialect lowers it")
+
+
+def _variables(value: object) -> list[str]:
+    """Return the names of the variables in a field of a pattern."""
+    match value:
+        case PatternTree():
+            return value.variables()
+        case Variable() | Call():
+            return expression_variables(value)
+        case Comparison() | Predicate() | Disjunction():
+            return condition_variables(value)
+        case AggregateResult(variable, argument=argument):
+            return [variable, *_variables(argument)]
+        case PolicyChoice(by=str(by)):
+            return [by]
+        case tuple():
+            return [name for member in value for name in _variables(member)]
+        case _:
+            return []
+
+
 @dataclass(frozen=True, slots=True)
-class EventPattern:
+class EventPattern(PatternTree):
     """An event in a pattern: `sensor(ID, _, W)` (`names` is None) or `sensor(id: ID, wind: W)`.
 
     `value`: for a fluent, the X of `location(P) = X`. `edge`: for a fluent, the BEGIN or END of `BEGIN OF moving(V)`.
@@ -30,17 +101,31 @@ class EventPattern:
     value: Expression | None = None
     edge: str | None = None
 
+    def event_patterns(self) -> list[EventPattern]:
+        return [self]
+
+    def text(self) -> Text:
+        text = pattern_text.event(self.name, self.arguments, self.names).text
+        text += "" if self.value is None else f" = {print_argument(self.value)}"
+        return Text(text if self.edge is None else f"{self.edge} OF {text}")
+
 
 @dataclass(frozen=True, slots=True)
-class TimePoint:
+class TimePoint(PatternTree):
     """A number or a time as a pattern. `ticks`: the instant in microseconds."""
 
     ticks: int
     span: Span = field(default=NOWHERE, compare=False)
 
+    def text(self) -> Text:
+        return pattern_text.time_point(self.ticks)
+
+    def lowered(self, parts: Sequence[Pattern], policy: PolicyChoice, within: int | None) -> Pattern:
+        return Point(self.ticks, within, self.span)
+
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(PatternTree):
     """`left OPERATOR right`. The operator is an interval relation, OR or CNOT. The left side of CNOT must be a SEQ.
 
     `gap`: for `left SEQ[g, h] right`, the least and the greatest time between the sides, in microseconds.
@@ -52,82 +137,51 @@ class Binary:
     span: Span = field(default=NOWHERE, compare=False)
     gap: tuple[int, int] | None = None
 
+    def text(self) -> Text:
+        word = self.operator if self.gap is None else self.operator + pattern_text.gap(*self.gap)
+        return pattern_text.joined(self.left.text(), word, self.right.text())
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    """`NOT(absent).[left, right]`."""
-
-    absent: PatternTree
-    left: PatternTree
-    right: PatternTree
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class UnlessTree:
-    """`left UNLESS absent WITHIN duration`. `duration` is in microseconds."""
-
-    left: PatternTree
-    absent: PatternTree
-    duration: int
-    span: Span = field(default=NOWHERE, compare=False)
+    def lowered(self, parts: Sequence[Pattern], policy: PolicyChoice, within: int | None) -> Pattern:
+        left, right = parts
+        if self.operator == "OR":
+            return Either(left, right, within, self.span)
+        return Pair(self.operator, left, right, policy, within, None, self.span, self.gap)
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """`pattern TIMES count`, count >= 1."""
-
-    pattern: PatternTree
-    count: int
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(PatternTree):
     """`pattern WITHIN duration` or `(pattern).3`. `duration` is in microseconds."""
 
     pattern: PatternTree
     duration: int
     span: Span = field(default=NOWHERE, compare=False)
 
+    def text(self) -> Text:
+        return pattern_text.within(self.pattern.text(), self.duration)
+
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Where(PatternTree):
     """`pattern WHERE conditions`."""
 
     pattern: PatternTree
     conditions: tuple[Condition, ...]
     span: Span = field(default=NOWHERE, compare=False)
 
+    def text(self) -> Text:
+        return pattern_text.where(self.pattern.text(), self.conditions)
+
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(PatternTree):
     """`pattern POLICY choice`."""
 
     pattern: PatternTree
     choice: PolicyChoice
     span: Span = field(default=NOWHERE, compare=False)
 
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """`pattern AGGREGATE results OVER LAST n EVENTS|duration [BY variables]`.
-
-    - `events`: the number of occurrences in the window, or None.
-    - `duration`: the length of the window in microseconds, or None.
-    - `over`: a window of the form EACH, SESSION or EVERY, or None.
-    """
-
-    pattern: PatternTree
-    results: tuple[AggregateResult, ...]
-    events: int | None
-    duration: int | None
-    by: tuple[Variable, ...]
-    span: Span = field(default=NOWHERE, compare=False)
-    over: Over | None = None
-
-
-PatternTree = EventPattern | TimePoint | Binary | Not | UnlessTree | Times | Within | Where | Policy | Aggregate
+    def text(self) -> Text:
+        return pattern_text.policy(self.pattern.text(), self.choice)
 
 
 @dataclass(frozen=True, slots=True)

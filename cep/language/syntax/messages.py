@@ -7,7 +7,7 @@ import unicodedata
 from cep.core.suggest import nearest
 from cep.language.syntax.tokens import Token
 from cep.rules.graph_text import on_one_line
-from cep.rules.keywords import OPERATORS, POSTFIXES
+from cep.rules.keywords import FORMS, OPERATORS, POSTFIXES
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
 ONLY_IN_PATTERNS = "only arguments of events can have names: `<- sensor(id: ID, wind: W)`"
@@ -27,7 +27,7 @@ SESSION = "a session ends after this long without an event: `OVER SESSION 10 min
 EVERY = "a sliding window with results at regular times is written `OVER LAST 30 min EVERY 5 min`"
 ZONE = 'windows by local time are written `OVER EACH 1 d ZONE "Europe/Zurich"`, with a name of the IANA database'
 RESULT = "an aggregate is written `A = avg(W), N = count() OVER LAST 5 EVENTS BY ID`"
-ABSENCE = "absence is tested between two events: `NOT(rain(R)).[smoke(R), fire(R)]`"
+ABSENCE = FORMS["NOT"]
 UNLESS = f"`UNLESS` {OPERATORS['UNLESS']}"
 DECLARATION = "a declaration is written `event sensor(id: string, wind: float? in 0..250).`"
 FACTS = "facts are declared `fact opening(shop: string, from: time, until: time).`"
@@ -106,7 +106,7 @@ FOREIGN_LOGIC = {"&": BOTH, "&&": BOTH, ";": BOTH, "AND": BOTH, "|": EITHER, "||
 # Words that come before braces in SPARQL.
 FOREIGN_GRAPHS = frozenset(("OPTIONAL", "UNION", "MINUS", "FILTER", "GRAPH", "SERVICE", "SELECT", "ASK", "WHERE"))
 FOREIGN_NULLS = ("null", "NULL", "Null", "None")
-TIMES = "`smoke(R) TIMES 3`"
+TIMES = FORMS["TIMES"]
 # Keywords that do not follow a whole pattern.
 MISPLACED = {
     **dict.fromkeys(("OVER", "EACH", "LAST", "SESSION", "EVERY"), AGGREGATED),

@@ -51,18 +51,9 @@ the mistake is and what to write instead.
                 | "AT" expression "," expression | "RADIUS" expression | "AREA" expression
     label       = STRING | VARIABLE | [ "-" ] number
     head        = name [ "(" [ expression { "," expression } | named { "," named } ] ")" ]
-
-    pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }
-    OPERATOR    = "SEQ" [ "[" duration "," duration "]" ] | another of BINARY_OPERATORS (cep/rules/keywords.py)
-    repeated    = primary { "TIMES" number }
     held        = name [ "(" [ expression { "," expression } ] ")" ] [ "=" expression ]
-    primary     = event [ "=" expression ] | ( "BEGIN" | "END" ) "OF" event [ "=" expression ]
-                | [ "-" ] number | TIME | "(" pattern ")" [ "." duration ]
-                | "NOT" "(" pattern ")" "." "[" pattern "," pattern "]"
     event       = name [ "(" [ expression { "," expression } | named { "," named } ] ")" ]
     named       = name ":" expression
-    postfix     = "WHERE" conditions | "WITHIN" duration | "POLICY" choice
-                | "AGGREGATE" result { "," result } "OVER" window [ "BY" VARIABLE { "," VARIABLE } ]
     window      = "LAST" number "EVENTS" | "LAST" duration [ "EVERY" duration ] | "SESSION" duration
                 | "EACH" ( duration | number "week" ) [ "ZONE" STRING ]
     result      = VARIABLE "=" aggregate "(" [ [ "distinct" ] expression [ "," number | "," duration ] ] ")"
@@ -100,9 +91,8 @@ the mistake is and what to write instead.
                 | name "(" [ expression { "," expression } ] ")" | "(" expression ")"
                 | "if" "(" test "," expression "," expression ")"
 
-Every operator and postfix applies to the whole pattern to its left. The next WITHIN after an UNLESS belongs to the
-UNLESS. AND and OR directly after a WHERE are refused, because a condition was probably meant. The dot of `(p).3` has no
-spaces around it. A unit is on the line of its number. A prefixed name and the parts of a PREFIX contain no spaces.
+The grammar of `pattern` is in patterns.py. A unit is on the line of its number. A prefixed name and the parts of a
+PREFIX contain no spaces.
 """
 
 from __future__ import annotations

@@ -1,24 +1,90 @@
-"""Parser of event patterns: events, operators, and the clauses WHERE, WITHIN, POLICY and AGGREGATE after a pattern."""
+"""Parser of event patterns: events, operators, and the clauses WHERE, WITHIN, POLICY and AGGREGATE after a pattern.
+
+    pattern     = repeated { OPERATOR repeated | "UNLESS" repeated | postfix }
+    OPERATOR    = "SEQ" [ "[" duration "," duration "]" ] | another of BINARY_OPERATORS (cep/rules/keywords.py)
+    repeated    = primary { "TIMES" number }
+    primary     = event [ "=" expression ] | ( "BEGIN" | "END" ) "OF" event [ "=" expression ]
+                | [ "-" ] number | TIME | "(" pattern ")" [ "." duration ]
+                | "NOT" "(" pattern ")" "." "[" pattern "," pattern "]"
+    postfix     = "WHERE" conditions | "WITHIN" duration | "POLICY" choice
+                | "AGGREGATE" result { "," result } "OVER" window [ "BY" VARIABLE { "," VARIABLE } ]
+
+Every operator and postfix applies to the whole pattern to its left. The next WITHIN after an UNLESS belongs to the
+UNLESS. AND and OR directly after a WHERE are refused, because a condition was probably meant. The dot of `(p).3` has no
+spaces around it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from cep.core.errors import NOWHERE, Span
 from cep.core.literals import read_ticks, read_time
 from cep.language.syntax import ast, messages
-from cep.language.syntax.aggregates import aggregate
+from cep.language.syntax.aggregates import Aggregate, aggregate
 from cep.language.syntax.conditions import conditions
 from cep.language.syntax.cursor import Cursor
 from cep.language.syntax.durations import duration, whole_number
 from cep.language.syntax.terms import arguments, close_arguments, expression, unit_after_number
 from cep.language.syntax.tokens import Token
+from cep.operators.pair import Pair
+from cep.operators.unless import Unless
+from cep.plan.pattern import Pattern
+from cep.rules import pattern_text
 from cep.rules.keywords import BINARY_OPERATORS, OPERATORS, POSTFIXES, RESERVED
+from cep.rules.pattern_text import Text
 from cep.rules.terms import Constant, Expression, PolicyChoice
 
 _STEPS = frozenset((*OPERATORS, *POSTFIXES))
 POLICIES = ("unrestricted", "recent", "chronological")
+
+
+@dataclass(frozen=True, slots=True)
+class Not(ast.PatternTree):
+    """`NOT(absent).[left, right]`."""
+
+    absent: ast.PatternTree
+    left: ast.PatternTree
+    right: ast.PatternTree
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def text(self) -> Text:
+        return pattern_text.negated(self.absent.text(), self.left.text(), self.right.text())
+
+    def lowered(self, parts: Sequence[Pattern], policy: PolicyChoice, within: int | None) -> Pattern:
+        absent, left, right = parts
+        return Pair("SEQ", left, right, policy, within, absent, self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class UnlessTree(ast.PatternTree):
+    """`left UNLESS absent WITHIN duration`. `duration` is in microseconds."""
+
+    left: ast.PatternTree
+    absent: ast.PatternTree
+    duration: int
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def text(self) -> Text:
+        return pattern_text.unless(self.left.text(), self.absent.text(), self.duration)
+
+    def lowered(self, parts: Sequence[Pattern], policy: PolicyChoice, within: int | None) -> Pattern:
+        left, absent = parts
+        return Unless(left, absent, self.duration, within, self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Times(ast.PatternTree):
+    """`pattern TIMES count`, count >= 1."""
+
+    pattern: ast.PatternTree
+    count: int
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def text(self) -> Text:
+        return pattern_text.times(self.pattern.text(), self.count)
 
 
 def pattern(cursor: Cursor) -> ast.PatternTree:
@@ -28,7 +94,7 @@ def pattern(cursor: Cursor) -> ast.PatternTree:
     first = cursor.token
     left = _repeated(cursor)
     after_where = False
-    waiting: ast.UnlessTree | None = None  # an UNLESS whose WITHIN has not been read yet
+    waiting: UnlessTree | None = None  # an UNLESS whose WITHIN has not been read yet
     while (step := cursor.token).key in _STEPS:
         height = cursor.height
         if step.key in ("AND", "OR") and after_where:
@@ -38,7 +104,7 @@ def pattern(cursor: Cursor) -> ast.PatternTree:
             cursor.fail("`WITHIN`", messages.UNLESS)
         cursor.advance()
         if step.key == "UNLESS":
-            left = waiting = ast.UnlessTree(left, _repeated(cursor), 0, cursor.span(first))
+            left = waiting = UnlessTree(left, _repeated(cursor), 0, cursor.span(first))
         elif step.key in BINARY_OPERATORS:
             gap = _gap(cursor) if step.key == "SEQ" and cursor.token.key == "[" else None
             left = ast.Binary(step.key, left, _repeated(cursor), cursor.span(first), gap)
@@ -71,12 +137,12 @@ def _gap(cursor: Cursor) -> tuple[int, int]:
     return low, high
 
 
-def _with_deadline(left: ast.PatternTree, waiting: ast.UnlessTree, met: ast.UnlessTree) -> ast.PatternTree:
+def _with_deadline(left: ast.PatternTree, waiting: UnlessTree, met: UnlessTree) -> ast.PatternTree:
     if left is waiting:
         return met
     if isinstance(left, ast.Binary):
         return replace(left, left=_with_deadline(left.left, waiting, met))
-    assert isinstance(left, (ast.Where, ast.Policy, ast.Aggregate)), "nothing else was put on top of it"
+    assert isinstance(left, (ast.Where, ast.Policy, Aggregate)), "nothing else was put on top of it"
     return replace(left, pattern=_with_deadline(left.pattern, waiting, met))
 
 
@@ -112,7 +178,7 @@ def _repeated(cursor: Cursor) -> ast.PatternTree:
         times = cursor.advance()
         count = whole_number(cursor, "`TIMES`", messages.TIMES)
         cursor.grow(height, times)
-        read = ast.Times(read, count, cursor.span(first))
+        read = Times(read, count, cursor.span(first))
     return read
 
 
@@ -196,7 +262,7 @@ def _absence(cursor: Cursor) -> ast.PatternTree:
     height = max(height, cursor.height)
     if cursor.token.key != ",":
         hint = join_hint(cursor) or messages.ABSENCE
-        if cursor.token.key == "]" and isinstance(left, (ast.Where, ast.Aggregate)):
+        if cursor.token.key == "]" and isinstance(left, (ast.Where, Aggregate)):
             hint = "put the first pattern in parentheses, because the `,` belongs to it: `.[(a(X) WHERE X > 1), b(X)]`"
         cursor.fail("`,` and a second pattern", hint)
     cursor.advance()
@@ -204,7 +270,7 @@ def _absence(cursor: Cursor) -> ast.PatternTree:
     height = max(height, cursor.height)
     cursor.close(opening, "]", "an operator or `]`", condition_hint(cursor, right) or join_hint(cursor))
     cursor.grow(height, first)
-    return ast.Not(absent, left, right, cursor.span(first))
+    return Not(absent, left, right, cursor.span(first))
 
 
 def _time_point(cursor: Cursor) -> ast.TimePoint:

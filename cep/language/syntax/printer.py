@@ -8,11 +8,9 @@ from cep.core.literals import write_duration
 from cep.language.syntax import ast
 from cep.plan.formula import print_formula
 from cep.rules import pattern_text
-from cep.rules.pattern_text import Text
 from cep.rules.printing import attribute as print_attribute
 from cep.rules.printing import (
     declaration,
-    print_argument,
     print_arguments,
     print_conditions,
     print_expression,
@@ -105,32 +103,4 @@ def _alert(alert: ast.AlertStatement) -> str:
 
 
 def print_pattern(pattern: ast.PatternTree) -> str:
-    return _text(pattern).text
-
-
-def _text(pattern: ast.PatternTree) -> Text:
-    match pattern:
-        case ast.EventPattern(name, arguments, names):
-            text = pattern_text.event(name, arguments, names).text
-            text += "" if pattern.value is None else f" = {print_argument(pattern.value)}"
-            return Text(text if pattern.edge is None else f"{pattern.edge} OF {text}")
-        case ast.TimePoint(ticks):
-            return pattern_text.time_point(ticks)
-        case ast.Binary(operator, left, right):
-            word = operator if pattern.gap is None else operator + pattern_text.gap(*pattern.gap)
-            return pattern_text.joined(_text(left), word, _text(right))
-        case ast.Not(absent, left, right):
-            return pattern_text.negated(_text(absent), _text(left), _text(right))
-        case ast.UnlessTree(left, absent, ticks):
-            return pattern_text.unless(_text(left), _text(absent), ticks)
-        case ast.Times(inner, count):
-            return pattern_text.times(_text(inner), count)
-        case ast.Within(inner, ticks):
-            return pattern_text.within(_text(inner), ticks)
-        case ast.Where(inner, conditions):
-            return pattern_text.where(_text(inner), conditions)
-        case ast.Policy(inner, choice):
-            return pattern_text.policy(_text(inner), choice)
-        case ast.Aggregate(inner, results, events, ticks, by):
-            groups = [variable.name for variable in by]
-            return pattern_text.aggregate(_text(inner), results, events, ticks, pattern.over, groups)
+    return pattern.text().text

@@ -14,7 +14,6 @@ from cep.language.dialects.rtec.description import EventDescription, flat, fluen
 from cep.language.dialects.rtec.signatures import EDGES, Signatures
 from cep.language.dialects.rtec.terms import Compound, Term
 from cep.language.syntax import ast
-from cep.language.syntax.variables import pattern_variables
 from cep.rules.terms import Call, Comparison, Condition, Expression, Variable, fluent_variables
 
 
@@ -95,7 +94,7 @@ class CircularEnds:
     def _rule(self, rule: ast.FluentRule, value: Expression) -> ast.EventRule:
         body, span = rule.body, rule.head_span
         assert body is not None, "it has one"
-        name, own = "Before", {*pattern_variables(body), *fluent_variables(rule.arguments, value)}
+        name, own = "Before", {*body.variables(), *fluent_variables(rule.arguments, value)}
         while name in own:
             name += "_"
         held: Expression = Variable(name, span)
