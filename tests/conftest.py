@@ -59,7 +59,11 @@ LEFT = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--write", action="store_true", help="write the fixtures of passes anew (tests/test_passes.py)")
+    parser.addoption(
+        "--write",
+        action="store_true",
+        help="write generated files anew (tests/test_passes.py, test_editor_files.py)",
+    )
     parser.addoption("--long", default="all", metavar="SHARE", help="long tests: all, none, or a share as 2/3")
 
 

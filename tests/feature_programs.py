@@ -9,24 +9,10 @@ from typing import Any
 
 from cep.events import Event
 from tests.cases_format import known
-from tests.program_maker import SECOND
+from tests.program_maker import FORMS, SECOND
 
 Update = tuple[int, str | None, str | None]
 
-PLAIN = (
-    "{h}(K, V) <- {e}(K, V) SEQ {f}(K, W) WITHIN 3 s.",
-    "{h}(K, W) <- {e}(K, V) SEQ {f}(K, W).",
-    "{h}(V, W) <- {e}(_, V) SEQ {f}(_, W) WITHIN 2 s.",
-    "{h}(K, V) <- {e}(K, V) AND {f}(K, V) WITHIN 4 s.",
-    "{h}(K, V) <- {e}(K, V) UNLESS {f}(K, _) WITHIN 2 s.",
-    "{h}(V, V) <- {e}(_, V) UNLESS {f}(_, V) WITHIN 1 s.",
-    "{h}(N, N) <- {e}(_, _) AGGREGATE N = count() OVER LAST 3 s.",
-    "{h}(K, M) <- {e}(K, V) AGGREGATE M = sum(V) OVER LAST 2 EVENTS BY K.",
-    "{h}(K, W) <- NOT({f}(K, _)).[{e}(K, V), {e}(K, W)].",
-    "{h}(K, V) <- {e}(K, V) OR {f}(K, V).",
-    "{h}(V, K) <- {e}(K, V) WHERE V != 1.",
-    "{h}(K, V) <- {e}(K, V) WHERE V > 0.",
-)
 POLICIES = (
     "{h}(K, W) <- ({e}(K, V) SEQ {f}(K, W)) POLICY recent.",
     "{h}(K, W) <- ({e}(K, V) SEQ {f}(K, W)) POLICY chronological.",
@@ -111,7 +97,7 @@ class Maker:
         """Write a random one of these forms; gives the name for what it defines."""
         form, self.count = self.rng.choice(list(forms)), self.count + 1
         derived = [name for name in self.known if name not in "ab"]
-        again = makes and derived and form in PLAIN and self.rng.random() < 0.25
+        again = makes and derived and form in FORMS and self.rng.random() < 0.25
         h = self.rng.choice(derived) if again else f"h{self.count}"
         events = [name for name in self.known if not (again and name >= h)]
         e, f = (self.rng.choice(events[-3:] if self.rng.random() < 0.5 else events) for _ in range(2))
@@ -158,12 +144,12 @@ def feature_case(rng: Random, features: Collection[str]) -> Case:
     """A random program with these features among plain rules, some of which ask what the features give."""
     maker = Maker(rng)
     for _ in range(rng.randint(1, 3)):
-        maker.rule(PLAIN)
+        maker.rule(FORMS)
     wanted = [name for name in features if name in LANGUAGE]
     for name in rng.sample(wanted, len(wanted)):
         LANGUAGE[name](maker)
         if rng.random() < 0.6:
-            maker.rule(PLAIN)
+            maker.rule(FORMS)
     keys = [name for name in "ab" if "KEY" in features and rng.random() < 0.7]
     head = [f"event {name}(k: int, v: int) TIME time{' KEY k' if name in keys else ''}." for name in "ab"]
     options: dict[str, Any] = {}

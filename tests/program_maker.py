@@ -17,6 +17,22 @@ WINDOWS = (
     "LAST 3 s EVERY 2 s",
 )  # fmt: skip
 LATER = ("median", "percentile", "mode", "slope", "rate", "ewma")
+FORMS = (
+    "{h}(K, V) <- {e}(K, V) SEQ {f}(K, W) WITHIN 3 s.",
+    "{h}(K, W) <- {e}(K, V) SEQ {f}(K, W).",
+    "{h}(V, W) <- {e}(_, V) SEQ {f}(_, W) WITHIN 2 s.",
+    "{h}(K, V) <- {e}(K, V) AND {f}(K, V) WITHIN 4 s.",
+    "{h}(K, V) <- {e}(K, V) UNLESS {f}(K, _) WITHIN 2 s.",
+    "{h}(V, V) <- {e}(_, V) UNLESS {f}(_, V) WITHIN 1 s.",
+    "{h}(N, N) <- {e}(_, _) AGGREGATE N = count() OVER LAST 3 s.",
+    "{h}(K, M) <- {e}(K, V) AGGREGATE M = sum(V) OVER LAST 2 EVENTS BY K.",
+    "{h}(K, W) <- NOT({f}(K, _)).[{e}(K, V), {e}(K, W)].",
+    "{h}(K, V) <- {e}(K, V) OR {f}(K, V).",
+    "{h}(V, K) <- {e}(K, V) WHERE V != 1.",
+    "{h}(K, V) <- {e}(K, V) WHERE V > 0.",
+)
+"""Forms of rules, one at least for each operator with state. The programs of `tests/feature_programs.py` have them, and
+those of `tests/state_programs.py` all whose results begin with K."""
 PARAMETERS = {"percentile": ", 70", "ewma": ", 1500 ms"}
 
 

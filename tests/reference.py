@@ -25,13 +25,11 @@ from tests.reference_nodes import (
     OrNode,
     PairNode,
     PointNode,
-    UnlessNode,
     WhereNode,
 )
 from tests.reference_parser import parse
 from tests.reference_patterns import binds, expand, place
 from tests.reference_values import key, variables
-from tests.reference_windows import AggregateNode
 
 MOST_ROUNDS = 1000
 
@@ -123,13 +121,10 @@ class Run:
             case p.Where():
                 part = self.build(pattern.pattern, within, policy)
                 return self.add(WhereNode(self, part, pattern.conditions, pattern.filters, within))
-            case p.Aggregate():
-                part = self.build(pattern.pattern, within, policy)
-                return self.add(AggregateNode(self, part, pattern, within))
-            case p.Unless():
-                parts = [self.build(side, within, policy) for side in (pattern.left, pattern.absent)]
-                shared = binds(pattern.left) & binds(pattern.absent)
-                return self.add(UnlessNode(self, parts, shared, pattern.duration, pattern.filters, within))
+            case p.Operator():
+                parts = [self.build(part, within, policy) for part in pattern.parts()]
+                shared = set.intersection(*map(binds, pattern.parts()))
+                return self.add(pattern.node(self, parts, shared, within))
             case p.Pair(operator="or"):
                 parts = [self.build(side, within, policy) for side in (pattern.left, pattern.right)]
                 return self.add(OrNode(self, parts, (False, False), pattern.filters, within))

@@ -18,7 +18,6 @@ from tests.reference_tree import (
     Or,
     Predicate,
     Ticks,
-    Unless,
     Var,
 )
 
@@ -56,7 +55,7 @@ class ExpressionReader:
         self.tokens: list[tuple[str, str, int]] = []
         self.at = 0
         self.prefixes: dict[str, str] = {}
-        self.waiting: list[Unless] = []  # UNLESS that have not met their WITHIN
+        self.waiting: list[Any] = []  # UNLESS that have not met their WITHIN
         position = 0
         while position < len(text):
             if text[position] == "{":

@@ -241,9 +241,6 @@ def written(thing: Any) -> Iterator[str]:
     """The variables of a rule, as often as they are written."""
     if isinstance(thing, p.Var):
         yield thing.name
-    elif isinstance(thing, p.Aggregate):
-        yield from (*thing.by, *(name for name, *_ in thing.results))
-        yield from written((thing.pattern, *(argument for *_, argument, _ in thing.results)))
     elif isinstance(thing, p.Choice):
         yield from (thing.by,) if thing.by else ()
     elif isinstance(thing, tuple | list):

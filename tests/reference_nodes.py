@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cep.events import Event
@@ -253,6 +253,37 @@ class PairNode(PatternNode):
         return partner.end - partner.start if tie == "longest" else partner.start - partner.end
 
 
+class WhereNode(PatternNode):
+    """Enumerates the answers of a WHERE. Where they were decided makes no difference here."""
+
+    def __init__(self, run: Run, part: Node, conditions: tuple[Any, ...], filters: list[Any], within: int | None):
+        super().__init__(run, [part], (False,), filters, within)
+        self.conditions = conditions
+
+    def step(self, time: int, first: bool) -> list[Occurrence]:
+        return [
+            replace(o, values=values)
+            for o in self.news(0, first)
+            for values in self.run.knowledge.solve(self.conditions, o.values, (o.start, o.end))
+        ]
+
+
+# Operators of other shapes: how each is read, and its node.
+@dataclass
+class Unless(p.Operator):
+    left: Any
+    absent: Any
+    duration: int  # its WITHIN, which comes later
+    filters: list[Any] = field(default_factory=list)
+    decides = "left"
+
+    def binds(self, parts: list[set[str]]) -> set[str]:
+        return parts[0]
+
+    def node(self, run: Run, parts: list[Node], shared: set[str], within: int | None) -> Node:
+        return UnlessNode(run, parts, shared, self.duration, self.filters, within)
+
+
 class UnlessNode(PatternNode):
     """`L UNLESS X WITHIN q`: at each deadline look back."""
 
@@ -278,16 +309,5 @@ class UnlessNode(PatternNode):
             self.run.call_at(o.end + self.q)
 
 
-class WhereNode(PatternNode):
-    """Enumerates the answers of a WHERE. Where they were decided makes no difference here."""
-
-    def __init__(self, run: Run, part: Node, conditions: tuple[Any, ...], filters: list[Any], within: int | None):
-        super().__init__(run, [part], (False,), filters, within)
-        self.conditions = conditions
-
-    def step(self, time: int, first: bool) -> list[Occurrence]:
-        return [
-            replace(o, values=values)
-            for o in self.news(0, first)
-            for values in self.run.knowledge.solve(self.conditions, o.values, (o.start, o.end))
-        ]
+PREFIXED: dict[str, Any] = {"not": p.Not}
+"""The patterns that begin with a word, each with the class that reads them."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.reference_expressions import ExpressionReader, seconds
+from tests.reference_nodes import PREFIXED, Unless
 from tests.reference_tree import (
-    UNITS,
-    Aggregate,
     Atom,
     Choice,
     Declaration,
     EventRule,
-    Not,
     Pair,
     Point,
     Policy,
@@ -20,10 +18,10 @@ from tests.reference_tree import (
     StaticRule,
     Ticks,
     Times,
-    Unless,
     Where,
     Within,
 )
+from tests.reference_windows import Aggregate
 
 PAIRINGS = ("seq", "and", "par", "or", "equals", "meets", "overlaps", "during", "starts", "finishes")
 
@@ -148,7 +146,7 @@ class Reader(ExpressionReader):
                 pattern = Policy(pattern, self.choice())
             elif word == "aggregate":
                 self.take()
-                pattern = self.aggregate(pattern)
+                pattern = Aggregate.read(self, pattern)
             else:
                 assert not self.waiting, "UNLESS without WITHIN"
                 self.waiting = waiting
@@ -161,18 +159,8 @@ class Reader(ExpressionReader):
             if self.peek() == "." and self.kind(1) in ("number", "period"):
                 self.take()
                 pattern = Within(pattern, self.duration())
-        elif self.word() == "not" and self.peek(1) == "(":
-            self.take()
-            self.take("(")
-            absent = self.pattern()
-            self.take(")")
-            self.take(".")
-            self.take("[")
-            left = self.pattern()
-            self.take(",")
-            right = self.pattern()
-            self.take("]")
-            pattern = Not(absent, left, right)
+        elif self.kind() == "variable":
+            pattern = PREFIXED[self.take().lower()].read(self)
         elif self.kind() in ("number", "time") or self.peek() == "-":
             sign = -1 if self.peek() == "-" and self.take() else 1
             value = self.constant()
@@ -195,45 +183,3 @@ class Reader(ExpressionReader):
             self.take()
             pattern = Times(pattern, int(self.take()))
         return pattern
-
-    def aggregate(self, pattern: Any) -> Aggregate:
-        results = []
-        while True:
-            variable = self.take()
-            self.take("=")
-            function = self.take().lower()
-            self.take("(")
-            distinct = self.maybe("distinct")
-            argument = None if self.peek() == ")" else self.expression()
-            parameter = None
-            if self.maybe(","):
-                parameter = self.duration() if function == "ewma" else self.constant()
-            self.take(")")
-            results.append((variable, function, distinct, argument, parameter))
-            if not self.maybe(","):
-                break
-        self.take("over")
-        events = duration = None
-        form, step, origin, zone = "", 0, 0, ""
-        if self.peek().lower() in ("each", "session"):
-            form = self.take().lower()
-            if self.peek(1).lower() in ("week", "weeks"):
-                step, origin = int(self.take()) * 7 * UNITS["d"], -3 * UNITS["d"]
-                self.take()
-            else:
-                step = self.duration()
-            if self.maybe("zone"):
-                zone = self.constant()
-        elif self.maybe("last") and self.peek(1).lower() in ("events", "event"):
-            events = int(self.take())
-            self.take()
-        else:
-            duration = self.duration()
-        if self.maybe("every"):
-            form, step = "every", self.duration()
-        by: list[str] = []
-        if self.maybe("by"):
-            by.append(self.take())
-            while self.maybe(","):
-                by.append(self.take())
-        return Aggregate(pattern, tuple(results), events, duration, tuple(by), form, step, origin, zone)

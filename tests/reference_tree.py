@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 SECOND = 1_000_000
@@ -59,8 +60,16 @@ class Or:
 
 
 # Patterns. `filters` are the components of conditions decided there (put in later).
+class Pattern:
+    """Fields that are patterns are the parts of a pattern."""
+
+    def parts(self) -> list[Any]:
+        values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        return [value for value in values if isinstance(value, Pattern)]
+
+
 @dataclass
-class Atom:
+class Atom(Pattern):
     name: str
     arguments: tuple[Any, ...]
     names: tuple[str, ...] | None = None
@@ -68,13 +77,13 @@ class Atom:
 
 
 @dataclass
-class Point:
+class Point(Pattern):
     ticks: int
     filters: list[Any] = field(default_factory=list)
 
 
 @dataclass
-class Pair:
+class Pair(Pattern):
     operator: str  # one of PAIRINGS, or cnot
     left: Any
     right: Any
@@ -83,36 +92,40 @@ class Pair:
 
 
 @dataclass
-class Not:
+class Not(Pattern):
     absent: Any
     left: Any
     right: Any
     filters: list[Any] = field(default_factory=list)
 
+    @classmethod
+    def read(cls, reader: Any) -> Not:
+        reader.take("(")
+        absent = reader.pattern()
+        for mark in ").[":
+            reader.take(mark)
+        left = reader.pattern()
+        reader.take(",")
+        right = reader.pattern()
+        reader.take("]")
+        return cls(absent, left, right)
+
 
 @dataclass
-class Unless:
-    left: Any
-    absent: Any
-    duration: int
-    filters: list[Any] = field(default_factory=list)
-
-
-@dataclass
-class Times:
+class Times(Pattern):
     pattern: Any
     count: int
     filters: list[Any] = field(default_factory=list)
 
 
 @dataclass
-class Within:
+class Within(Pattern):
     pattern: Any
     duration: int
 
 
 @dataclass
-class Where:
+class Where(Pattern):
     pattern: Any
     conditions: tuple[Any, ...]
     filters: list[Any] = field(default_factory=list)
@@ -126,23 +139,29 @@ class Choice:
 
 
 @dataclass
-class Policy:
+class Policy(Pattern):
     pattern: Any
     choice: Choice
 
 
-@dataclass
-class Aggregate:
-    pattern: Any
-    results: tuple[tuple[str, str, bool, Any, Any], ...]  # variable, function, distinct, argument, parameter
-    events: int | None
-    duration: int | None
-    by: tuple[str, ...]
-    form: str = ""  # each, session, every
-    step: int = 0  # their length
-    origin: int = 0
-    zone: str = ""
-    filters: list[Any] = field(default_factory=list)
+class Operator(Pattern, ABC):
+    """The base class of operators that say themselves how they are read, which variables they hand up, and what they
+    mean. `decides`: the part that decides conditions on the whole, if there is one."""
+
+    decides: str | None = None
+    filters: list[Any]
+
+    def uses(self) -> set[str]:
+        """The variables that the operator itself mentions."""
+        return set()
+
+    def binds(self, parts: list[set[str]]) -> set[str]:
+        """The variables it hands up; `parts` are those of each part."""
+        return set().union(*parts)
+
+    @abstractmethod
+    def node(self, run: Any, parts: list[Any], shared: set[str], within: int | None) -> Any:
+        """The node over those of the parts; `shared`: the variables that all parts bind."""
 
 
 # Statements.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cache
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from tests import reference_tree as p
+from tests.reference_expressions import ExpressionReader
 from tests.reference_nodes import Node, Occurrence, PatternNode
-from tests.reference_values import evaluate, finite, key
+from tests.reference_values import evaluate, finite, key, variables
 
 if TYPE_CHECKING:
     from tests.reference import Run
@@ -20,8 +22,74 @@ if TYPE_CHECKING:
 DAY = 86_400 * p.SECOND
 
 
+@dataclass
+class Aggregate(p.Operator):
+    pattern: Any
+    results: tuple[tuple[p.Var, str, bool, Any, Any], ...]  # variable, function, distinct, argument, parameter
+    events: int | None
+    duration: int | None
+    by: tuple[p.Var, ...]
+    form: str = ""  # each, session, every
+    step: int = 0  # their length
+    origin: int = 0
+    zone: str = ""
+    filters: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, reader: ExpressionReader, pattern: Any) -> Aggregate:
+        results = []
+        while True:
+            variable = p.Var(reader.take())
+            reader.take("=")
+            function = reader.take().lower()
+            reader.take("(")
+            distinct = reader.maybe("distinct")
+            argument = None if reader.peek() == ")" else reader.expression()
+            parameter = None
+            if reader.maybe(","):
+                parameter = reader.duration() if function == "ewma" else reader.constant()
+            reader.take(")")
+            results.append((variable, function, distinct, argument, parameter))
+            if not reader.maybe(","):
+                break
+        reader.take("over")
+        events = duration = None
+        form, step, origin, zone = "", 0, 0, ""
+        if reader.peek().lower() in ("each", "session"):
+            form = reader.take().lower()
+            if reader.peek(1).lower() in ("week", "weeks"):
+                step, origin = int(reader.take()) * 7 * p.UNITS["d"], -3 * p.UNITS["d"]
+                reader.take()
+            else:
+                step = reader.duration()
+            if reader.maybe("zone"):
+                zone = reader.constant()
+        elif reader.maybe("last") and reader.peek(1).lower() in ("events", "event"):
+            events = int(reader.take())
+            reader.take()
+        else:
+            duration = reader.duration()
+        if reader.maybe("every"):
+            form, step = "every", reader.duration()
+        by: list[p.Var] = []
+        if reader.maybe("by"):
+            by.append(p.Var(reader.take()))
+            while reader.maybe(","):
+                by.append(p.Var(reader.take()))
+        return cls(pattern, tuple(results), events, duration, tuple(by), form, step, origin, zone)
+
+    def uses(self) -> set[str]:
+        return {*variables(self.by), *variables(self.results)}
+
+    def binds(self, parts: list[set[str]]) -> set[str]:
+        return {*variables(self.by), *(variable.name for variable, *_ in self.results)}
+
+    def node(self, run: Run, parts: list[Node], shared: set[str], within: int | None) -> Node:
+        return AggregateNode(run, parts[0], self, within)
+
+
 class AggregateNode(PatternNode):
-    def __init__(self, run: Run, part: Node, pattern: p.Aggregate, within: int | None) -> None:
+    def __init__(self, run: Run, part: Node, pattern: Aggregate, within: int | None) -> None:
         super().__init__(run, [part], (False,), pattern.filters, within)
         self.pattern = pattern
         self.entered: dict[tuple[Any, ...], list[Occurrence]] = {}
@@ -29,7 +97,7 @@ class AggregateNode(PatternNode):
     def step(self, time: int, first: bool) -> list[Occurrence]:
         touched: dict[tuple[Any, ...], None] = {}
         for o in self.news(0, first):
-            group = tuple(key(o.values[name]) for name in self.pattern.by)
+            group = tuple(key(o.values[by.name]) for by in self.pattern.by)
             self.entered.setdefault(group, []).append(o)
             touched.pop(group, None)
             touched[group] = None  # the group whose last occurrence arrived first comes first
@@ -90,9 +158,9 @@ class AggregateNode(PatternNode):
         elif window is None:
             window = [o for o in entered if o.end > time - (self.pattern.duration or 0)]
         last = entered[-1]
-        values = {name: last.values[name] for name in self.pattern.by}
+        values = {by.name: last.values[by.name] for by in self.pattern.by}
         for variable, function, distinct, argument, parameter in self.pattern.results:
-            values[variable] = aggregate(function, distinct, argument, parameter, window)
+            values[variable.name] = aggregate(function, distinct, argument, parameter, window)
         return Occurrence(min(o.start for o in window) if start is None else start, time, last.order, values)
 
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from cep.engine import Engine
 from cep.events import Event
+from tests.program_maker import FORMS
 
 SECOND = 1_000_000
 
@@ -27,7 +28,9 @@ y(K) <- y(K) UNLESS b(K, _) WITHIN 6 s.
 either(K, V) <- a(K, V) OR s(K, V).
 same(X, Y, Z) <- d(X, Y) SEQ d(Y, Z).
 late(K) <- 1970-01-01T00:01:00Z SEQ c(K).
-"""
+""" + "".join(
+    form.format(h=f"form{i}", e="a", f="s") + "\n" for i, form in enumerate(FORMS) if form.startswith("{h}(K,")
+)
 
 
 def stream(first: int, last: int) -> list[Event]:

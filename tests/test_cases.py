@@ -9,6 +9,8 @@ import pytest
 
 from cep.core.errors import CepError
 from cep.engine import Engine, detect
+from cep.language.syntax.parser import parse
+from cep.language.syntax.printer import print_program
 from tests import reference
 from tests.cases_format import FOLDER, difference, known, read_case, read_events, sort_key
 from tests.reference_knowledge import read
@@ -29,6 +31,8 @@ def test_case(path: Path) -> None:
             Engine.from_text(case.program, policy=case.policy, name="case", knowledge=knowledge)
         assert str(caught.value) == case.sections["error"].strip()
         return
+    tree = parse(case.program)
+    assert parse(print_program(tree)) == tree
     expected = read_events(case.sections["expected"])
     assert expected == sorted(expected, key=sort_key), "`expected` is sorted by (end, start, type, arguments)"
     always = {-math.inf: read(case.knowledge or "")}

@@ -16,12 +16,13 @@ from cep.editor.words import TYPES
 from cep.language.syntax.tokens import line_starts, tokenise
 from cep.rules.expressions.aggregates import AGGREGATES
 from cep.rules.expressions.functions import FUNCTIONS
-from cep.rules.keywords import POSITIONAL, RESERVED, STATEMENT_WORDS
+from cep.rules.keywords import KEYWORDS, POSITIONAL, RESERVED, STATEMENT_WORDS
 from cep.testing.rule_files import schema
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/editors/vscode"
-GRAMMAR = json.loads((FOLDER / "syntaxes/cep.tmLanguage.json").read_text(encoding="utf-8"))
+COLOURS = FOLDER / "syntaxes/cep.tmLanguage.json"
+GRAMMAR = json.loads(COLOURS.read_text(encoding="utf-8"))
 
 
 class Rules:
@@ -99,17 +100,27 @@ def words(pattern: str) -> set[str]:
     return set(found[1].split("|")) if found else set()
 
 
-def test_the_words_are_those_of_the_language() -> None:
-    by_name: dict[str, list[str]] = {}
-    for each in GRAMMAR["repository"]["word"]["patterns"]:
-        by_name.setdefault(each["name"].removesuffix(".cep"), []).append(each["match"])
-    (reserved,) = by_name["keyword.other"]
-    positional, small = by_name["keyword.other.positional"]
-    assert words(reserved) == RESERVED
-    assert words(positional) == POSITIONAL | STATEMENT_WORDS
-    assert {word.upper() for word in words(small)} <= POSITIONAL | STATEMENT_WORDS | RESERVED
-    assert words(by_name["storage.type"][0]) == TYPES.keys()
-    assert words(by_name["support.function"][0]) == {*FUNCTIONS, *AGGREGATES, *BUILT_IN}
+LISTED = {
+    "keyword.other": RESERVED,
+    "keyword.other.positional": POSITIONAL | STATEMENT_WORDS,
+    "storage.type": TYPES.keys(),
+    "support.function": {*FUNCTIONS, *AGGREGATES, *BUILT_IN},
+}
+"""The words of each scope. The first rule of the scope lists them, the longest first."""
+
+
+def test_the_words_are_those_of_the_language(pytestconfig: pytest.Config) -> None:
+    rules = GRAMMAR["repository"]["word"]["patterns"]
+    for scope, expected in LISTED.items():
+        rule, *others = (each for each in rules if each["name"] == f"{scope}.cep")
+        listed = "|".join(sorted(expected, key=lambda word: (-len(word), word)))
+        written = re.sub(r"(?<=:)[\w|]+(?=\))", listed, rule["match"], count=1)
+        if pytestconfig.getoption("write"):
+            rule["match"] = written
+        assert rule["match"] == written, "`python -m pytest tests/test_editor_files.py --write` writes the words anew"
+        assert all(word.upper() in KEYWORDS for other in others for word in words(other["match"]))
+    if pytestconfig.getoption("write"):
+        COLOURS.write_text(json.dumps(GRAMMAR, indent=2) + "\n", encoding="utf-8")
     durations = next(each for each in GRAMMAR["repository"]["value"]["patterns"] if "duration" in each.get("name", ""))
     assert set(re.findall(r"\\s\*\(\?:([\w|]+)\)", durations["match"])[0].split("|")) == UNITS.keys()
 

@@ -1,25 +1,33 @@
-"""Each operator that remembers rows is in the programs that the tests of state, buckets and features run. Passes ask
-few facts about operators."""
+"""Each operator is described, and tried by cases and random programs. Passes ask few facts about operators."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from random import Random
 
+import pytest
+
 import cep.operators
 from cep.compile import compile
+from cep.language.syntax import patterns
 from cep.plan.node import Node, NodeProperties
+from cep.rules.keywords import BINARY_OPERATORS, FORMS, OPERATORS, POSTFIXES
+from tests import condition_maker, program_maker
+from tests.cases_format import FOLDER
 from tests.feature_programs import LANGUAGE, feature_case
 from tests.lars_maker import Maker, program_text
 from tests.state_programs import PROGRAM
 from tests.test_held_at import Program
 from tests.test_lars_random import declarations
 
+ROOT = Path(__file__).parent.parent
 MEMORYLESS = {"Scan", "Tick", "Union"}
 """Operators none of whose nodes has `remembers`."""
 
@@ -57,9 +65,23 @@ def nodes() -> Iterator[Node]:
 
 
 def test_each_operator_that_remembers_is_tried() -> None:
-    """A new operator needs a rule in `tests/state_programs.py` and in `tests/feature_programs.py`."""
+    """A new operator needs a rule in `FORMS` of `tests/program_maker.py`."""
     remembering = {type(node).__name__ for node in nodes() if node.properties().remembers}
     assert remembering == {kind.__name__ for kind in operators()} - MEMORYLESS
+
+
+@pytest.mark.parametrize("word", [*OPERATORS, *POSTFIXES, *FORMS])
+def test_each_operator_is_described_and_tried(word: str) -> None:
+    """A new operator needs a row in the table of patterns, a line in the grammar, a case, and a place in the random
+    programs."""
+    page = (ROOT / "docs/language.md").read_text(encoding="utf-8")
+    table = page.partition("## Patterns\n")[2].partition("**Variables join.**")[0]
+    written = re.compile(rf"\b{word}\b")
+    assert written.search(table), "docs/language.md"
+    assert word in BINARY_OPERATORS or written.search(patterns.__doc__ or ""), "cep/language/syntax/patterns.py"
+    assert any(written.search(path.read_text(encoding="utf-8")) for path in FOLDER.rglob("*.case")), "tests/cases"
+    makers = inspect.getsource(program_maker) + inspect.getsource(condition_maker)
+    assert written.search(makers), "tests/program_maker.py"
 
 
 def test_passes_ask_few_facts_and_no_flag_of_one_operator() -> None:
