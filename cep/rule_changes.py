@@ -8,30 +8,23 @@ from functools import partial
 from typing import Any
 
 from cep.core.errors import NOWHERE, Span
-from cep.core.fluents import author_name
 from cep.language.syntax.ast import AlertStatement, Box, DeadlineStatement, Statement, WhileRule
-from cep.operators.aggregate import Window
 from cep.operators.conjunction import And
-from cep.operators.holding import HoldingPattern
 from cep.operators.pair import Pair
 from cep.operators.temporal import LastingFormula, MetricFormula, MetricInterval
-from cep.operators.unless import Unless
 from cep.operators.where import RestrictedFormula, SelectPattern
 from cep.plan.formula import UNARY, Formula, placed
 from cep.plan.pattern import Pattern
+from cep.plan.rule_edits import ABSENCE, BOUND, CONDITION, changed_durations, condition_text, span_of
 from cep.rules.parameters import Parameter, Parameters
 from cep.rules.printing import (
-    count_named,
     duration_named,
     expression_named,
-    parameters_named,
-    print_condition,
     print_expression,
 )
-from cep.rules.terms import Comparison, Condition, Constant, PolicyChoice, Predicate, Variable, condition_variables
+from cep.rules.terms import Comparison, Constant, Variable
 
 NEIGHBOURS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "!=", "!=": "="}
-POLICIES = {"unrestricted": "recent", "recent": "chronological", "chronological": "recent"}
 Edit = tuple[Any, Span, str]
 """A copy of a value with one change, the span of the change, and the description of the change."""
 _WHOLE = ("span", "fluent", "label")
@@ -71,23 +64,6 @@ def with_bound(value: Any, old: int | None, new: int | None) -> Any:
     return replace(value, **changes)
 
 
-def condition_text(condition: Condition) -> str:
-    """Return the text of a condition. For a graph pattern, the text only lists its variables."""
-    if isinstance(condition, Predicate) and condition.graph is not None:
-        return f"{{ ... }} of {', '.join(sorted(set(condition_variables(condition))))}"
-    return _text(condition)
-
-
-def _text(condition: Condition) -> str:
-    return print_condition(parameters_named(condition))
-
-
-CONDITION, ABSENCE, BOUND, WINDOW = "condition", "absence", "bound", "window"
-"""The kinds of parts that can be omitted from a rule or formula."""
-_ENDLESS = 1 << 50
-"""The size of a window that never drops anything, in microseconds or events."""
-
-
 def mutations(body: Pattern, parameters: Parameters) -> Iterator[Edit]:
     """Yield copies of a rule's body, each with one small change.
 
@@ -100,7 +76,7 @@ def statement_mutations(statement: Statement, parameters: Parameters) -> Iterato
     """Yield copies of a deadline, formula or alert, each with one small change."""
     match statement:
         case DeadlineStatement():
-            for ticks, told in _durations(statement.duration):
+            for ticks, told in changed_durations(statement.duration):
                 text = f"{told} AFTER {duration_named(statement.duration)}"
                 yield replace(statement, duration=ticks), statement.span, text
         case WhileRule():
@@ -151,7 +127,7 @@ def _formula_changes(parameters: Parameters, value: Any, bound: int | None) -> I
         yield left, span, f"without {text}" if kind == BOUND else f"without `{text}`"
     match value:
         case LastingFormula():
-            for ticks, told in _durations(value.least):
+            for ticks, told in changed_durations(value.least):
                 yield replace(value, least=ticks), value.span, f"{told} LASTING {duration_named(value.least)}"
         case MetricFormula():
             for within, text in _intervals(value.within):
@@ -164,16 +140,16 @@ def _formula_changes(parameters: Parameters, value: Any, bound: int | None) -> I
 
 
 def _intervals(within: MetricInterval) -> Iterator[tuple[MetricInterval, str]]:
-    for other, told in _durations(within.low):
+    for other, told in changed_durations(within.low):
         yield replace(within, low=other), f"{told} {duration_named(within.low)}"
-    for other, told in _durations(within.high or 0):
+    for other, told in changed_durations(within.high or 0):
         yield replace(within, high=other), f"{told} {duration_named(within.high or 0)}"
 
 
 def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
     def timed(word: str, ticks: int | None, change: Callable[[int], AlertStatement]) -> Iterator[Edit]:
         span = alert.clauses.get(word, alert.span)
-        for other, told in _durations(ticks or 0):
+        for other, told in changed_durations(ticks or 0):
             yield change(other), span, f"{told} {word} {duration_named(ticks or 0)}"
         if ticks and word != "FOR":
             yield change(0), span, f"without {word} {duration_named(ticks)}"
@@ -182,7 +158,7 @@ def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
     yield from timed("AFTER", alert.after, lambda ticks: replace(alert, after=ticks))
     yield from timed("KEEP", alert.keep, lambda ticks: replace(alert, keep=ticks))
     for place, (severity, ticks, span) in enumerate(alert.escalations):
-        for other, told in _durations(ticks):
+        for other, told in changed_durations(ticks):
             steps = (*alert.escalations[:place], (severity, other, span), *alert.escalations[place + 1 :])
             yield replace(alert, escalations=steps), span, f"{told} {duration_named(ticks)} of ESCALATE"
     if alert.inhibitor is not None:
@@ -198,7 +174,7 @@ def omissions(body: Pattern) -> Iterator[Edit]:
 def _changes(parameters: Parameters, value: Any, bound: int | None) -> Iterator[Edit]:
     yield from _own_changes(parameters, value)
     if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
-        for ticks, told in (*_durations(value.within or 0), (None, "without")):
+        for ticks, told in (*changed_durations(value.within or 0), (None, "without")):
             text = f"{told} WITHIN {duration_named(value.within or 0)}"
             yield with_bound(value, value.within, ticks), value.span, text
 
@@ -208,58 +184,22 @@ def _own_changes(parameters: Parameters, value: Any) -> Iterator[Edit]:
         case Comparison(operator, _, _):
             other = replace(value, operator=NEIGHBOURS[operator])
             if not (operator == "=" and _binds(value)):
-                yield other, value.span, f"`{_text(value)}` as `{_text(other)}`"
+                yield other, value.span, f"`{condition_text(value)}` as `{condition_text(other)}`"
         case Constant(int() | float() as number, "int" | "float"):
             parameter = parameters.by_name.get(value.parameter or "")
             number = _moved(number) if parameter is None else _stepped(number, parameter)
             moved = replace(value, value=number, parameter=None)
             yield moved, value.span, f"`{expression_named(value)}` as `{print_expression(moved)}`"
         case Constant(int() as ticks, "duration"):
-            for changed, told in _durations(ticks):
+            for changed, told in changed_durations(ticks):
                 yield replace(value, value=changed, parameter=None), value.span, f"{told} `{expression_named(value)}`"
-        case SelectPattern():
-            for place, condition in enumerate(value.conditions):
-                rest = (*value.conditions[:place], *value.conditions[place + 1 :])
-                body = replace(value, conditions=rest) if rest else value.pattern
-                yield body, span_of(condition, value.span), f"without `{condition_text(condition)}`"
-        case Pair():
-            yield from _pair_changes(value)
-        case Unless():
-            yield value.left, value.span, "without UNLESS"
-            for ticks, told in _durations(value.duration):
-                text = f"{told} WITHIN {duration_named(value.duration)} of UNLESS"
-                yield replace(value, duration=ticks), value.span, text
-        case HoldingPattern():
-            word = "NOT " if value.negated else ""
-            yield value.pattern, value.span, f"without `{word}{author_name(value.fluent.event)}`"
-        case Window() if value.events is not None:
-            for count in (value.events - 1, value.events + 1):
-                if count > 0:
-                    text = f"LAST {count_named(value.events)} EVENTS as LAST {count} EVENTS"
-                    yield replace(value, events=count), value.span, text
-        case Window() if value.duration is not None:
-            for ticks, told in _durations(value.duration or 0):
-                text = f"{told} the window of {duration_named(value.duration or 0)}"
-                yield replace(value, duration=ticks), value.span, text
-
-
-def _pair_changes(value: Pair) -> Iterator[Edit]:
-    if value.relation == "SEQ":
-        yield replace(value, relation="AND", gap=None), value.span, "SEQ as AND"
-    if value.absent is not None:
-        yield replace(value, absent=None), value.span, "without NOT"
-    name = POLICIES[value.policy.name]
-    yield replace(value, policy=PolicyChoice(name)), value.span, f"policy {value.policy.name} as {name}"
-    left, right = (set(side.properties().binds) for side in (value.left, value.right))
-    for name in sorted(left & right):
-        if not name.startswith("_"):
-            split = value.right.renamed({name: f"{name}_apart"})
-            yield replace(value, right=split), value.span, f"`{name}` of both sides as two variables"
-
-
-def _durations(ticks: int) -> tuple[tuple[int, str], ...]:
-    durations = ((ticks - 1, "a tick less than"), (ticks + 1, "a tick more than"), (ticks // 2, "half of"))
-    return tuple((changed, told) for changed, told in durations if 0 < changed != ticks) if ticks else ()
+        case Pattern():
+            for left, span, kind, text in value.omissions():
+                if kind in (CONDITION, ABSENCE):
+                    named = text if text.isalpha() and text.isupper() else f"`{text}`"
+                    yield left, span, f"without {named}"
+            for changed_pattern, text in value.changes():
+                yield changed_pattern, value.span, text
 
 
 def _stepped(number: float, parameter: Parameter) -> float:
@@ -283,30 +223,11 @@ def _binds(comparison: Comparison) -> bool:
     return isinstance(comparison.left, Variable) or isinstance(comparison.right, Variable)
 
 
-def span_of(condition: Condition, other: Span) -> Span:
-    return getattr(condition, "span", other)
-
-
 def _without(value: Any, bound: int | None) -> Iterator[Edit]:
     """Yield copies of a pattern, each without one condition, one absence or one time limit."""
-    match value:
-        case SelectPattern():
-            for place, condition in enumerate(value.conditions):
-                rest = (*value.conditions[:place], *value.conditions[place + 1 :])
-                body = replace(value, conditions=rest) if rest else value.pattern
-                yield body, span_of(condition, value.span), f"{CONDITION} {condition_text(condition)}"
-        case Pair() if value.absent is not None:
-            yield replace(value, absent=None), value.span, f"{ABSENCE} NOT"
-        case Unless():
-            yield value.left, value.span, f"{ABSENCE} UNLESS"
-        case HoldingPattern():
-            kind, word = (ABSENCE, "NOT ") if value.negated else (CONDITION, "")
-            yield value.pattern, value.span, f"{kind} {word}{author_name(value.fluent.event)}"
-        case Window() if value.over is None and value.events is not None:
-            yield replace(value, events=_ENDLESS), value.span, f"{WINDOW} LAST {count_named(value.events)} EVENTS"
-        case Window() if value.over is None and value.duration is not None:
-            text = f"{WINDOW} LAST {duration_named(value.duration)}"
-            yield replace(value, duration=_ENDLESS), value.span, text
+    if isinstance(value, Pattern):
+        for left, span, kind, text in value.omissions():
+            yield left, span, f"{kind} {text}"
     if isinstance(value, SelectPattern | Pair) and value.within not in (None, bound):
         text = f"WITHIN {duration_named(value.within or 0)}"
         yield with_bound(value, value.within, None), value.span, f"{BOUND} {text}"

@@ -21,10 +21,12 @@ from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import author_names, used_variables
 from cep.plan.node import Lasting, Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties, renamer, variables
+from cep.plan.pattern import Omission, Pattern, PatternProperties, renamer, variables
 from cep.plan.render import counted, places_of
+from cep.plan.rule_edits import ENDLESS, WINDOW, changed_durations
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
+from cep.rules.printing import count_named, duration_named
 from cep.rules.terms import AggregateResult, Variable, arguments_of, rename_result
 from cep.rules.window_forms import DAY, Over
 
@@ -137,6 +139,23 @@ class Window(Pattern):
     def ranges(self, searcher: Searcher) -> Ranges:
         groups = {variable.name for variable in self.by}
         return {name: known for name, known in self.pattern.ranges(searcher).items() if name in groups}
+
+    def omissions(self) -> Iterator[Omission]:
+        if self.over is None and self.events is not None:
+            left = replace(self, events=ENDLESS)
+            yield left, self.span, WINDOW, f"LAST {count_named(self.events)} EVENTS"
+        elif self.over is None and self.duration is not None:
+            yield replace(self, duration=ENDLESS), self.span, WINDOW, f"LAST {duration_named(self.duration)}"
+
+    def changes(self) -> Iterator[tuple[Pattern, str]]:
+        if self.events is not None:
+            for count in (self.events - 1, self.events + 1):
+                if count > 0:
+                    text = f"LAST {count_named(self.events)} EVENTS as LAST {count} EVENTS"
+                    yield replace(self, events=count), text
+        else:
+            for ticks, told in changed_durations(self.duration or 0):
+                yield replace(self, duration=ticks), f"{told} the window of {duration_named(self.duration or 0)}"
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         groups = {variable.name for variable in self.by}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cep.core.errors import NOWHERE, Span
+from cep.core.fluents import author_name
 from cep.operators.event import Atom
 from cep.operators.where import KIND as KIND
 from cep.operators.where import added
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.node import Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties, variables
+from cep.plan.pattern import Omission, Pattern, PatternProperties, variables
+from cep.plan.rule_edits import ABSENCE, CONDITION
 from cep.rules.pattern_text import Text
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ class HoldingPattern(Pattern):
         if self.negated:
             return PatternProperties((self.pattern,), (self.fluent,), (self.pattern,), goal=True)
         return PatternProperties((self.pattern, self.fluent), through=(self.pattern, self.fluent), goal=True)
+
+    def omissions(self) -> Iterator[Omission]:
+        kind, word = (ABSENCE, "NOT ") if self.negated else (CONDITION, "")
+        yield self.pattern, self.span, kind, f"{word}{author_name(self.fluent.event)}"
 
     def renamed(self, names: Mapping[str, str]) -> Pattern:
         return Pattern.renamed(self, {**names, KIND: KIND})

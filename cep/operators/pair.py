@@ -5,7 +5,7 @@ The properties of a relation follow from its row in `cep.core.interval_relations
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,9 @@ from cep.plan.join_conditions import searched
 from cep.plan.lint.ranges import Ranges, Searcher, both
 from cep.plan.names import author_names
 from cep.plan.node import Lasting, Meeting, Node, NodeProperties, PartColumn
-from cep.plan.pattern import Pattern, PatternProperties, rechosen, variables
+from cep.plan.pattern import Omission, Pattern, PatternProperties, rechosen, variables
 from cep.plan.render import listed, restricted
+from cep.plan.rule_edits import ABSENCE
 from cep.rules import pattern_text
 from cep.rules.expressions.typed import MIRRORED
 from cep.rules.pattern_text import Text
@@ -132,6 +133,21 @@ class Pair(Pattern):
         if self.absent is not None:
             self.absent.ranges(searcher)
         return both(self.left.ranges(searcher), self.right.ranges(searcher))
+
+    def omissions(self) -> Iterator[Omission]:
+        if self.absent is not None:
+            yield replace(self, absent=None), self.span, ABSENCE, "NOT"
+
+    def changes(self) -> Iterator[tuple[Pattern, str]]:
+        if self.relation == "SEQ":
+            yield replace(self, relation="AND", gap=None), "SEQ as AND"
+        name = "chronological" if self.policy.name == "recent" else "recent"
+        yield replace(self, policy=PolicyChoice(name)), f"policy {self.policy.name} as {name}"
+        left, right = (set(side.properties().binds) for side in (self.left, self.right))
+        for name in sorted(left & right):
+            if not name.startswith("_"):
+                split = self.right.renamed({name: f"{name}_apart"})
+                yield replace(self, right=split), f"`{name}` of both sides as two variables"
 
     # --- explanation ---
 

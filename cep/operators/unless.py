@@ -3,7 +3,7 @@ the end of L."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,11 @@ from cep.plan.binarise import Component
 from cep.plan.horizon import Horizon
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.node import Lasting, Meeting, Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties, variables
+from cep.plan.pattern import Omission, Pattern, PatternProperties, variables
+from cep.plan.rule_edits import ABSENCE, changed_durations
 from cep.rules import pattern_text
 from cep.rules.pattern_text import Text
+from cep.rules.printing import duration_named
 
 if TYPE_CHECKING:
     from cep.explain.judging import BoundValues
@@ -74,6 +76,13 @@ class Unless(Pattern):
 
     def shortest(self) -> tuple[int, str] | None:
         return self.duration, f"the UNLESS alone lasts {write_duration(self.duration)}"
+
+    def omissions(self) -> Iterator[Omission]:
+        yield self.left, self.span, ABSENCE, "UNLESS"
+
+    def changes(self) -> Iterator[tuple[Pattern, str]]:
+        for ticks, told in changed_durations(self.duration):
+            yield replace(self, duration=ticks), f"{told} WITHIN {duration_named(self.duration)} of UNLESS"
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         attempts = []

@@ -3,7 +3,7 @@ already tests it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ from cep.plan.formula import OR, WHOLE, Formula, Lowering, Names, OverOne, asked
 from cep.plan.lint.ranges import Ranges, Searcher
 from cep.plan.names import author_names, used_variables
 from cep.plan.node import Node, NodeProperties
-from cep.plan.pattern import Pattern, PatternProperties, variables
+from cep.plan.pattern import Omission, Pattern, PatternProperties, variables
 from cep.plan.render import restricted
+from cep.plan.rule_edits import CONDITION, condition_text, span_of
 from cep.rules.pattern_text import Text
 from cep.rules.printing import print_conditions
 from cep.rules.terms import (
@@ -152,6 +153,12 @@ class SelectPattern(Pattern):
 
     def shortest(self) -> tuple[int, str] | None:
         return self.pattern.shortest()
+
+    def omissions(self) -> Iterator[Omission]:
+        for place, condition in enumerate(self.conditions):
+            rest = (*self.conditions[:place], *self.conditions[place + 1 :])
+            left = replace(self, conditions=rest) if rest else self.pattern
+            yield left, span_of(condition, self.span), CONDITION, condition_text(condition)
 
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
         return matcher.where(self, self.pattern, self.conditions, bound)

@@ -118,7 +118,7 @@ def warnings(binarised: Binarised, points: Sequence[bool], source: Source) -> li
         waiting = " and ".join(_waiting(binarised.nodes, *side) for side in sides)
         until = "until it is paired" if keeps.paired else "for ever"
         pattern = excerpt(source, span) or "..."
-        last = event_of(binarised.nodes, node.parts[1])
+        last = event_of(binarised.nodes, node.parts[-1])
         of_instants = node.horizon([True] * len(node.parts))
         windows = [length for part in node.parts if (length := _window(binarised, part)) is not None]
         hint = f"`({pattern}) WITHIN 1 h` bounds it"

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from cep.plan.safety import Checker
 
 
+Omission = tuple["Pattern", Span, str, str]
+"""A copy of a pattern without one part, the part's span, its kind (`cep.plan.rule_edits`) and its text."""
+
+
 @dataclass(frozen=True, slots=True)
 class FluentDeadline:
     """A deadline of a fluent: `duration` microseconds after an initiation, the fluent ends or gets another value.
@@ -133,6 +137,14 @@ class Pattern(WithProperties[PatternProperties]):
     def shortest(self) -> tuple[int, str] | None:
         """Return the least duration of a match in microseconds, and the reason in words."""
         return None
+
+    def omissions(self) -> Iterator[Omission]:
+        """Yield copies of the pattern, each without one of its own conditions, absences or windows."""
+        yield from ()
+
+    def changes(self) -> Iterator[tuple[Pattern, str]]:
+        """Yield copies of the pattern with another small change, each with a description, for mutation testing."""
+        yield from ()
 
     @abstractmethod
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:

@@ -20,7 +20,8 @@ from cep.core.errors import NOWHERE, CepError, Source, Span
 from cep.core.fluents import HOLDS, TRANSITIONS
 from cep.diff.rows import Row
 from cep.plan.algebra import Rule, Rules
-from cep.rule_changes import ABSENCE, BOUND, CONDITION, WINDOW, formula_omissions, omissions, span_of, with_conditions
+from cep.plan.rule_edits import ABSENCE, BOUND, CONDITION, WINDOW, span_of
+from cep.rule_changes import formula_omissions, omissions, with_conditions
 from cep.rules.terms import Comparison, Condition
 from cep.testing.rule_files import RuleTestFile
 from cep.testing.runs import Outcome, Prepared, Programs
