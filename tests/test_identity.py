@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cep.core.blake2b import digest
+from cep.core.blake2b import LANES, digests, lanes_of
 from cep.core.fluents import CHANGES, HOLDS, SINCE_EVER, FluentTable
 from cep.core.identity import ID, TableIdentities, identified, identity_hashes, occurrence_texts
 from cep.core.kernels import njit
@@ -21,13 +21,6 @@ from cep.core.schema import Attribute, Schema
 from cep.core.shortest import LETTERS, write_float, write_whole
 from cep.core.values import MISSING, Pool
 from cep.runtime.decode import frames
-
-
-@njit()
-def _digests(words, lengths, made):  # type: ignore[no-untyped-def]
-    """Made for the longest message."""
-    for row in range(len(lengths)):
-        made[row, 0], made[row, 1] = digest(words[row], lengths[row])
 
 
 @njit()
@@ -47,15 +40,17 @@ def written(values: np.ndarray, of_floats: bool) -> list[str]:
 
 def test_a_digest_is_that_of_the_library() -> None:
     rng = np.random.default_rng(3)
-    lengths = np.array([0, 1, 7, 8, 127, 128, 129, 255, 256, 257, 512, *rng.integers(0, 512, 60)])
+    lengths = np.array([0, 1, 7, 8, 127, 128, 129, 255, 256, 257, 512, *rng.integers(0, 512, 61)])
     words = np.zeros((len(lengths), 64), np.uint64)
     letters = words.view(np.uint8)
     for row, length in enumerate(lengths.tolist()):
         letters[row, :length] = rng.integers(0, 256, length)
-    made = np.zeros((len(lengths), 2), np.uint64)
-    _digests(words, lengths, made)
-    for row, length in enumerate(lengths.tolist()):
-        assert made[row].tobytes() == blake2b(letters[row, :length].tobytes(), digest_size=16).digest()
+    lanes = lanes_of()
+    for first in range(0, len(lengths), LANES):
+        digests(words[first : first + LANES], lengths[first : first + LANES], lanes)
+        for row in range(first, first + LANES):
+            expected = blake2b(letters[row, : lengths[row]].tobytes(), digest_size=16).digest()
+            assert lanes[:2, row - first].tobytes() == expected
 
 
 def test_numbers_are_written_as_python_writes_them() -> None:

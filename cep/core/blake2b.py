@@ -1,26 +1,34 @@
-"""BLAKE2b in kernels (RFC 7693), as `hashlib.blake2b(message, digest_size=16)` without a key."""
+"""BLAKE2b in kernels (RFC 7693), as `hashlib.blake2b(message, digest_size=16)` without a key.
+
+Vector instructions hash several messages at once, one in each lane.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cep.core.kernels import njit
+from cep.core.kernels import Intrinsic, njit
 
 Words = NDArray[np.uint64]
 
 BLOCK = 128
 """The number of bytes in a block, which is 16 words."""
 
-_PARAMETERS = np.uint64(0x01010000 ^ 16)
+LANES = 8
+"""The number of messages that are hashed at once."""
+
+_PARAMETERS = 0x01010000 ^ 16
 """The parameter block: sequential mode, no key, a digest of 16 bytes."""
-_BEGIN: Words = np.array(
-    [
-        0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
-        0x510E527FADE682D1, 0x9B05688C2B3E6C1F, 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179,
-    ],
-    np.uint64,
+_VECTOR = (
+    0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
+    0x510E527FADE682D1, 0x9B05688C2B3E6C1F, 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179,
 )  # fmt: skip
+_BEGIN: Words = np.array([_VECTOR[0] ^ _PARAMETERS, *_VECTOR[1:]], np.uint64)
+"""The state of a hash before the first block."""
 _TURNS = (
     (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
     (14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3),
@@ -33,57 +41,93 @@ _TURNS = (
     (6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5),
     (10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0),
 )
-_ORDER: Words = np.array([*_TURNS, *_TURNS[:2]], np.uint64)
-"""The order of the message words in each of twelve rounds. The array is unsigned, so no index counts from the end."""
+_MIXED = (
+    (0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
+    (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14),
+)  # fmt: skip
+"""The words of the working state that are mixed with each other, in the order of a round."""
+
+# Rows of the matrix of lanes, which has one column per message.
+_STATE, _MESSAGE, _COUNT, _LAST, _HASHED, _ROWS = 0, 8, 24, 25, 26, 27
+_NONE, _ALL = np.uint64(0), np.uint64(2**64 - 1)
 
 
-@njit(_nrt=False, forceinline=True)
-def _mixed(a, b, c, d, word, other):  # type: ignore[no-untyped-def]
-    a = a + b + word
-    d = d ^ a
-    d = (d >> np.uint64(32)) | (d << np.uint64(32))
-    c = c + d
-    b = b ^ c
-    b = (b >> np.uint64(24)) | (b << np.uint64(40))
-    a = a + b + other
-    d = d ^ a
-    d = (d >> np.uint64(16)) | (d << np.uint64(48))
-    c = c + d
-    b = b ^ c
-    b = (b >> np.uint64(63)) | (b << np.uint64(1))
-    return a, b, c, d
+def _compress(typing_context: Any, lanes: Any) -> Any:
+    """Define the intrinsic that hashes one block of each message. Its argument is the matrix of lanes.
+
+    The names are those of the RFC. It consists of LLVM instructions because numba does not vectorize a loop over lanes
+    whose words depend on the order of the round.
+    """
+    from llvmlite import ir
+    from numba.core import types
+    from numba.np import arrayobj
+
+    make_array: Any = arrayobj.make_array
+    word = ir.IntType(64)
+    vector = ir.VectorType(word, LANES)
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        matrix = make_array(signature.args[0])(context, builder, arguments[0])
+        first = builder.bitcast(matrix.data, vector.as_pointer())
+
+        def row(number: int) -> Any:
+            return builder.gep(first, [word(number)])
+
+        def load(number: int) -> Any:
+            return builder.load(row(number), align=8)
+
+        def same(value: int) -> Any:
+            return ir.Constant(vector, [ir.Constant(word, value)] * LANES)
+
+        def turned(value: Any, by: int) -> Any:
+            return builder.or_(builder.lshr(value, same(by)), builder.shl(value, same(64 - by)))
+
+        h, m = [load(_STATE + i) for i in range(8)], [load(_MESSAGE + i) for i in range(16)]
+        v = [*h, *map(same, _VECTOR)]
+        v[12], v[14] = builder.xor(v[12], load(_COUNT)), builder.xor(v[14], load(_LAST))
+        for turn in (*_TURNS, *_TURNS[:2]):
+            for number, (a, b, c, d) in enumerate(_MIXED):
+                for place, by, other in ((2 * number, 32, 24), (2 * number + 1, 16, 63)):
+                    v[a] = builder.add(builder.add(v[a], v[b]), m[turn[place]])
+                    v[d] = turned(builder.xor(v[d], v[a]), by)
+                    v[c] = builder.add(v[c], v[d])
+                    v[b] = turned(builder.xor(v[b], v[c]), other)
+        hashed = load(_HASHED)
+        for i in range(8):
+            mixed = builder.and_(hashed, builder.xor(v[i], v[i + 8]))
+            builder.store(builder.xor(h[i], mixed), row(_STATE + i), align=8)
+        return context.get_dummy_value()
+
+    return types.void(lanes), code
+
+
+# Kernels call it as a function with values. The code above receives the types of these values.
+_compressed: Callable[[Any], None] = cast(Any, Intrinsic(_compress))
+
+
+def lanes_of() -> Words:
+    """Return a matrix of lanes for `digests`."""
+    return np.zeros((_ROWS, LANES), np.uint64)
 
 
 @njit(_nrt=False)
-def digest(words, length):  # type: ignore[no-untyped-def]
-    """Return the two words of the digest of the first `length` bytes of `words`.
+def digests(words, lengths, lanes):  # type: ignore[no-untyped-def]
+    """Write the two words of each message's digest to the first two rows of `lanes` (see `lanes_of`).
 
-    The rest of the last block must be zero. In the code, `h` is the state of the hash, and each round mixes it into
-    `v`.
+    `words`: one message per row. `lengths`: the number of bytes of each message. The rest of a message's
+    last block must be zero.
     """
-    h0, h1, h2, h3 = _BEGIN[0] ^ _PARAMETERS, _BEGIN[1], _BEGIN[2], _BEGIN[3]
-    h4, h5, h6, h7 = _BEGIN[4], _BEGIN[5], _BEGIN[6], _BEGIN[7]
-    blocks = max(1, (length + BLOCK - 1) // BLOCK)
-    for block in range(blocks):
-        m = words[16 * block : 16 * block + 16]
-        last = block + 1 == blocks
-        count = np.uint64(length if last else BLOCK * (block + 1))
-        v0, v1, v2, v3, v4, v5, v6, v7 = h0, h1, h2, h3, h4, h5, h6, h7
-        v8, v9, v10, v11, v12, v13, v14, v15 = (
-            _BEGIN[0], _BEGIN[1], _BEGIN[2], _BEGIN[3], _BEGIN[4] ^ count, _BEGIN[5], _BEGIN[6], _BEGIN[7],
-        )  # fmt: skip
-        if last:
-            v14 = ~v14
-        for turn in range(12):
-            order = _ORDER[turn]
-            v0, v4, v8, v12 = _mixed(v0, v4, v8, v12, m[order[0]], m[order[1]])
-            v1, v5, v9, v13 = _mixed(v1, v5, v9, v13, m[order[2]], m[order[3]])
-            v2, v6, v10, v14 = _mixed(v2, v6, v10, v14, m[order[4]], m[order[5]])
-            v3, v7, v11, v15 = _mixed(v3, v7, v11, v15, m[order[6]], m[order[7]])
-            v0, v5, v10, v15 = _mixed(v0, v5, v10, v15, m[order[8]], m[order[9]])
-            v1, v6, v11, v12 = _mixed(v1, v6, v11, v12, m[order[10]], m[order[11]])
-            v2, v7, v8, v13 = _mixed(v2, v7, v8, v13, m[order[12]], m[order[13]])
-            v3, v4, v9, v14 = _mixed(v3, v4, v9, v14, m[order[14]], m[order[15]])
-        h0, h1, h2, h3 = h0 ^ v0 ^ v8, h1 ^ v1 ^ v9, h2 ^ v2 ^ v10, h3 ^ v3 ^ v11
-        h4, h5, h6, h7 = h4 ^ v4 ^ v12, h5 ^ v5 ^ v13, h6 ^ v6 ^ v14, h7 ^ v7 ^ v15
-    return h0, h1
+    longest = 1
+    for lane in range(LANES):
+        for i in range(8):
+            lanes[_STATE + i, lane] = _BEGIN[i]
+        longest = max(longest, lengths[lane])
+    for start in range(0, longest, BLOCK):
+        for lane in range(LANES):
+            left = lengths[lane] - start
+            for i in range(16):
+                lanes[_MESSAGE + i, lane] = words[lane, start // 8 + i]
+            lanes[_COUNT, lane] = np.uint64(start + min(left, BLOCK))
+            lanes[_LAST, lane] = _ALL if left <= BLOCK else _NONE
+            lanes[_HASHED, lane] = _ALL if left > 0 or start == 0 else _NONE
+        _compressed(lanes)

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cep.core.blake2b import BLOCK, Words, digest
+from cep.core.blake2b import BLOCK, LANES, Words, digests, lanes_of
 from cep.core.kernels import njit
 from cep.core.nullable import MISSING
 from cep.core.shortest import ENDLESS, LETTERS, UNSIGNED, write_float, write_whole
@@ -38,7 +38,8 @@ this offset."""
 AROUND = 4
 """The maximum number of letters that are written around a value: comma, space and two quotes."""
 
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
+"""The two hexadecimal digits of each byte, as they are in memory."""
 _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
 
 
@@ -84,13 +85,12 @@ class IdentityColumns:
                 begun += len(own)
                 room += int(np.diff(ends).max(initial=0))
             letters = np.concatenate(parts)
-        words: Words = np.zeros(-(-room // BLOCK) * BLOCK // 8, np.uint64)
-        message = words.view(np.uint8)
-        message[: len(self.head)] = np.frombuffer(self.head, np.uint8)
-        digits, odd = np.empty(DIGITS * n, np.uint8), np.zeros(n, np.bool_)
-        _identities(
-            cells, self.kinds, self.places, self.nones, spans, letters, words, message, len(self.head), digits, odd
-        )
+        words: Words = np.zeros((LANES, -(-room // BLOCK) * BLOCK // 8), np.uint64)
+        messages = words.view(np.uint8)
+        messages[:, : len(self.head)] = np.frombuffer(self.head, np.uint8)
+        digits, odd = np.empty((n, DIGITS // 2), np.uint16), np.zeros(n, np.bool_)
+        columns = self.kinds, self.places, self.nones
+        _identities(cells, *columns, spans, letters, words, messages, len(self.head), lanes_of(), digits, odd)
         ends = pa.py_buffer(np.arange(0, DIGITS * n + 1, DIGITS))
         return pl.Series(pa.LargeStringArray.from_buffers(n, ends, pa.py_buffer(digits))), odd
 
@@ -160,47 +160,56 @@ def _quoted(letters, end, texts, start, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(_nrt=False)
-def _identities(cells, kinds, places, nones, spans, texts, words, letters, head, digits, odd):  # type: ignore[no-untyped-def]
-    """Write the hash of each row to `digits` (DIGITS letters per row). Mark rows that the kernel cannot write in `odd`.
-
-    `words` and `letters` are two views of the same memory, in which the message of each row is written. Its first
-    `head` letters are already filled. The memory has room for the longest row: LETTERS and AROUND per column, the
-    longest text of each text column, and padding to a whole block.
-    """
-    for row in range(len(odd)):
-        end = head
-        for column in range(len(kinds)):
-            kind, place = kinds[column], places[column]
-            value = spans[2 * place, row] if kind == TEXT else cells[place, row]
-            if column:
-                letters[end] = 44  # comma
-                letters[end + 1] = 32
-                end += 2
-            if kind != WHOLE and value == nones[column]:
-                end = _word(letters, end, _NULL)
-            elif kind == TEXT:
-                end, otherwise = _quoted(letters, end, texts, value, spans[2 * place + 1, row])
-                odd[row] |= otherwise
-            elif kind == BOOL:
-                end = _word(letters, end, _TRUE if value else _FALSE)
-            elif kind == FLOAT:
-                if value & UNSIGNED < ENDLESS:
-                    end = write_float(letters, end, value)
-                else:
-                    odd[row] = True
-            elif value == MISSING:
-                odd[row] = True  # its negative does not exist
+def _message(cells, kinds, places, nones, spans, texts, row, letters, end):  # type: ignore[no-untyped-def]
+    """Write the values of a row at the offset `end`, and zeros up to the end of the block. Return the offset after the
+    message, and True if the kernel cannot write a value."""
+    odd = False
+    for column in range(len(kinds)):
+        kind, place = kinds[column], places[column]
+        value = spans[2 * place, row] if kind == TEXT else cells[place, row]
+        if column:
+            letters[end] = 44  # comma
+            letters[end + 1] = 32
+            end += 2
+        if kind != WHOLE and value == nones[column]:
+            end = _word(letters, end, _NULL)
+        elif kind == TEXT:
+            end, otherwise = _quoted(letters, end, texts, value, spans[2 * place + 1, row])
+            odd |= otherwise
+        elif kind == BOOL:
+            end = _word(letters, end, _TRUE if value else _FALSE)
+        elif kind == FLOAT:
+            if value & UNSIGNED < ENDLESS:
+                end = write_float(letters, end, value)
             else:
-                end = write_whole(letters, end, value)
-        letters[end] = 93  # bracket
-        end += 1
-        for i in range(end, -(-end // BLOCK) * BLOCK):
-            letters[i] = 0
-        first, other = digest(words, end)
-        for i in range(DIGITS // 4):
-            place = DIGITS * row + 2 * i
-            byte = (first >> np.uint64(8 * i)) & np.uint64(255)
-            digits[place], digits[place + 1] = _HEX[byte >> np.uint64(4)], _HEX[byte & np.uint64(15)]
-            place += DIGITS // 2
-            byte = (other >> np.uint64(8 * i)) & np.uint64(255)
-            digits[place], digits[place + 1] = _HEX[byte >> np.uint64(4)], _HEX[byte & np.uint64(15)]
+                odd = True
+        elif value == MISSING:
+            odd = True  # its negative does not exist
+        else:
+            end = write_whole(letters, end, value)
+    letters[end] = 93  # bracket
+    end += 1
+    for i in range(end, -(-end // BLOCK) * BLOCK):
+        letters[i] = 0
+    return end, odd
+
+
+@njit()
+def _identities(cells, kinds, places, nones, spans, texts, words, letters, head, lanes, digits, odd):  # type: ignore[no-untyped-def]
+    """Write the hash of each row to `digits`, in pairs of letters. Mark rows that the kernel cannot write in `odd`.
+
+    `words` and `letters` are two views of the same memory, in which the messages of LANES rows are written. The first
+    `head` letters of each message are already filled. The memory has room for the longest row: LETTERS and AROUND per
+    column, the longest text of each text column, and padding to a whole block. `lanes`: see `digests`.
+    """
+    lengths = np.zeros(LANES, np.int64)
+    for first in range(0, len(odd), LANES):
+        count = min(LANES, len(odd) - first)
+        for lane in range(count):
+            row = first + lane
+            lengths[lane], odd[row] = _message(cells, kinds, places, nones, spans, texts, row, letters[lane], head)
+        digests(words, lengths, lanes)
+        for lane in range(count):
+            for i in range(DIGITS // 2):
+                byte = (lanes[i // 8, lane] >> np.uint64(8 * (i % 8))) & np.uint64(255)
+                digits[first + lane, i] = _HEX[byte]
