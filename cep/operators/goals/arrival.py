@@ -151,25 +151,36 @@ def _places(words, mask, positions):  # type: ignore[no-untyped-def]
         written += mask[k]
 
 
+def is_sorted(table: Table) -> bool:
+    """Return True if the rows are in order of arrival."""
+    return bool(_disorder(table) == 0)
+
+
 def by_arrival(table: Table) -> Table:
     """Return the table in order of arrival. The sort is stable; a table that is sorted already is not copied."""
-    if rows(table) == 1 or _disorder(table) == 0:
-        return table
-    sorted_table: Table = take(table, order_of_arrival(table))
-    return sorted_table
+    disorder = 0 if rows(table) == 1 else _disorder(table)
+    if disorder > 1:
+        table = take(table, stable_order(table[END]))
+        disorder = _disorder(table)
+    if disorder:
+        table = take(table, _in_instants(table))
+    return table
 
 
 def order_of_arrival(table: Table) -> NDArray[np.int64]:
     """Return the stable permutation that sorts the rows by arrival."""
     disorder = _disorder(table)
-    if disorder == 0:
-        return np.arange(rows(table))
-    if disorder == 1:
-        permutation, short = _sort_instants(table)
-        return permutation if short else _by_words(table, ranks(table[END]))
+    if disorder < 2:
+        return _in_instants(table) if disorder else np.arange(rows(table))
     by_end = stable_order(table[END])
-    permutation, short = _sort_instants(take(table[: ORDER + 1], by_end))
-    return by_end[permutation] if short else _by_words(table, table[END])
+    order: NDArray[np.int64] = by_end[_in_instants(take(table[: ORDER + 1], by_end))]
+    return order
+
+
+def _in_instants(table: Table) -> NDArray[np.int64]:
+    """Return the stable permutation that sorts the rows of each end. The table must be sorted by end."""
+    permutation, short = _sort_instants(table)
+    return permutation if short else _by_words(table, ranks(table[END]))
 
 
 def _by_words(table: Table, end: NDArray[np.int64]) -> NDArray[np.int64]:

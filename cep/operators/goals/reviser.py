@@ -244,50 +244,66 @@ def instants(left: Ints, other: Ints) -> tuple[Ints, Ints]:
 
 
 @bare
-def _unmatched(was, now, goes, comes):  # type: ignore[no-untyped-def]
+def _unmatched(was, now, ordered, since, once, goes, comes):  # type: ignore[no-untyped-def]
     """Clear the marks `goes` and `comes` of rows that both tables contain. Both tables must be sorted by arrival.
+
+    Equal rows have equal times and equal values in the matrix rows from `since` on. `ordered`: True if they also have
+    equal order numbers. `once`: True if a row matches all equal rows of the other table; False if it matches one.
 
     Return False if too many rows arrive together to compare each with each.
     """
     i = j = 0
     while i < was.shape[1] and j < now.shape[1]:
-        turn = _turn(was, i, now, j)
+        turn = _turn(was, i, now, j, ordered)
         if turn:
             i += turn < 0
             j += turn > 0
             continue
         last, its_last = i + 1, j + 1
-        while last < was.shape[1] and _turn(was, last, now, j) == 0:
+        while last < was.shape[1] and _turn(was, last, now, j, ordered) == 0:
             last += 1
-        while its_last < now.shape[1] and _turn(was, i, now, its_last) == 0:
+        while its_last < now.shape[1] and _turn(was, i, now, its_last, ordered) == 0:
             its_last += 1
         if (last - i) * (its_last - j) > TOGETHER:
             return False
         for row in range(i, last):
             for other in range(j, its_last):
-                if comes[other] and _equal(was, row, now, other):
+                if (once or comes[other]) and _equal(was, row, now, other, since):
                     goes[row] = comes[other] = False
-                    break
+                    if not once:
+                        break
         i, j = last, its_last
     return True
 
 
 @inside
-def _turn(left, i, other, j):  # type: ignore[no-untyped-def]
+def _turn(left, i, other, j, ordered):  # type: ignore[no-untyped-def]
     """Compare the arrival of row `i` of `left` with that of row `j` of `other`. Return -1 if it is earlier, 1 if later,
-    else 0."""
+    else 0. `ordered`: True to compare order numbers, too."""
     for word in (END, START, ORDER):
-        if left[word, i] != other[word, j]:
+        if left[word, i] != other[word, j] and (ordered or word != ORDER):
             return -1 if left[word, i] < other[word, j] else 1
     return 0
 
 
 @inside
-def _equal(left, i, other, j):  # type: ignore[no-untyped-def]
-    for word in range(FIRST, left.shape[0]):
+def _equal(left, i, other, j, since):  # type: ignore[no-untyped-def]
+    for word in range(since, left.shape[0]):
         if left[word, i] != other[word, j]:
             return False
     return True
+
+
+def unmatched(
+    was: Table, now: Table, ordered: bool = True, since: int = FIRST, once: bool = False
+) -> tuple[Bools, Bools] | None:
+    """Return masks of the rows that only one of two tables contains. Both tables must be sorted by arrival.
+
+    The other arguments are those of `_unmatched`. Return None if too many rows arrive together to compare each with
+    each.
+    """
+    goes, comes = np.ones(rows(was), np.bool_), np.ones(rows(now), np.bool_)
+    return (goes, comes) if _unmatched(was, now, ordered, since, once, goes, comes) else None
 
 
 def apart(was: Table, now: Table) -> Table:
@@ -295,9 +311,8 @@ def apart(was: Table, now: Table) -> Table:
     if not rows(was) or not rows(now):
         return signed(was, now)
     was, now = contiguous(by_arrival(was)), contiguous(by_arrival(now))
-    goes, comes = np.ones(rows(was), np.bool_), np.ones(rows(now), np.bool_)
-    if _unmatched(was, now, goes, comes):
-        return signed(was.compress(goes, axis=1), now.compress(comes, axis=1))
+    if (masks := unmatched(was, now)) is not None:
+        return signed(was.compress(masks[0], axis=1), now.compress(masks[1], axis=1))
     words = [row for row in range(len(was)) if row != IDENTITY]
     kinds = KeySet(len(words))
     was_kinds, _ = kinds.insert(np.ascontiguousarray(was[words].T))

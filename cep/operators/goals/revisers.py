@@ -65,18 +65,18 @@ def revisers_of(
         elif isinstance(goal.goal, Project) and goal.goal.lineage is None and not goal.goal.bag:
             if not goal.goal.heads:
                 reviser = InputReviser()
-            elif (goal.goal.distinct and goal.unit not in plan.inputs) or _distinct(goal.unit, by_unit, widths, plan):
+            elif (goal.goal.distinct and goal.unit not in plan.inputs) or _one_to_one(goal.unit, by_unit, widths, plan):
                 reviser = RuleReviser()
         revisers.append(reviser)
     return revisers
 
 
 def _distinct(unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], plan: Plan) -> bool:
-    """Return True if the output of a unit never contains equal rows, so that derivations need not be counted.
+    """Return True if a reviser of the unit never outputs equal rows.
 
     A pair has all arguments of both sides. If both sides are instants, and the left one is never after the right one,
     the pair's start and end are the times of the two sides. So all pairs are distinct if the rows of each side are
-    distinct.
+    distinct. UNLESS outputs some rows of its left side, all later by the same duration.
     """
     if unit not in goals:
         return False
@@ -88,8 +88,19 @@ def _distinct(unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapp
         in_turn = relation_named(goal.spec.relation, goal.spec.gap).implies(Bound(B, C, 0))
         instants = all(isinstance(side, int) and plan.points[side] for side in sides)
         return in_turn and instants and all(_distinct(side, goals, widths, plan) for side in sides)
-    if isinstance(goal, Project) and not goal.heads:
-        return not goal.bag  # `InputReviser` makes it a set
+    if isinstance(goal, AbsenceDeadline):
+        return widths[unit] == widths[reads[0]] and _distinct(reads[0], goals, widths, plan)
+    if isinstance(goal, Project) and not goal.bag:
+        return goal.lineage is None  # its reviser makes it a set
+    return _one_to_one(unit, goals, widths, plan)
+
+
+def _one_to_one(
+    unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], plan: Plan
+) -> bool:
+    """Return True if a unit copies all arguments of the only unit that it reads, and the rows of that unit are
+    distinct."""
+    goal, reads = goals[unit].goal, goals[unit].reads
     chosen: set[int] = set()
     if isinstance(goal, SelectGoal) and not goal.binds:
         chosen = set(range(widths[unit]))

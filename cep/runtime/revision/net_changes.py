@@ -10,7 +10,9 @@ import pyarrow as pa
 from cep.core.fluents import HOLDS
 from cep.core.hashtable import KeySet
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, empty, rows, slice_until
+from cep.operators.goals.arrival import is_sorted
 from cep.operators.goals.contract import Ints
+from cep.operators.goals.reviser import unmatched
 from cep.plan.equal import equal_records
 from cep.plan.plan import Plan
 from cep.runtime.history import OccurrenceHistory
@@ -72,7 +74,12 @@ def all_changes(
 def _difference(plan: Plan, event: str, before: Table, after: Table, numbered: bool) -> RowChanges:
     fluent = plan.schemas[event].fluent
     bounded = fluent is not None and fluent.part == HOLDS and fluent.defined
-    words = [START, END, *([ORDER] if bounded else []), *range(IDENTITY if numbered else FIRST, len(before))]
+    since = IDENTITY if numbered else FIRST
+    if is_sorted(before) and is_sorted(after):
+        masks = unmatched(before, after, bounded, since, once=True)
+        if masks is not None:
+            return RowChanges(before.compress(masks[0], axis=1), after.compress(masks[1], axis=1))
+    words = [START, END, *([ORDER] if bounded else []), *range(since, len(before))]
     kinds = KeySet(len(words))
     ids, _ = kinds.insert(np.concatenate([before, after], axis=1)[words].T)
     was, is_ = ids[: rows(before)], ids[rows(before) :]

@@ -209,7 +209,8 @@ class Revision:
             gone = changes.went_on(self.stretches, self.watermark, self.length)
             if gone or not self._is_uniform(changes, self.watermark):
                 self.leave()
-        if self.going_back.numbered > KEPT + sum(w.size for stretch in self.stretches for w in stretch.inputs.values()):
+        numbered = self.going_back.numbered - KEPT
+        if numbered > 0 and numbered > sum(w.size for stretch in self.stretches for w in stretch.inputs.values()):
             self.settle()
         self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
