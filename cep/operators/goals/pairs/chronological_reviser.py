@@ -379,6 +379,11 @@ class ChronologicalReviser(PairReviser):
         return table
 
     def _put_right(self, goal: JoinGoal, changed: Bools, frontier: Frontier) -> None:
+        """Replace the state of keys in the goal. If most keys have changed, replace the whole state."""
+        if 2 * int(np.count_nonzero(changed)) > self.known.count:
+            goal.become_arrays(self._state(np.arange(self.known.count), frontier))
+            return
+
         def test(columns: Ints) -> Bools:
             numbers = self.known.find(columns)
             is_changed: Bools = (numbers >= 0) & changed[numbers]
