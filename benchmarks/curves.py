@@ -70,7 +70,7 @@ CURVES = (
     Curve("events: sum of the last 10 events, 1,000 keys", 4, 8, by_events("sum of 10 events")),
     Curve("keys: `a SEQ b`, recent, a million events", 0, 7, by_keys("seq2 recent")),
     Curve("keys: sum of the last 10 events, a million events", 0, 7, by_keys("sum of 10 events")),
-    Curve("rows of a key that wait: SEQ with an inequality", 0, 6, by_waiting),
+    Curve("waiting rows of one key: SEQ with an inequality", 0, 6, by_waiting),
 )
 
 

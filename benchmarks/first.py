@@ -23,7 +23,7 @@ from benchmarks.workloads import workloads
 JOB, KEYS, UNREADABLE = "seq2 recent", 100, 30_000
 RULES = "event reading(room: string, temp: float) TIME time.\nhot(R, T) <- reading(R, T) WHERE T > 70.\n"
 RECORD = '{{"time": "2024-05-01T08:{0:02}:00Z", "room": "r{0}", "temp": {1}}}\n'
-FAULTS = {"of a wrong type": '"x"', "without a value": "null", "torn": '"'}
+FAULTS = {"of a wrong type": '"x"', "without a value": "null", "with an unclosed quote": '"'}
 
 
 def cpu(*command: str, **environment: str) -> float:

@@ -220,12 +220,14 @@ def comparisons(folder: Path, events: int) -> dict[str, Callable[[], list[Peer]]
         f"{events:,} CSV rows, SEQ and average, to Parquet": partial(csv_to_parquet, folder, events)
     }
     for waiting in (1, 10, 100, 1_000):
-        made[f"SEQ with an inequality, {waiting:,} rows of a key wait"] = partial(inequality, events // 5, waiting)
+        made[f"SEQ with an inequality, {waiting:,} waiting row{'s' * (waiting > 1)} per key"] = partial(
+            inequality, events // 5, waiting
+        )
     made["SEQ, WHERE B = A"] = partial(equation, events)
     for keys in (100, 1_000):
         count = max(events // 10, 250 * keys)
         many = partial(joined, count, keys, 150 * keys, {"semcep": "a(I, X) SEQ b(I, Y)"}, "")
-        made[f"SEQ, 50 to 75 matches an event, {keys:,} keys"] = many
+        made[f"SEQ, 50 to 75 matches per event, {keys:,} keys"] = many
     for window in ("LAST 10 EVENTS", "LAST 10 s"):
         for kind in ("sum", "avg", "count"):
             made[f"{kind} over {window}"] = partial(sliding, kind, window, events, 1_000)

@@ -84,11 +84,11 @@ CASES = (
     Case("one event pushed, one rule", _rises(1, one), 1, 2_000, False, 40),
     Case("one event pushed, 100 rules", _rises(100, one), 1, 300, False, 400),
     Case("a hundred events pushed, one rule", _rises(1, one), 100, 200, False, 150),
-    Case("one of 50,000 events of one type, pushed together", _rises(1, one), LARGE, 3, True, 0.2),
-    Case("one of 50,000 events of 1,000 types", _rises(1_000, "reading{}".format), LARGE, 3, True, 0.2),
-    Case("one of 50,000 events, 1,000 rules above a constant", _hot(1_000, False), LARGE, 3, True, 3, False),
-    Case("one of 50,000 events, 1,000 rules equal to a constant", _hot(1_000, True), LARGE, 3, True, 3, False),
-    Case("one of 50,000 events, 1,000 rules with two constants and SEQ", _rises(1_000, one), LARGE, 3, True, 3),
+    Case("per event, 50,000 events of one type in one push", _rises(1, one), LARGE, 3, True, 0.2),
+    Case("per event, 50,000 events of 1,000 types in one push", _rises(1_000, "reading{}".format), LARGE, 3, True, 0.2),
+    Case("per event of 50,000, 1,000 rules `value > constant`", _hot(1_000, False), LARGE, 3, True, 3, False),
+    Case("per event of 50,000, 1,000 rules `value = constant`", _hot(1_000, True), LARGE, 3, True, 3, False),
+    Case("per event of 50,000, 1,000 SEQ rules with two constants", _rises(1_000, one), LARGE, 3, True, 3),
     Case("one event pushed, 1,000 rules", _hot(1_000, False), 1, 300, False, 400, False),
 )
 
@@ -189,7 +189,7 @@ def cells(number: int) -> str:
 
 def table(only: str) -> Iterator[str]:
     """Yield the table of cases."""
-    yield "| | median | 99 of 100 | a Python loop | aim |"
+    yield "| | median | 99th percentile | a Python loop | aim |"
     yield "| --- | --: | --: | --: | --: |"
     for number, case in enumerate(CASES):
         if only in case.name:

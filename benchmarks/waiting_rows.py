@@ -49,7 +49,7 @@ def measured(rows: int, keys: int, events: int, condition: str) -> tuple[float, 
 def lines(many: Sequence[int]) -> Iterator[str]:
     """Yield the table, with a line for each number of waiting rows per key."""
     measured(10, 1, 1_000, "Y > X + {}"), measured(10, 1, 1_000, "Y - X > {}")  # compiles
-    yield "| rows of a key that wait | one key | 100 keys | one key, row by row |"
+    yield "| waiting rows of one key | one key | 100 keys | one key, row by row |"
     yield "| --: | --: | --: | --: |"
     for rows in many:
         costs = [

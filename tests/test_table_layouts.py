@@ -127,7 +127,7 @@ def test_no_other_time_is_after_24() -> None:
     [
         ("TIME a, b, c", "the time has 3 columns, but no FORMAT"),
         ('TIME a, b, c FORMAT "%Y %m"', "the time has 3 columns, but a FORMAT of 2"),
-        ("TIME a, b FORMAT epoch s", "a count since 1970 has only one column"),
+        ("TIME a, b FORMAT epoch s", "reads the time from a single column"),
         ('TIME a FORMAT csv(skip: "x")', "`x` is not a number of lines before the header"),
         ('TIME a FORMAT csv(columns: ", ")', "`columns` names no column"),
         ('TIME a FORMAT csv(columns: "a", units: 1)', "`units` needs a header, but `columns` replaces the header"),

@@ -418,7 +418,7 @@ class Fluents:
         plain: list[Variable | Constant] = []
         for argument in arguments:
             if isinstance(argument, Call):
-                hint = f"use a variable here, and put the arithmetic beside it: `{name}(X), X = ..`"
+                hint = f"use a variable here, and put the arithmetic beside it: `{name}(X), X = ...`"
                 self.error("the arguments of a fluent must be variables or constants", argument.span, hint)
             elif argument == Variable("_"):  # each `_` gets its own column, because its values tell apart what holds
                 plain.append(Variable(f"{ANY}{len(plain)}", argument.span))

@@ -203,7 +203,7 @@ class Formulas:
                 self.error(
                     "a head can contain only variables and constants",
                     head.span,
-                    "use a variable here, and `WHERE X = ..`",
+                    "use a variable here, and `WHERE X = ...`",
                 )
             elif isinstance(head, Variable):
                 if head.name == "_":
@@ -363,7 +363,7 @@ class Formulas:
             self.error(
                 f"`{name}` of the head is not bound by the formula",
                 variable.span,
-                "name it in the formula, or bind it: `WHERE X = ..`",
+                "name it in the formula, or bind it: `WHERE X = ...`",
                 "unsafe",
             )
 

@@ -131,12 +131,13 @@ class FormulaEventPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class ProjectionPattern(FormulaPattern):
-    """The projection of a formula to some of its variables. It holds while the formula holds for any values of the
-    others.
+    """The projection of a formula to some of its variables. It holds while the formula holds for at least one
+    value of the others.
 
     - `late`: the delay of the formula in microseconds. At watermark w, its changes up to time w - `late` are known.
     - `delay`: the delay with which output rows are emitted after a change, in microseconds.
-    - `closed`: the end point that is added to each interval, "begin" or "end". If it is None, no end point is added.
+    - `closed`: the side of each interval that includes its instant, "begin" or "end". None: intervals stay
+      as they are.
     """
 
     formula: Pattern

@@ -215,13 +215,22 @@ PASSES = (
     Pass("safe", _safe, "refuses rules with a variable that nothing binds; the other passes run without them"),
     Pass("binarise", _binarise, "makes nodes with two inputs, merges equal ones, and assigns each condition to a node"),
     Pass("order", _order, "sorts nodes and events in the order of execution; a cycle is a group"),
-    Pass("types", _types, "infers column types, in cycles by a fixpoint; checks conditions, keys and heads"),
+    Pass(
+        "types",
+        _types,
+        "infers column types (in a cycle, until they are stable); checks conditions, keys and the heads of rules",
+    ),
     Pass(
         "alerts",
         _alerts,
         "checks the positions and areas of alerts (`AT`, `RADIUS`, `AREA`); it needs the types of their values",
     ),
-    Pass("horizon", _horizon, "finds inputs, nodes whose rows are all instants, and when goals may drop rows", True),
+    Pass(
+        "horizon",
+        _horizon,
+        "finds the inputs, the nodes whose rows all start when they end, and how long goals must remember rows",
+        True,
+    ),
     Pass("lint", _lint, "warns of valid code that is probably a mistake", True),
 )
 """The passes in running order. The function `cep.plan.partition.partition` is not one of them. It runs on the finished

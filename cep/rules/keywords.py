@@ -22,7 +22,7 @@ POSTFIXES = {
 }
 """For each word that can follow a pattern, an example."""
 FORMS = {
-    "NOT": "absence is tested between two events: `NOT(rain(R)).[smoke(R), fire(R)]`",
+    "NOT": "absence is tested between two events: `NOT(rain(R)).[smoke(R), heat(R)]`",
     "TIMES": "`smoke(R) TIMES 3`",
 }
 """For each word of another operator, an example."""

@@ -113,8 +113,8 @@ class EventPaths:
 
 
 def descend(buffer: NDArray[np.uint8], matrix: Matrix, good: Bools, inside: Containers) -> None:
-    """Find the values inside containers, and store their cells in the matrix. Set `good` to False for rows that another
-    reader must read."""
+    """Find the values inside JSON objects and lists, and store their positions in the matrix. Set `good` to
+    False for rows that another reader must read."""
     if len(inside.cell):
         names = inside.letters, inside.ends, inside.places
         _descend(buffer, *matrix, good, inside.cell, inside.keys, *names, inside.targets)

@@ -107,7 +107,7 @@ def _store(kind: str, place: str, process: int) -> Any:
 
 @contextmanager
 def explaining(location: Url) -> Iterator[None]:
-    """Convert failures of the library in the block to StorageErrors."""
+    """Convert errors of the library obstore, raised in the `with` block, to StorageErrors."""
     check_installed(location)
     from obstore.exceptions import BaseError
 

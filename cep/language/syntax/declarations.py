@@ -148,7 +148,9 @@ def record_clauses(
     times = clauses.times(cursor)
     if further and times is not None and times.unit is not None:
         cursor.stop(
-            "a count since 1970 has only one column", f"use `TIME {time} FORMAT epoch {times.unit}`", cursor.span(first)
+            f"`FORMAT epoch {times.unit}` reads the time from a single column",
+            f"use `TIME {time} FORMAT epoch {times.unit}`",
+            cursor.span(first),
         )
     if len(further) > 1:
         _check_parts(cursor, (time or "", *further), None if times is None else times.pattern, first)

@@ -229,7 +229,9 @@ def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
     token = cursor.token
     if cursor.previous.kind == "graph" and token.text.upper() in messages.FOREIGN_GRAPHS:
         return messages.INSIDE
-    meant = messages.logic_hint(token) or messages.operator_hint(token)
+    meant = (
+        messages.logic_hint(token) or messages.operator_hint(token) or messages.FOREIGN_TESTS.get(token.text.upper())
+    )
     if meant is None and token.kind in ("name", "variable", "number", "string", "graph"):
         meant = "conditions are separated by `,`; alternatives are written `(X > 3 or linked(X, Y))`"
     return meant

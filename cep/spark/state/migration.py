@@ -202,7 +202,7 @@ class WarmStates:
     """States of the new program after it has processed only the earlier input.
 
     - `folder`: the folder of the states.
-    - `versions`: the versions of the states, by names such as `1-0003`.
+    - `versions`: the version of each bucket's state. The keys are stage and bucket, such as `1-0003`.
     - `goals`: the goals that may start from these states.
     """
 

@@ -57,7 +57,7 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
 def compared(text: str, left: str) -> str:
     """Return a hint for `text`, which was written in place of a comparison operator. `left`: the text before it."""
     meant = COMPARED.get(text.lower())
-    return f"`{left} {meant} ..`" if meant else COMPARISON
+    return f"write `{meant}`: `{left} {meant} ...`" if meant else COMPARISON
 
 
 def head_hint(cursor: LarsCursor) -> str | None:

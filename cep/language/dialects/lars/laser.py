@@ -92,6 +92,8 @@ def _rule(cursor: LarsCursor) -> LarsRule:
         hint = "write one rule per line, without quotation marks"
         if cursor.sees("or", "|", ";"):
             hint = "write two rules for `or`"
+        elif cursor.sees(":-") and len(body) > 1:
+            hint = "the rule above is incomplete: remove its final `and`, or write a condition after it"
         cursor.fail("`and` or the end of the rule", hint if body else RULE)
     return LarsRule(head, instant, tuple(body), span)
 

@@ -253,7 +253,7 @@ def comparison(cursor: LarsCursor, first: LarsToken) -> Comparison:
     right = expression(cursor)
     if cursor.token.kind == "mark" and cursor.token.text in COMPARISONS:
         left_text, other = print_expression(left), print_expression(right)
-        hint = f"`{left_text} {operator.text} {other}, {other} {cursor.token.text} ..`"
+        hint = f"`{left_text} {operator.text} {other}, {other} {cursor.token.text} ...`"
         cursor.stop("a condition can have only one comparison", hint)
     return Comparison(COMPARISONS[operator.text], left, right, cursor.span(first))
 

@@ -97,7 +97,7 @@ class Relations:
     def now(self, name: str) -> str:
         """Return the name of the fluent for a predicate's atoms that are true now.
 
-        The fluent also holds while a constraint is violated.
+        The fluent contains the atoms before constraints are applied, so it also holds while a constraint is violated.
         """
         return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
