@@ -168,9 +168,11 @@ class EngineView:
         """The statistics of each query to the knowledge. Keys are the names in `plan.rules.asked`."""
         if self.changes is None:
             return {}
-        asked, loaded = self.plan.rules.asked, self.changes.loaded
+        asked, loaded, now = self.plan.rules.asked, self.changes.loaded, self.watermark
         follows = {name: not isinstance(query, Graph) or loaded.by_difference(query) for name, query in asked.items()}
-        return {name: RelationInfo(t.count, t.types, follows[name]) for name, t in self.changes.known.tables.items()}
+        return {
+            name: RelationInfo(t.count_at(now), t.types, follows[name]) for name, t in self.changes.known.tables.items()
+        }
 
     @cached_property
     def inputs(self) -> dict[str, Schema]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from cep.core.values import MISSING, Pool
+from cep.core.versions import Versions
 from cep.engine import Engine
 from cep.events import Iri
 from cep.rules.expressions.areas import WrongArea, containment, covers, read, read_all
@@ -182,11 +184,11 @@ def test_areas_of_a_column_are_known_again_and_forgotten_with_the_pool() -> None
     pool = Pool()
     asked: list[str] = []
 
-    def areas(iris: list[str]) -> list[object]:
+    def areas(iris: Sequence[str]) -> list[object]:
         asked.extend(iris)
         return [shapely.box(0, 0, 9, 9) if iri == "http://e/park" else None for iri in iris]
 
-    pool.areas = areas  # type: ignore[assignment]
+    pool.areas = Versions(areas)
     inside = containment("any", pool)
     values = ["POLYGON((0 0, 2 0, 0 2, 0 0))", Iri("http://e/park"), Iri("http://e/none"), "nothing", 7, None]
     one = np.full(len(values), 1.0)
@@ -197,7 +199,7 @@ def test_areas_of_a_column_are_known_again_and_forgotten_with_the_pool() -> None
     assert inside(one + 4, one + 4, pool.encode_values(values)).tolist() == [0, 1] + expected[2:]
     pool.sweep([])
     assert inside(one, one, pool.encode_values(values[::-1])).tolist() == expected[::-1]
-    pool.areas = lambda iris: [None for _ in iris]
+    pool.areas = Versions(lambda iris: [None for _ in iris])
     assert inside(one, one, pool.encode_values(values)).tolist() == [1] + [MISSING] * 5
 
 

@@ -196,6 +196,50 @@ def test_the_law_on_formulas_and_updates(seed: int) -> None:
         assert error.code == "endless", "cycles that begin with the input are refused"
 
 
+PLACES = [
+    "h{}(S, F) <- p(S, Lat, Long) WHERE near(Lat, Long, 60000, F, _).",
+    "h{}(S, C) <- p(S, Lat, Long) WHERE {{ ?P x:code ?C }}, inside(Lat, Long, P).",
+    "h{}(S) <- p(S, Lat, Long) WHERE {{ ?P x:code ?S }}, not inside(Lat, Long, P).",
+    "h{}(S, C) <- p(S, Lat, Long) WHERE {{ ?P x:code ?C }}, (inside(Lat, Long, P) or near(Lat, Long, 20000, P, _)).",
+    "h{}(S, C, inside(Lat, Long, P)) <- p(S, Lat, Long) WHERE {{ ?P x:code ?C }}.",
+    "h{}(S, C) <- p(S, Lat, Long) SEQ p(C, _, _) WHERE {{ ?P x:code ?C }}, inside(Lat, Long, P).",
+    "h{}(S, B) <- p(S, Lat, Long) WHERE near(Lat, Long, 60000, A, _), close(A, B).",
+    "h{}(S) <- p(S, Lat, Long) WHERE here(Lat, Long).",
+]
+BESIDE = (
+    P
+    + "event p(s: string, lat: float, long: float).\n"
+    + "close(A, B) :- { ?A x:at ?Long }, near(0.0, Long, 120000, B, _).\n"
+    + 'here(Lat, Long) :- { ?P x:code "S0" }, inside(Lat, Long, P).\n'
+)
+
+
+def square(station: int, long: int) -> str:
+    corners = ", ".join(
+        f"{long + x} {y}" for x, y in ((-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5))
+    )
+    wkt = f'"POLYGON (({corners}))"^^<http://www.opengis.net/ont/geosparql#wktLiteral>'
+    return f"x:s{station} x:at {long}.0 ; <http://www.opengis.net/ont/geosparql#asWKT> {wkt} .\n"
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_the_law_where_places_move(seed: int) -> None:
+    rng = random.Random(seed)
+    text = BESIDE + "\n".join(rule.format(i) for i, rule in enumerate(rng.sample(PLACES, rng.randint(1, 3))))
+    background = known(P + "".join(f'x:s{i} x:code "S{i}" .\n{square(i, i)}' for i in range(2)))
+    events = []
+    for time in sorted(rng.choices(range(1, 15), k=rng.randint(3, 12))):
+        args = (f"S{rng.randint(0, 1)}", rng.choice((0.0, 0.1)), float(rng.randint(0, 3)))
+        events.append(Event("p", args, 1000 * time, 1000 * time))
+    updates: list[Update] = []
+    for _ in range(rng.randint(1, 5)):
+        station = rng.randint(0, 1)
+        gone = P + "".join(square(station, long) for long in range(4))
+        new = P + square(station, rng.randint(0, 3)) if rng.random() < 0.8 else None
+        updates.append((1000 * rng.randint(1, 15), new, gone))
+    check(text, background, events, updates, rng, 1000 * rng.choice((0, 2, 5, 30)))
+
+
 class Pieces:
     """Awaits nothing, and is never interrupted."""
 
@@ -237,7 +281,7 @@ def test_an_update_that_cannot_be_changes_nothing() -> None:
     wrong = [(40, P + "x:s0 x:level 9 .", P + "x:s0 x:level 0 ."), (45, P + 'x:s0 x:level "much" .', None)]
     with pytest.raises(CepError, match="it was an int"):
         engine.updates([*wrong, (70, P + "x:s1 x:level 7 .", None)])
-    assert engine.changes is not None and not engine.changes.pending and engine.changes.given_by is None
+    assert engine.changes is not None and not engine.changes.pending and engine.changes.first_late is None
     assert not engine.advance(50)
     with pytest.raises(CepError, match="it was an int"):
         engine.updates([(40, P + "x:s0 x:level 9 .", None), (70, P + 'x:s1 x:level "much" .', None)])

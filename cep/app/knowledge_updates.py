@@ -181,7 +181,7 @@ class KnowledgeUpdates:
                     engine.update(*_engine_update(changes))
                 except CepError as error:
                     self._refuse(changes, error)
-        self._most = TOGETHER if engine.changes is not None and engine.changes.over is not None else AHEAD
+        self._most = TOGETHER if engine.changes is not None and engine.changes.together else AHEAD
 
     def _refuse(self, changes: Sequence[Update], error: CepError) -> None:
         """Record changes that cannot be applied as dead letters, or raise the error if it is fatal. All changes have

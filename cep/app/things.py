@@ -153,7 +153,7 @@ class ThingsFollower:
         if self._services and known is not None:
             from cep.knowledge.things import known_in_graph
 
-            past = [] if changes is None else [*changes.applied, *(waiting.change for waiting in changes.pending)]
+            past = [] if changes is None else [*changes.applied, *(pending.change for pending in changes.pending)]
             self._known = {service.name: known_in_graph(known, past, service.name) for service in self._services}
 
     def repeated(self, batches: Iterator[Batch]) -> Iterator[Batch]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cep.core.nullable import MISSING as MISSING
 from cep.core.nullable import nullable, or_none
+from cep.core.versions import Versions
 from cep.events import Iri, Value
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Pool:
         self._pinned: set[int] = set()
         self._text_bytes = 0
         self.generation = 0  # increases when values are forgotten
-        self.areas: Areas | None = None  # from the current knowledge
+        self.areas: Versions[Areas | None] = Versions(None)  # from the knowledge
         # Arrays by code. The last entry stays empty, because a missing code is clipped to -1 and reads it.
         self._kind: NDArray[np.uint8] = np.zeros(16, dtype=np.uint8)
         self._number: Floats = np.full(16, np.nan)

@@ -3,8 +3,7 @@ knowledge on which they depend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -140,8 +139,7 @@ class Judge:
         self.facts = facts
         self.most = most
         self.check_limit = check_limit
-        self._changes = engine.changes if engine.changes is not None and len(engine.changes.past) > 1 else None
-        self._moment: int | None = None  # the index of the past state whose knowledge is in use; None: the latest
+        self._changes = engine.changes if engine.changes is not None and engine.changes.past else None
         self._compiled: dict[tuple[Condition, tuple[tuple[str, str], ...]], Conditions] = {}
 
     def judge(self, conditions: Sequence[Condition], cases: Sequence[BoundValues]) -> list[Case]:
@@ -152,13 +150,12 @@ class Judge:
         binds no variables does not stop the evaluation.
         """
         outcomes: list[Case] = []
-        for places in self._together(cases):
-            alike: dict[tuple[tuple[str, str], ...], list[Case]] = {}
-            for place in places:  # the sides of an OR may bind a variable to values of other types
-                types = tuple((name, type) for name, (_, type) in cases[place].items())
-                alike.setdefault(types, []).append(Case(place, dict(cases[place])))
-            with self._then(cases[places[0]]):
-                outcomes += [case for live in alike.values() for case in self._judged(conditions, live)]
+        alike: dict[tuple[tuple[str, str], ...], list[Case]] = {}
+        for place, bound in enumerate(cases):  # the sides of an OR may bind a variable to values of other types
+            types = tuple((name, type) for name, (_, type) in bound.items())
+            alike.setdefault(types, []).append(Case(place, dict(bound)))
+        for live in alike.values():
+            outcomes += self._judged(conditions, live)
         return sorted(outcomes, key=lambda case: case.origin)
 
     def versions(self) -> list[tuple[int, int, BoundValues]]:
@@ -170,9 +167,10 @@ class Judge:
         if self._changes is None:
             return [(-INFINITE, INFINITE, {})]
         times = [change.time for change in self._changes.past]
-        firsts = [-INFINITE, *(2 * time for time in times[1:])]
-        lasts = [*(2 * time - 1 for time in times[1:]), INFINITE]
-        return [(first, last, {"end()": (time, "time")}) for first, last, time in zip(firsts, lasts, times)]
+        firsts = [-INFINITE, *(2 * time for time in times)]
+        lasts = [*(2 * time - 1 for time in times), INFINITE]
+        ends = [times[0] - 1, *times]
+        return [(first, last, {"end()": (end, "time")}) for first, last, end in zip(firsts, lasts, ends)]
 
     def _judged(self, conditions: Sequence[Condition], live: list[Case]) -> list[Case]:
         done: list[Case] = []
@@ -183,38 +181,9 @@ class Judge:
             done += ended
         return [*live, *done]
 
-    # --- what was known then ---
-
-    def _together(self, cases: Sequence[BoundValues]) -> Iterator[list[int]]:
-        """Group cases that end while the same knowledge is valid. Yields the indexes of each group."""
-        if self._changes is None or not cases:
-            yield from [list(range(len(cases)))] if cases else []
-            return
-        groups: dict[int | None, list[int]] = {}
-        for place, bound in enumerate(cases):
-            groups.setdefault(self._moment_of(bound), []).append(place)
-        yield from groups.values()
-
-    def _moment_of(self, bound: BoundValues) -> int | None:
-        end = bound.get("end()")
-        return self._moment if end is None or self._changes is None else self._changes.place(int(end[0] or 0))
-
-    @contextmanager
-    def _then(self, bound: BoundValues) -> Iterator[None]:
-        """Use the knowledge that is valid at the end of a case, inside a `with` block.
-
-        For a case without an end, the current knowledge is used.
-        """
-        before, moment = self._moment, self._moment_of(bound)
-        if self._changes is None or moment is None or moment == before:
-            yield
-            return
-        self._moment = moment
-        try:
-            with self._changes.at(moment):
-                yield
-        finally:
-            self._moment = before
+    def _end(self, bound: BoundValues) -> TypedValue:
+        """Return the end of a case. If it has none, return the watermark, so that the current knowledge is used."""
+        return bound.get("end()") or (self.engine.watermark, "time")
 
     def _one(self, condition: Condition, cases: list[Case]) -> tuple[list[Case], list[Case]]:
         if not cases:
@@ -256,8 +225,9 @@ class Judge:
         return self._compiled[key]
 
     def columns(self, cases: Sequence[BoundValues], types: Mapping[str, str]) -> dict[str, Column]:
-        """Encode the values of variables as columns of the engine, by variable. The columns have one row per case."""
-        columns: dict[str, Column] = {}
+        """Encode the values of variables as columns of the engine, by variable. The columns have one row per case, and
+        include its end."""
+        columns: dict[str, Column] = {"end()": np.array([self._end(case)[0] for case in cases], np.int64)}
         for name, type in types.items():
             column = encoded([case[name][0] for case in cases], type, self.pool)
             assert column is not None, "values have the type of their variable"
@@ -285,10 +255,6 @@ class Judge:
     def detailed(self, judged: Judged, bound: BoundValues, depth: int = 0) -> Judged:
         """Return a condition with details: the values of its sides, the static rule that makes it true, and the triples
         on which it depends."""
-        with self._then(bound):
-            return self._detailed(judged, bound, depth)
-
-    def _detailed(self, judged: Judged, bound: BoundValues, depth: int) -> Judged:
         condition = judged.condition
         if isinstance(condition, Comparison):
             known = all(name in bound for name in condition_variables(condition))
@@ -309,8 +275,8 @@ class Judge:
             cases = self.judge(inside, [bound])
             held = next((case for case in cases if not case.failed), None)
             if held is not None and holds:
-                return tuple(self._detailed(judgement, held.bound, depth) for judgement in held.judged)
-            failed += [self._detailed(failure, case.bound, depth) for case in cases[:1] for failure in case.failed]
+                return tuple(self.detailed(judgement, held.bound, depth) for judgement in held.judged)
+            failed += [self.detailed(failure, case.bound, depth) for case in cases[:1] for failure in case.failed]
         return tuple(failed)
 
     def _facts(self, condition: Predicate, bound: BoundValues) -> tuple[Fact, ...]:
@@ -320,7 +286,7 @@ class Judge:
         bindings: dict[str, Value] = {}
         known = None
         if self._changes is not None:
-            known = self._changes.background(len(self._changes.past) - 1 if self._moment is None else self._moment)
+            known = self._changes.known_at(int(self._end(bound)[0] or 0))
         if isinstance(asked, Triples):
             terms = [self._known(argument, bound) for argument in condition.arguments]
             bindings = {str(i): term for i, term in enumerate(terms) if term is not None}
@@ -347,6 +313,7 @@ class Judge:
                 continue
             entry = enter(rule.arguments, list(arguments))
             bindings = {name: self.value(arguments[i], bound) for i, name in entry.names.items()}
+            bindings["end()"] = self._end(bound)
             try:
                 cases = self.judge([*entry.conditions, *rule.conditions], [bindings])
             except CepError:  # the rule cannot be called with these arguments

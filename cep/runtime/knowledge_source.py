@@ -14,6 +14,7 @@ from cep.core.errors import CepError, CepErrors, Source, Warning
 from cep.core.relation import Column
 from cep.core.schema import Schema
 from cep.core.values import MISSING, Areas, Ints, Pool
+from cep.core.versions import Versions
 from cep.events import Iri
 from cep.plan.algebra import Rules, Triples
 from cep.plan.expected_types import ArgumentPosition, wanted
@@ -177,53 +178,56 @@ def source_of(knowledge: KnowledgeSource | Iterable[Any] | None) -> KnowledgeSou
 
 
 class KnowledgePredicate:
-    """A predicate whose rows come from the knowledge. It always uses the current relation, because a change of the
-    knowledge may replace the relation."""
+    """A predicate whose rows come from the knowledge. A change of the knowledge may replace its relation."""
 
     def __init__(self, relation: Relation) -> None:
-        self.relation = relation
-
-    @property
-    def name(self) -> str:
-        return self.relation.name
-
-    @property
-    def arity(self) -> int:
-        return self.relation.arity
-
-    @property
-    def types(self) -> tuple[str | None, ...]:
-        return self.relation.types
+        self.relations = Versions(relation)
+        self.name, self.arity, self.types = relation.name, relation.arity, relation.types
 
     def ready(self, bound: frozenset[int]) -> bool:
-        return self.relation.ready(bound)
+        return self.relations.latest.ready(bound)
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...]) -> Probe:
         return _KnowledgeProbe(self, bound, wanted)
 
 
 class _KnowledgeProbe:
-    timed = False
-
     def __init__(self, offered: KnowledgePredicate, bound: Mapping[int, str], wanted: tuple[int, ...]) -> None:
-        self._offered = offered
+        self._relations = offered.relations
         self._asked = (bound, wanted)
-        self._relation = offered.relation
-        self._probe = self._relation.probe(bound, wanted)
-        self.types = self._probe.types
-        self.single = self._probe.single
+        self._last: tuple[Relation, Probe] | None = None
+        probe = self._probe(offered.relations.latest)
+        self.types, self.single = probe.types, probe.single
 
-    def _now(self) -> Probe:
-        if self._relation is not self._offered.relation:
-            self._relation = self._offered.relation
-            self._probe = self._relation.probe(*self._asked)
-        return self._probe
+    @property
+    def timed(self) -> bool:
+        return self._relations.several
+
+    def _probe(self, relation: Relation) -> Probe:
+        if self._last is None or self._last[0] is not relation:
+            self._last = relation, relation.probe(*self._asked)
+        return self._last[1]
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
-        return self._now().answers(bound, rows, ends)
+        answers: list[tuple[Ints, list[Column]]] = []
+        for relation, places in self._relations.at(ends):
+            probe = self._probe(relation)
+            if places is None:
+                return probe.answers(bound, rows)
+            index, columns = probe.answers([column[places] for column in bound], len(places))
+            answers.append((places[index], columns))
+        every = np.concatenate([index for index, _ in answers])
+        order = np.argsort(every, kind="stable")
+        return every[order], [np.concatenate(parts)[order] for parts in zip(*(columns for _, columns in answers))]
 
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> Mask:
-        return self._now().holds(bound, rows, ends)
+        is_held = np.zeros(rows, dtype=np.bool_)
+        for relation, places in self._relations.at(ends):
+            probe = self._probe(relation)
+            if places is None:
+                return probe.holds(bound, rows)
+            is_held[places] = probe.holds([column[places] for column in bound], len(places))
+        return is_held
 
 
 @dataclass(slots=True)
@@ -287,7 +291,7 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
             if own.get(name, offered.arity) == offered.arity:
                 known.offers[name] = KnowledgePredicate(offered)
         known.errors += _taken(rules, tables, known.offers)
-        pool.areas = background.areas()
+        pool.areas = Versions(background.areas())
     return known
 
 

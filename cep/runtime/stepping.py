@@ -1,7 +1,4 @@
-"""A step of a program. Rows up to the new watermark leave the reorder buffer and go through the goals.
-
-A step is split at the times at which the knowledge changes.
-"""
+"""A step of a program. Rows up to the new watermark leave the reorder buffer and go through the goals."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from cep.core.relation import Table
 from cep.core.time import BEGINNING, END_OF_TIME
 from cep.runtime.admission import by_table, receive
 from cep.runtime.knowledge_changes import KnowledgeChanges
-from cep.runtime.knowledge_steps import stepped
 from cep.runtime.parts import EngineParts
 from cep.runtime.time_slices import TimeSlice
 
@@ -75,7 +71,9 @@ def step(parts: EngineParts, watermark: int) -> dict[str, list[Table]]:
     released = parts.buffer.release(watermark)
     if parts.history is not None:
         parts.history.add_records(released)
-    derived = _stepped(parts, released, watermark)
+    derived = parts.machine.step(released, parts.buffer.frontier(watermark))
+    if parts.changes is not None:
+        parts.changes.reach(watermark)
     transitions = {name: derived.pop(name) for name in parts.machine.transitions if name in derived}
     if watermark >= END_OF_TIME and not ended and not parts.plan.changes:
         _extend(derived, parts.machine.open())
@@ -106,10 +104,6 @@ def step_slices(parts: EngineParts, slices: Sequence[TimeSlice]) -> dict[str, li
 def _extend(tables_by_name: dict[str, list[Table]], more: Mapping[str, list[Table]]) -> None:
     for name, tables in more.items():
         tables_by_name.setdefault(name, []).extend(tables)
-
-
-def _stepped(parts: EngineParts, released: dict[str, Table], watermark: int) -> dict[str, list[Table]]:
-    return stepped(parts.machine, parts.changes, released, parts.buffer.frontier(watermark))
 
 
 def update(parts: EngineParts, changes_given: Sequence[TimedChange]) -> None:
@@ -160,9 +154,6 @@ def learn(parts: EngineParts, timed_changes: Sequence[tuple[int, bytes]]) -> Non
     """
     changes = parts.changes
     assert changes is not None, "who gives changes gives knowledge"
-    if any(time <= parts.buffer.watermark for time, _ in timed_changes):
-        changes.add_late(timed_changes, parts.buffer.watermark)
-    elif len(timed_changes) == 1:
-        changes.add(*timed_changes[0])
-    elif timed_changes:
-        changes.add_all(timed_changes)
+    if parts.revision is not None and any(time <= parts.buffer.watermark for time, _ in timed_changes):
+        parts.revision.leave()  # reruns that must still use the former knowledge
+    changes.add(timed_changes, parts.buffer.watermark)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -205,25 +204,18 @@ class Lasting(ABC):
 
 
 class KnowledgeOverTime(Protocol):
-    """The current knowledge, and its earlier versions."""
+    """The times at which the knowledge changes. Queries find what is known at the end of an occurrence."""
 
     def follow(self, late: int) -> None:
-        """Keep old versions of the knowledge, because goals will query them.
+        """Keep the knowledge of earlier times, because goals will query it.
 
-        `late`: the age of the oldest version that is needed, in microseconds before the watermark.
+        `late`: how far before the watermark these times may be, in microseconds.
         """
         ...
 
     def changed(self, after: int, until: int) -> list[int]:
-        """Return the times at which the knowledge changed, in ascending order: those after `after` and not after
-        `until`.
-
-        Only versions that `follow` keeps are known.
-        """
-        ...
-
-    def known_at(self, time: int) -> AbstractContextManager[None]:
-        """Evaluate the queries inside the `with` block on the knowledge as of this time."""
+        """Return the times at which the knowledge changes, in ascending order: those after `after` and not after
+        `until`. Times before those that `follow` keeps may be left out."""
         ...
 
 

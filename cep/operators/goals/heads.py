@@ -37,7 +37,7 @@ def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation
     """Return the same occurrences with new arguments. Each evaluation computes one of the new arguments."""
     projected = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
     projected[:FIRST] = table[:FIRST]
-    named = columns_of(table, types)
+    named = columns_of(table, types, True, lasting=False)
     for i, evaluate in enumerate(evaluations):
         projected[FIRST + i] = bits(evaluate(named, rows(table)))
     return projected

@@ -117,12 +117,12 @@ def binding(condition: Condition, known: Collection[str]) -> list[str]:
 
 
 def names_of(condition: Condition) -> set[str]:
-    """Return the names of a condition's variables, and `start()`, `end()` and `duration()` if it uses them."""
+    """Return the names of a condition's variables, and `start()`, `end()` and `duration()` if it depends on them."""
     if isinstance(condition, Disjunction):
         inside = set[str]().union(*(names_of(inner) for inner in each_condition([condition])))
         return inside.difference(condition.local)
     sides = (condition.left, condition.right) if isinstance(condition, Comparison) else condition.arguments
-    names: set[str] = set()
+    names = {"end()"} if isinstance(condition, Predicate) and condition.name == "inside" else set[str]()
     for side in sides:
         _collect(side, names)
     return names
@@ -134,6 +134,8 @@ def _collect(expression: Expression, names: set[str]) -> None:
     elif isinstance(expression, Call):
         if not expression.arguments:
             names.add(f"{expression.function}()")
+        elif expression.function == "inside":  # places may move
+            names.add("end()")
         for argument in expression.arguments:
             _collect(argument, names)
 

@@ -21,7 +21,7 @@ class BoundRows:
 
     - `index`: for each remaining row, its number among the original rows. It is None if no row has been dropped.
     - `mask`: a filter that has not been applied yet, or None.
-    - `ends`: for each original row, the end of its occurrence.
+    - `ends`: for each original row, the end of its occurrence. It is None if the rows are not occurrences.
     """
 
     columns: dict[str, Column]
@@ -30,10 +30,9 @@ class BoundRows:
     mask: Mask | None = None
     ends: Ints | None = None
 
-    def ended(self) -> Ints:
-        """For each remaining row, return the end of its occurrence."""
-        assert self.ends is not None, "rules about occurrences know when they end"
-        return self.ends if self.index is None else self.ends[self.index]
+    def ended(self) -> Ints | None:
+        """For each remaining row, return the end of its occurrence. Return None if the rows are not occurrences."""
+        return self.ends if self.ends is None or self.index is None else self.ends[self.index]
 
     def narrow(self, mask: Mask) -> None:
         self.mask = mask if self.mask is None else self.mask & mask
@@ -89,8 +88,8 @@ class Argument:
 
     - `written`: a function that computes the value of the argument's expression. It is None if it is not needed,
       because this value is missing in the same rows as that of `fitted`.
-    - `fitted`: a function that computes the value in the type of the relation's column. The value is missing in rows in
-      which this column cannot contain it.
+    - `fitted`: a function that computes the value in the type of the relation's column. The value is missing in
+      rows in which this column cannot contain it.
     """
 
     written: Evaluation | None
@@ -160,7 +159,8 @@ def join(probe: Probe, arguments: list[Argument], names: tuple[str, ...], needed
 
 
 def _seen(batch: BoundRows) -> dict[str, Column]:
-    return batch.columns if batch.ends is None else {**batch.columns, "end()": batch.ended()}
+    ends = batch.ended()
+    return batch.columns if ends is None else {**batch.columns, "end()": ends}
 
 
 def any_of(alternatives: Sequence[Answering], needed: Live) -> Step:

@@ -14,7 +14,7 @@ from cep.core.schema import CODED
 from cep.core.values import Ints, Pool
 from cep.rules.conditions.binding_order import arrange, binding, is_test, names_of
 from cep.rules.conditions.condition_steps import Argument, BoundRows, Live, Step, any_of, join, semijoin, union
-from cep.rules.conditions.relations import Mask, Relation
+from cep.rules.conditions.relations import Mask, Probe, Relation
 from cep.rules.expressions.checking import check, check_comparison, compile_expression, compile_test
 from cep.rules.expressions.evaluate import Columns, may_miss, missing
 from cep.rules.expressions.typed import Typed, TypedCall, TypedVariable, a, coerced, fitted, grown
@@ -48,10 +48,16 @@ class Conditions:
     optional: frozenset[str]
     _steps: tuple[Step, ...]
     _tests: Callable[[], tuple[Step, ...]] = field(compare=False)
+    _probes: tuple[Probe, ...] = field(compare=False)
     _cache: list[tuple[Step, ...]] = field(default_factory=list, compare=False)
 
     def asks(self, name: str) -> bool:
         return any(name in names_of(condition) for condition in self.order)
+
+    @property
+    def timed(self) -> bool:
+        """True if the conditions query a relation that changes with time (`Probe.timed`)."""
+        return any(probe.timed for probe in self._probes)
 
     def answers(self, columns: Columns, rows: int) -> tuple[Ints, dict[str, Column]]:
         """Find the values of the variables that the conditions bind. Return the row number of each answer in ascending
@@ -104,7 +110,7 @@ def compile_conditions(
     tests = _Builder(order, types, relations, pool, source, optional)
     return Conditions(
         order, builder.binds, builder.single, frozenset(builder.missable.intersection(builder.binds)), steps,
-        lambda: tests.build(keep=False),
+        lambda: tests.build(keep=False), tuple(builder.probes),
     )  # fmt: skip
 
 
@@ -131,6 +137,7 @@ class _Builder:
         self.single = True
         self.errors = Mistakes()
         self.steps: list[Step] = []
+        self.probes: list[Probe] = []
 
     def build(self, keep: bool) -> tuple[Step, ...]:
         """Return the steps that evaluate the conditions.
@@ -188,6 +195,7 @@ class _Builder:
             compile_conditions(inside, self.types, self.relations, self.pool, self.source, optional)
             for inside in condition.alternatives
         ]
+        self.probes += [probe for alternative in alternatives for probe in alternative._probes]
         if not fresh or not (keep or any(name in live for name in fresh)):
             self.steps.append(any_of(alternatives, needed))
             for name in fresh:
@@ -269,6 +277,7 @@ class _Builder:
             raise errors[0] if len(errors) == 1 else CepErrors(errors)
         fits = [_fit(typed, relation.types[i]) for i, typed in bound.items()]
         probe = relation.probe({i: fit.type for i, fit in zip(bound, fits)}, tuple(wanted))
+        self.probes.append(probe)
         arguments = [
             Argument(
                 compile_expression(typed, self.pool, self.missable)

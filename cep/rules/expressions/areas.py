@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from cep.core.values import IRI, MISSING, STRING, Floats, Ints, Pool
+from cep.core.values import IRI, MISSING, STRING, Areas, Floats, Ints, Pool
 from cep.rules.expressions.functions import Operand
 
 Shape = Any
@@ -208,16 +208,20 @@ def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Oper
     return covered
 
 
+MOST_CACHES = 4
+"""The number of versions of the places whose shapes a condition caches."""
+
+
 class Known:
     """A cache of shapes. The key of a shape is the code of its text in the pool. The cache is cleared if the pool
-    forgets values or gets other areas."""
+    forgets values. `areas`: the lookup from places to their shapes."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, areas: Areas | None) -> None:
+        self._pool, self.areas = pool, areas
         self._reset()
 
     def _reset(self) -> None:
-        self._of = (self._pool.generation, self._pool.areas)
+        self._generation = self._pool.generation
         self._place: Ints = np.empty(0, dtype=np.int64)  # index of the shape by code; -1: not read; last: missing code
         self.shapes: Shapes = np.array([None])  # the shape at index 0 is for texts that have none
         self.bounds: Floats = np.full((1, 4), np.nan)
@@ -225,7 +229,7 @@ class Known:
     def places(self, codes: Ints) -> Ints:
         """Return, for each code, the index of its shape in the arrays `shapes` and `bounds`. The index is 0 if the
         code's text is not an area."""
-        if self._of != (self._pool.generation, self._pool.areas):
+        if self._generation != self._pool.generation:
             self._reset()
         if len(self._place) != self._pool.capacity:
             grown: Ints = np.full(self._pool.capacity, -1, dtype=np.int64)
@@ -244,8 +248,8 @@ class Known:
         texts = np.flatnonzero(kinds == STRING)
         shapes[texts] = read_all([str(value) for value in self._pool.decode_values(codes[texts])])[0]
         named = np.flatnonzero(kinds == IRI)
-        if len(named) and self._pool.areas is not None:
-            shapes[named] = self._pool.areas([str(value) for value in self._pool.decode_values(codes[named])])
+        if len(named) and self.areas is not None:
+            shapes[named] = self.areas([str(value) for value in self._pool.decode_values(codes[named])])
         present = ~shapely.is_missing(shapes)
         shapely.prepare(shapes[present])
         self._place[codes] = np.where(present, len(self.shapes) + np.cumsum(present) - 1, 0)
@@ -253,22 +257,35 @@ class Known:
         self.bounds = np.concatenate([self.bounds, shapely.bounds(shapes[present])])
 
 
-def containment(type: str, pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
+def containment(type: str, pool: Pool) -> Callable[..., Operand]:
     """Return a function of columns that computes `inside(Lat, Long, Area)`. The result is missing if the point or the
-    area is missing.
+    area is missing. Its last argument contains the end of each row's occurrence, which decides where places are.
+    Without it, they are where the latest knowledge says.
 
     `type`: the type of the areas. Raises CepError if the background knowledge contains an invalid geometry.
     """
-    known = Known(pool)
-    if type != "string" and pool.areas is not None:
-        pool.areas([])
+    caches = [Known(pool, pool.areas.latest)]
+    if type != "string" and pool.areas.latest is not None:
+        pool.areas.latest([])
 
-    def apply(lat: Operand, long: Operand, area: Operand) -> Operand:
-        columns = np.broadcast_arrays(lat, long, area)
-        lat, long, area = map(np.atleast_1d, columns)
-        which = known.places(area)
-        inside = covers(known.shapes, known.bounds, which, lat, long)
-        result = np.where((which > 0) & (np.abs(lat) <= 90.0) & (long == long), inside, MISSING)
+    def cache_of(areas: Areas | None) -> Known:
+        for known in caches:
+            if known.areas == areas:
+                return known
+        caches[:] = [*caches[1 - MOST_CACHES :], Known(pool, areas)]
+        return caches[-1]
+
+    def apply(lat: Operand, long: Operand, area: Operand, ends: Operand | None = None) -> Operand:
+        times: list[Any] = [ends] if pool.areas.several and ends is not None else []
+        columns = np.broadcast_arrays(lat, long, area, *times)
+        lat, long, area, *times = map(np.atleast_1d, columns)
+        result: Ints = np.empty(len(lat), np.int64)
+        for areas, index in pool.areas.at(times[0] if times else None):
+            rows = slice(None) if index is None else index
+            known = cache_of(areas)
+            which = known.places(area[rows])
+            inside = covers(known.shapes, known.bounds, which, lat[rows], long[rows])
+            result[rows] = np.where((which > 0) & (np.abs(lat[rows]) <= 90.0) & (long == long)[rows], inside, MISSING)
         return result if np.ndim(columns[0]) else result[0]
 
     return apply

@@ -168,6 +168,7 @@ class _Compiler:
             from cep.rules.expressions.areas import containment  # needs shapely: imported only if there are areas
 
             implementation = containment(types[2], pool)
+            nodes.append(lambda columns: columns.get("end()"))
         elif function in ZONED:
             from cep.rules.expressions.calendar import (
                 implementation as of_calendar,  # imported only if needed

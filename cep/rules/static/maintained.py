@@ -25,7 +25,6 @@ from cep.rules.conditions.relations import Relation
 from cep.rules.expressions.checking import check, compile_expression
 from cep.rules.expressions.evaluate import Evaluation
 from cep.rules.expressions.typed import grown
-from cep.rules.expressions.value_order import sorting
 from cep.rules.static.datalog import close
 from cep.rules.static.materialized import CountedColumns, MaterializedRelation, present
 from cep.rules.static.rule_predicate import RulePredicate, enter, fit_head
@@ -47,24 +46,20 @@ class Maintained:
         facts: Mapping[str, pl.DataFrame],
         pool: Pool,
         source: Source | None,
-        known_relations: Mapping[str, Relation],
+        relations: Mapping[str, Relation],
         tables: Mapping[str, MaterializedRelation],
         declared: Mapping[str, FactDeclaration] | None = None,
     ) -> None:
-        """Compute all tables. Raises CepError if the rules do not terminate.
-
-        `known_relations`: the relations that the rules use in addition to their own predicates. `tables`: the relations
-        among `known_relations` whose rows may change.
+        """Prepare the rules. `relations`: the predicates of the rules, with the rows that follow from the tables now,
+        and the relations that the rules use in addition. `tables`: the tables among the latter, whose rows may change.
         """
         rules = [alternative for rule in rules for alternative in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source
-        self.given, self.tables, self.declared = known_relations, tables, declared or {}
-        self.relations: dict[str, Relation] = dict(
-            close(rules, facts, pool, source, known=known_relations, declared=declared).relations
-        )
+        self.relations, self.tables, self.declared = relations, tables, declared or {}
         self.derived: dict[str, MaterializedRelation] = {}
-        for name, relation in self.relations.items():
-            if name not in known_relations and isinstance(relation, MaterializedRelation):
+        for name in dict.fromkeys(rule.name for rule in rules):
+            relation = relations[name]
+            if isinstance(relation, MaterializedRelation):
                 self.derived[name] = relation
         bodies: dict[str, list[StaticRule]] = {}
         for rule in rules:
@@ -78,27 +73,21 @@ class Maintained:
         self._asked = {group.names: self._needs(group) for group in self._groups}
         self._single: dict[str, _Single | None] = {}
 
-    def rows(self, name: str) -> CountedColumns:
-        """Return the rows of a predicate in the order of their values."""
-        table = self.derived[name]
-        columns = [table.column(i) for i in range(table.arity)]
-        order = sorting(columns, table.types, table.count, self.pool)
-        return tuple(column[order] for column in columns), table.count
+    def change(self, edits: Mapping[str, Edit], time: int, anew: bool = False) -> None:
+        """Edit the input tables, and the derived tables that depend on them, from a time on.
 
-    def change(self, edits: Mapping[str, Edit]) -> dict[str, Edit]:
-        """Edit the input tables. Return the resulting edits of the derived predicates.
-
-        Raises CepError if the rules do not terminate. The object must not be used after this error.
+        `anew`: True to compute all predicates anew, because other relations have changed too. Raises CepError if the
+        rules do not terminate. The caller must then undo the edits.
         """
         for name, (gone, new) in edits.items():
-            self.tables[name].edit(gone, new, self.pool)
+            self.tables[name].edit(gone, new, self.pool, time)
         for group in self._groups:
-            if any(table.changed for table in self._asked[group.names]):
-                self._change(group)
-        differences = {name: table.difference() for name, table in self.derived.items() if table.changed}
+            if anew:
+                self._anew(group, time)
+            elif any(table.changed for table in self._asked[group.names]):
+                self._change(group, time)
         for table in (*self.tables.values(), *self.derived.values()):
             table.settle()
-        return differences
 
     def _needs(self, group: Stratum) -> list[MaterializedRelation]:
         """Return the tables that the rules of a group read, directly or through predicates that the rules call."""
@@ -116,17 +105,17 @@ class Maintained:
                     queue.append(predicate.name)
         return list(needed.values())
 
-    def _change(self, group: Stratum) -> None:
+    def _change(self, group: Stratum, time: int) -> None:
         name = group.names[0]
         if name not in self._single:
             self._single[name] = None if group.recursive else self._entered(name)
         single = self._single[name]
         if single is None:
-            self._anew(group)
+            self._anew(group, time)
         else:
-            single.change(self.pool)
+            single.change(self.pool, time)
 
-    def _anew(self, group: Stratum) -> None:
+    def _anew(self, group: Stratum, time: int) -> None:
         """Compute the predicates of a group anew. Edit their tables where the new rows differ from the stored ones."""
         names = set(group.names)
         others = {name: relation for name, relation in self.relations.items() if name not in names}
@@ -140,7 +129,7 @@ class Maintained:
             if name in names:
                 table = self.derived[name]
                 assert closed_relation.types == table.types, "what has no other types makes none"
-                table.edit(*edit_between(table, closed_relation.all()), self.pool)
+                table.edit(*edit_between(table, closed_relation.all()), self.pool, time)
 
     def _entered(self, name: str) -> _Single | None:
         """Return the rules of a predicate, prepared for incremental evaluation. Return None if the predicate must be
@@ -252,8 +241,8 @@ class _Single:
             )
         return _EditEntry(table, condition.negated, names, former, now, heads[1], heads[0])
 
-    def change(self, pool: Pool) -> None:
-        """Edit the predicate's table after the tables that its rules use have changed."""
+    def change(self, pool: Pool, time: int) -> None:
+        """Edit the predicate's table after the tables that its rules use have changed at a time."""
         touched = MaterializedRelation(self.table.name, self.table.types)
         for entry in self.entries:
             if entry.table.changed:
@@ -266,7 +255,7 @@ class _Single:
         columns, count = [touched.column(i) for i in range(touched.arity)], touched.count
         derived = self.derived.holds(columns, count)
         held = self.table.has(columns, count)
-        self.table.edit(_chosen(columns, held & ~derived), _chosen(columns, ~held & derived), pool)
+        self.table.edit(_chosen(columns, held & ~derived), _chosen(columns, ~held & derived), pool, time)
 
 
 def _derive(

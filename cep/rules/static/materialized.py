@@ -23,9 +23,6 @@ ALWAYS, NEVER = -(2**63), 2**63 - 1
 stays valid for ever."""
 CountedColumns = tuple[Sequence[Column], int]
 """Columns, and the number of their rows."""
-TableRows = tuple["KeySet", Ints | None, "Edits | None"]
-"""The contents of a table: its rows, the ends of their validity if the table is timed, and its edits if it has been
-edited."""
 
 
 def words(columns: Sequence[Column], rows: int) -> Ints:
@@ -56,11 +53,11 @@ class MaterializedRelation:
     """A table of distinct rows in insertion order. Rows that are added while a query is evaluated do not change the
     query's answers.
 
-    In a `timed` table each row has a period of validity. A query then finds the rows that are valid at the end of an
-    occurrence.
-
     A table that has been edited can also lose rows. A query on it returns answers in the order of values (see
     `cep.rules.static.row_edits`).
+
+    Each edit takes effect at a time. As long as the table is `timed`, a query finds the rows that are present at the
+    end of an occurrence. A query without times finds the rows that are present after all edits.
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:
@@ -69,7 +66,6 @@ class MaterializedRelation:
         self.name = name
         self.types: tuple[str, ...] = tuple(types)
         self._rows = KeySet(max(1, len(types)))
-        self._until: Ints | None = None  # the end of each row's validity; its start is the row's last word
         self._edits: Edits | None = None
         self._indexes: dict[tuple[tuple[int, ...], tuple[int, ...]], _Index] = {}
 
@@ -91,68 +87,79 @@ class MaterializedRelation:
         self._rows.insert(words(columns, rows))
         return self.count - before
 
-    def replace(self, columns: Sequence[Column], rows: int) -> None:
-        """Replace all rows. Existing queries then find the new rows."""
-        from cep.core.hashtable import KeySet
-
-        self._rows, self._until, self._edits = KeySet(max(1, self.arity)), None, None
-        self._rows.insert(words(columns, rows))
-        for index in self._indexes.values():
-            index.reset(self._rows)
-
-    def replace_timed(self, columns: Sequence[Column], since: Ints, until: Ints) -> None:
-        """Replace all rows. A row is valid for occurrences that end at or after `since` and before `until`.
-
-        Equal rows must have different values of `since`.
-        """
-        from cep.core.hashtable import KeySet
-
-        keys = np.column_stack([words(columns, len(since)), since])
-        self._rows, self._until, self._edits = KeySet(keys.shape[1]), until, None
-        self._rows.insert(keys)
-        assert self._rows.count == len(until), "equal rows begin at different times"
-        for index in self._indexes.values():
-            index.reset(self._rows, until)
-
-    def rows(self) -> TableRows:
-        """Return the contents of the table. The method `take_on` can restore them."""
-        return self._rows, self._until, self._edits
-
-    def take_on(self, rows: TableRows) -> None:
-        """Restore the contents that the method `rows` returned. They must not have been changed in the meantime."""
-        self._rows, self._until, self._edits = rows
-        for index in self._indexes.values():
-            index.reset(*rows)
-
     def all(self) -> CountedColumns:
         return tuple(self.column(i) for i in range(self.arity)), self.count
 
-    def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool) -> None:
-        """Remove rows and add other rows. The cost depends on the number of rows in the edit.
+    def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool, time: int) -> None:
+        """Remove rows and add other rows from a time on, which must not be before that of an earlier edit. The cost
+        depends on the number of rows in the edit.
 
         The removed rows must be present. A row that was added several times is only removed when it has been removed as
         often.
         """
-        self._edited(pool).apply(words(*gone), words(*new))
+        rows = gone[1] + new[1]
+        if rows:
+            copies = np.repeat([-1, 1], [gone[1], new[1]])
+            self._edited(pool).change(np.concatenate([words(*gone), words(*new)]), copies, np.full(rows, time))
+
+    def edit_periods(self, columns: Sequence[Column], since: Ints, until: Ints, pool: Pool, first: int) -> None:
+        """Replace the rows by rows with periods of validity, which do not overlap for equal rows. A row is valid from
+        `since` on and before `until`.
+
+        The rows that are valid from `ALWAYS` on must be those that the table has now. `first`: a time that is not after
+        the other times.
+        """
+        begins, ends = np.flatnonzero(since != ALWAYS), np.flatnonzero(until != NEVER)
+        if not len(begins) and not len(ends):
+            return
+        rows, edits = words(columns, len(since)), self._edited(pool)
+        again = edits.repeated()
+        times = np.concatenate([np.full(len(again), first), until[ends], since[begins]])
+        copies = np.repeat([-1, 1], [len(again) + len(ends), len(begins)])
+        order = np.argsort(times, kind="stable")
+        edits.change(np.concatenate([again, rows[ends], rows[begins]])[order], copies[order], times[order])
+
+    def undo(self, after: int) -> None:
+        """Undo the edits that take effect after a time."""
+        if self.timed and self._edits is not None:
+            self._edits.undo(after)
+
+    def forget(self, until: int) -> None:
+        """Forget earlier rows that no query finds which asks for `until` or a later time. If many rows have been
+        removed, reclaim their space."""
+        if self._edits is not None:
+            self._edits.log.forget(until)
+            if self._edits.wasteful:
+                self._reclaim(self._edits)
+
+    def _reclaim(self, edits: Edits) -> None:
+        """Reclaim the space of removed rows."""
+        from cep.core.hashtable import KeySet
+
+        self._rows = KeySet(max(1, self.arity))
+        self._edits = edits.without_removed(self._rows)
+        for index in self._indexes.values():
+            index.reset(self._rows, self._edits)
+
+    def count_at(self, time: int) -> int:
+        """Return the number of rows that are present at a time."""
+        if self._edits is None or not self.timed:
+            return self.count
+        return int(self._edits.there(self._edits.order, np.full(len(self._edits.order), time)).sum())
 
     def _edited(self, pool: Pool) -> Edits:
         from cep.rules.static.row_edits import Edits
 
         if self._edits is None:
-            assert self._until is None, "a table of answers with times is replaced"
             self._edits = Edits(self._rows, self.types, pool)
             for index in self._indexes.values():
-                index.reset(self._rows, edits=self._edits)
+                index.reset(self._rows, self._edits)
         return self._edits
 
     def settle(self) -> None:
-        """Forget the rows as they were before the last edits, which a `PreviousTable` shows. If many rows have been
-        removed, reclaim their space."""
-        if self._edits is not None and self._edits.settle():
-            pool, times, rows = self._edits.pool, self._edits.times(), self._edits.present()
-            self.replace(*self._taken(rows))
-            if (times > 1).any():
-                self._edited(pool).begin(times)
+        """Forget the rows as they were before the last edits, which a `PreviousTable` shows."""
+        if self._edits is not None:
+            self._edits.flipped = set()
 
     @property
     def changed(self) -> bool:
@@ -168,9 +175,7 @@ class MaterializedRelation:
     def repeated(self) -> CountedColumns:
         """Return the additional copies of rows that were added several times. A row that was added three times is in
         the result twice."""
-        if self._edits is None:
-            return self._taken(self._rows.rows[:0])
-        return self._taken(np.repeat(self._edits.present(), self._edits.times() - 1, axis=0))
+        return self._taken(self._rows.rows[:0] if self._edits is None else self._edits.repeated())
 
     def has(self, columns: Sequence[Column], rows: int) -> NDArray[np.bool_]:
         """Return a mask of the rows in `columns` that the table contains."""
@@ -185,7 +190,8 @@ class MaterializedRelation:
 
     @property
     def timed(self) -> bool:
-        return self._until is not None
+        """True if a query for an earlier time may find other rows."""
+        return self._edits is not None and len(self._edits.log) > 0
 
     def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
         """Return the values of the column `position` in the rows from `start` up to, but not including, `stop`."""
@@ -197,14 +203,16 @@ class MaterializedRelation:
         return column.view(np.float64) if self.types[position] == "float" else column
 
     def codes(self) -> list[Ints]:
-        """Return the columns that contain codes of the pool. They include removed rows whose space has not been
-        reclaimed yet."""
+        """Return the columns that contain codes of the pool. They include removed rows that queries for earlier times
+        may find."""
+        if self._edits is not None and self._rows.count > self._edits.count:
+            self._reclaim(self._edits)
         return [np.ascontiguousarray(self._rows.rows[:, i]) for i, type in enumerate(self.types) if type in CODED]
 
     def probe(self, bound: Mapping[int, str], wanted: tuple[int, ...], former: bool = False) -> TableProbe:
         way = (tuple(bound), wanted)
         if way not in self._indexes:
-            self._indexes[way] = _Index(self._rows, *way, self.arity, self._until, self._edits)
+            self._indexes[way] = _Index(self._rows, *way, self.arity, self._edits)
         return TableProbe(self, self._indexes[way], wanted, former)
 
     def frame(self, pool: Pool) -> pl.DataFrame:
@@ -249,23 +257,21 @@ class _Index:
         bound: tuple[int, ...],
         wanted: tuple[int, ...],
         arity: int,
-        until: Ints | None,
         edits: Edits | None,
     ) -> None:
         self.bound = bound
         self.wanted = wanted
         self.all = len(bound) + len(wanted) == arity
-        self.reset(table, until, edits)
+        self.reset(table, edits)
 
-    def reset(self, table: KeySet, until: Ints | None = None, edits: Edits | None = None) -> None:
+    def reset(self, table: KeySet, edits: Edits | None) -> None:
         """Clear the index, and use it for another table."""
         from cep.core.chains import Chains
         from cep.core.hashtable import KeySet
 
         self.table = table
-        self.until = until
         self.edits = edits
-        self.whole = self.all or until is not None or edits is not None  # indexes rows, not parts of rows
+        self.whole = self.all or edits is not None  # indexes rows, not parts of rows
         self.done = 0
         self.parts = KeySet(max(1, len(self.bound) + len(self.wanted)))
         self.groups = KeySet(max(1, len(self.bound)))
@@ -285,7 +291,7 @@ class _Index:
             bound = new[:, list(self.bound)]
         if self.bound:
             ids, _ = self.groups.insert(np.ascontiguousarray(bound))
-            if self.wanted or self.until is not None or self.edits is not None:
+            if self.wanted or self.edits is not None:
                 self.chains.append(ids, self.groups.count)
 
     def answers(
@@ -298,9 +304,7 @@ class _Index:
         """
         self.keep_up()
         if self.edits is not None:
-            return self._edited(bound, rows, self.edits, former)
-        if self.until is not None:
-            return self._then(bound, rows, ends, self.until)
+            return self._edited(bound, rows, ends, self.edits, former)
         source = self.table.rows if self.whole else self.parts.rows
         places = list(self.wanted) if self.whole else list(range(len(self.bound), len(self.bound) + len(self.wanted)))
         if self.bound:
@@ -314,7 +318,7 @@ class _Index:
         self, bound: Sequence[Column], rows: int, ends: Ints | None = None, former: bool = False
     ) -> NDArray[np.bool_]:
         self.keep_up()
-        if self.edits is not None or self.until is not None:
+        if self.edits is not None:
             is_held = np.zeros(rows, dtype=np.bool_)
             is_held[self.answers(bound, rows, ends, former)[0]] = True
             return is_held
@@ -323,36 +327,24 @@ class _Index:
         matched: NDArray[np.bool_] = self.groups.find(words(bound, rows)) >= 0
         return matched
 
-    def _edited(self, bound: Sequence[Column], rows: int, edits: Edits, former: bool) -> tuple[Ints, Ints]:
-        """Answer a query on an edited table, with the answers for each row in the order of values. `former`: True to
-        answer from the rows before the last edits."""
-        if self.bound:
-            index, matches = self.chains.expand(self.groups.find(words(bound, rows)))
-            valid = np.flatnonzero(edits.there(matches, former))
-            index, matches = index[valid], matches[valid]
-            order = np.lexsort([edits.labels[matches], index])
-            index, matches = index[order], matches[order]
-        else:
-            every = edits.ordered(former)
-            index, matches = np.repeat(np.arange(rows), len(every)), np.tile(every, rows)
-        return self._parts(index, matches)
-
-    def _then(self, bound: Sequence[Column], rows: int, ends: Ints | None, until: Ints) -> tuple[Ints, Ints]:
-        assert ends is not None, "a table of answers with times is asked with times"
-        every = self.table.rows
-        if self.bound:
-            index, matches = self.chains.expand(self.groups.find(words(bound, rows)))
-        else:
-            index, matches = np.repeat(np.arange(rows), len(every)), np.tile(np.arange(len(every)), rows)
-        then = ends[index]
-        kept = np.flatnonzero((every[matches, -1] <= then) & (then < until[matches]))
-        return self._parts(index[kept], matches[kept])
-
-    def _parts(self, index: Ints, matches: Ints) -> tuple[Ints, Ints]:
-        """Return the wanted columns of the table rows `matches`, which answer the query rows `index`. If several table
-        rows give the same answer to a query row, return only one of them."""
+    def _edited(
+        self, bound: Sequence[Column], rows: int, ends: Ints | None, edits: Edits, former: bool
+    ) -> tuple[Ints, Ints]:
+        """Answer a query on an edited table, with the answers for each row in the order of values. `ends`: the times at
+        which they must be valid. `former`: True to answer from the rows before the last edits."""
         from cep.core.hashtable import KeySet
 
+        if self.bound:
+            index, matches = self.chains.expand(self.groups.find(words(bound, rows)))
+        else:
+            every = edits.order if ends is not None else edits.order[edits.there(edits.order, None, former)]
+            index, matches = np.repeat(np.arange(rows), len(every)), np.tile(every, rows)
+        if self.bound or ends is not None:
+            valid = np.flatnonzero(edits.there(matches, None if ends is None else ends[index], former))
+            index, matches = index[valid], matches[valid]
+        if self.bound:
+            order = np.lexsort([edits.labels[matches], index])
+            index, matches = index[order], matches[order]
         parts = self.table.rows[matches][:, list(self.wanted)]
         if not self.all:
             first = KeySet(1 + len(self.wanted)).insert(np.column_stack([index, parts]))[1]

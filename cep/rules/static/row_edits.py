@@ -3,6 +3,8 @@ rows.
 
 A removed row stays in the table's hash index, and queries skip it. Each row has a numeric label. The labels have the
 same order as the rows' values: a new row gets a label between the labels of its neighbours.
+
+An edit takes effect at a time. A log of the edits answers which rows were present at an earlier time.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cep.core.array_capacity import filled_room
 from cep.core.values import Ints, Pool
 from cep.rules.expressions.value_order import sort_key, sorting
 
@@ -23,6 +26,81 @@ if TYPE_CHECKING:
 _GAP = 1 << 32  # the gap between labels that `_sort` assigns
 _SINGLE = 64  # the maximum number of new rows that are inserted one by one
 _GONE = 1024  # removed rows that may remain, in addition to one per present row
+_TIME, _ROW, _COPIES, _BEFORE = range(4)  # the columns of a log
+
+
+class EditLog:
+    """The edits of a table's rows that queries about earlier times need, in order of time.
+
+    An entry says at which time how many copies of a row were added (or removed, if negative). It also has the number of
+    the entry before it about the same row.
+    """
+
+    def __init__(self) -> None:
+        self._entries: Ints = np.empty((0, 4), dtype=np.int64)
+        self._dropped = 0  # the number of entries that are no longer stored
+        self._first = self.count = 0  # the numbers of the first entry that is needed, and of the next new entry
+        self._newest: Ints = np.empty(0, dtype=np.int64)  # the number of the last entry of each row, or -1
+
+    def __len__(self) -> int:
+        return self.count - self._first
+
+    @property
+    def entries(self) -> Ints:
+        """The needed entries."""
+        return self._entries[self._first - self._dropped : self.count - self._dropped]
+
+    def append(self, times: Ints, rows: Ints, copies: Ints) -> None:
+        """Add entries. `times`: ascending, and not earlier than those of existing entries."""
+        more = int(rows.max(initial=-1)) + 1 - len(self._newest)
+        if more > 0:
+            self._newest = np.concatenate([self._newest, np.full(max(more, len(self._newest)), -1)])
+        numbers = self.count + np.arange(len(rows))
+        order = np.argsort(rows, kind="stable")
+        before = self._newest[rows]
+        again = np.flatnonzero(rows[order][1:] == rows[order][:-1])
+        before[order[again + 1]] = numbers[order[again]]
+        self._newest[rows[order]] = numbers[order]  # the last entry of a row counts
+        stored = self.count - self._dropped
+        self._entries = filled_room(self._entries, stored + len(rows), 0)
+        self._entries[stored : stored + len(rows)] = np.column_stack([times, rows, copies, before])
+        self.count += len(rows)
+
+    def copies_at(self, rows: Ints, copies: Ints, times: Ints) -> Ints:
+        """Return how many copies of rows there were at some times. `copies`: how many there are now."""
+        if not len(self) or not len(rows) or int(times.min()) >= self.entries[-1, _TIME]:
+            return copies
+        copies = copies.copy()
+        held = np.flatnonzero(rows < len(self._newest))
+        numbers = self._newest[rows[held]]
+        while len(held):
+            needed = np.flatnonzero(numbers >= self._first)
+            held, entries = held[needed], self._entries[numbers[needed] - self._dropped]
+            later = np.flatnonzero(entries[:, _TIME] > times[held])
+            held, entries = held[later], entries[later]
+            copies[held] -= entries[:, _COPIES]
+            numbers = entries[:, _BEFORE]
+        return copies
+
+    def undo(self, after: int) -> Ints:
+        """Remove the entries that take effect after a time, and return them."""
+        start = int(np.searchsorted(self.entries[:, _TIME], after, "right"))
+        undone = self.entries[start:].copy()
+        self._newest[undone[::-1, _ROW]] = undone[::-1, _BEFORE]  # the first entry of a row counts
+        self.count -= len(undone)
+        return undone
+
+    def forget(self, until: int) -> None:
+        """Drop the entries that no query needs that asks for `until` or a later time."""
+        self._first += int(np.searchsorted(self.entries[:, _TIME], until, "right"))
+        if 2 * (self._first - self._dropped) > len(self._entries):
+            self._entries, self._dropped = self.entries.copy(), self._first
+
+    def has(self, rows: int) -> NDArray[np.bool_]:
+        """Return a mask of the table's rows that have entries. `rows`: the number of the table's rows."""
+        mask = np.zeros(rows, dtype=np.bool_)
+        mask[: len(self._newest)] = self._newest[:rows] >= self._first
+        return mask
 
 
 class Edits:
@@ -36,7 +114,8 @@ class Edits:
         self.table, self.types, self.pool = table, types, pool
         self.count = table.count
         self.flipped: set[int] = set()
-        self._times: Ints = np.ones(table.count, dtype=np.int64)  # the number of times that each row is present
+        self.log = EditLog()
+        self._copies: Ints = np.ones(table.count, dtype=np.int64)  # the number of times that each row is present
         self._sort()
 
     def _sort(self) -> None:
@@ -50,28 +129,36 @@ class Edits:
         self.labels[self._order] = np.arange(known, dtype=np.int64) * _GAP
         self._present: Ints | None = None
 
-    def apply(self, gone: Ints, new: Ints) -> None:
-        """Remove the rows `gone`, and add the rows `new`. Both are matrices of words."""
-        self._present = None
+    def change(self, words: Ints, copies: Ints, times: Ints) -> None:
+        """Add copies of rows, or remove them if `copies` is negative. `words`: the rows. `times`: when each of these
+        edits takes effect, in ascending order, and not before earlier edits."""
         before = self.table.count
-        arrived, fresh = self.table.insert(new)
+        rows, fresh = self.table.insert(words)
         more = self.table.count - before
         if more:
-            self._times = np.concatenate([self._times, np.zeros(more, dtype=np.int64)])
+            self._copies = np.concatenate([self._copies, np.zeros(more, dtype=np.int64)])
             if more > _SINGLE:
                 self._sort()
             else:
-                self._place(arrived[fresh].tolist())
-        went = self.table.find(gone)
-        assert (went >= 0).all(), "what goes was there"
-        touched = np.unique(np.concatenate([arrived, went]))
-        was = self._times[touched] > 0
-        np.add.at(self._times, arrived, 1)
-        np.subtract.at(self._times, went, 1)
-        assert (self._times[touched] >= 0).all(), "what goes was there"
-        now = self._times[touched] > 0
+                self._place(rows[fresh].tolist())
+        self._add(rows, copies)
+        self.log.append(times, rows, copies)
+
+    def _add(self, rows: Ints, copies: Ints) -> None:
+        self._present = None
+        touched = np.unique(rows)
+        was = self._copies[touched] > 0
+        np.add.at(self._copies, rows, copies)
+        assert (self._copies[touched] >= 0).all(), "what goes was there"
+        now = self._copies[touched] > 0
         self.count += int(now.sum()) - int(was.sum())
         self.flipped ^= set(touched[was != now].tolist())
+
+    def undo(self, after: int) -> None:
+        """Undo the edits that take effect after a time."""
+        undone = self.log.undo(after)
+        self._add(undone[:, _ROW], -undone[:, _COPIES])
+        self.flipped = set()
 
     def _place(self, rows: list[int]) -> None:
         """Insert new rows into the order of values, and give them labels. `rows`: the numbers of these rows."""
@@ -91,28 +178,27 @@ class Edits:
             if label == low:  # no label is left between the neighbours
                 self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
 
-    def there(self, rows: Ints, former: bool = False) -> NDArray[np.bool_]:
-        """Return a mask that is True for those of `rows` that are present.
+    def there(self, rows: Ints, times: Ints | None = None, former: bool = False) -> NDArray[np.bool_]:
+        """Return a mask that is True for those of `rows` that are present after all edits.
 
-        `former`: True to test for the rows that were present at the last call of `settle`.
+        `times`: for each row, the time at which it must be present instead. `former`: True to test for the rows that
+        were present at the last call of `settle`.
         """
-        is_present: NDArray[np.bool_] = self._times[rows] > 0
+        copies = self._copies[rows]
+        is_present: NDArray[np.bool_] = (copies if times is None else self.log.copies_at(rows, copies, times)) > 0
         if former and self.flipped:
             is_present ^= np.isin(rows, list(self.flipped))
         return is_present
 
-    def ordered(self, former: bool = False) -> Ints:
-        """Return the numbers of the present rows, in the order of their values.
-
-        `former`: True to return the rows that were present at the last call of `settle`.
-        """
-        present_rows: Ints = self._order[self.there(self._order, former)]
-        return present_rows
+    @property
+    def order(self) -> Ints:
+        """The numbers of all rows, also of removed ones, in the order of their values."""
+        return self._order
 
     def present(self) -> Ints:
         """Return the present rows as words, in the order of their values."""
         if self._present is None:
-            self._present = self.table.rows[self.ordered()]
+            self._present = self.table.rows[self._order[self.there(self._order)]]
         return self._present
 
     def difference(self) -> tuple[Ints, Ints]:
@@ -123,18 +209,25 @@ class Edits:
         now = self.there(rows)
         return self.table.rows[rows[~now]], self.table.rows[rows[now]]
 
-    def settle(self) -> bool:
-        """Forget which rows have changed. Return True if so many rows have been removed that the table should be
-        rebuilt."""
-        self.flipped = set()
-        many = self.table.count > 2 * self.count + _GONE
-        return many
+    def repeated(self) -> Ints:
+        """Return the additional copies of the present rows, as words."""
+        more = np.flatnonzero(self._copies > 1)
+        return self.table.rows[np.repeat(more, self._copies[more] - 1)]
 
-    def times(self) -> Ints:
-        """Return the number of copies of each present row, in the order of the rows' values."""
-        return self._times[self.ordered()]
+    @property
+    def wasteful(self) -> bool:
+        """True if so many rows have been removed that `without_removed` is worthwhile."""
+        return self.table.count > 2 * (self.count + len(self.log)) + _GONE
 
-    def begin(self, times: Ints) -> None:
-        """Set the number of copies of each row. All rows must be present. `times`: these numbers, in the order of the
-        rows' values."""
-        self._times[self._order] = times
+    def without_removed(self, table: KeySet) -> Edits:
+        """Put the rows that are still needed into `table`, which must be empty, and return its edits."""
+        kept = self._order[((self._copies > 0) | self.log.has(self.table.count))[self._order]]
+        table.insert(self.table.rows[kept])
+        edits = Edits(table, self.types, self.pool)
+        edits._copies = self._copies[kept]
+        edits.count = self.count
+        numbers = np.empty(self.table.count, dtype=np.int64)
+        numbers[kept] = np.arange(len(kept))
+        times, rows, copies, _ = self.log.entries.T
+        edits.log.append(times, numbers[rows], copies)
+        return edits

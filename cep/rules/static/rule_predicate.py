@@ -125,7 +125,7 @@ class RulePredicate:
             )
             for entry, conditions, outputs in bodies
         ]  # fmt: skip
-        return _Call(rules, fixed)
+        return _Call(rules, fixed, self._pool)
 
 
 def order_of(
@@ -164,17 +164,20 @@ class _Call:
 
     rules: list[_Rule]
     types: tuple[str, ...]
+    pool: Pool
 
     @property
     def single(self) -> bool:
         return len(self.rules) == 1 and self.rules[0].conditions.single
 
-    timed = False
+    @property
+    def timed(self) -> bool:
+        return self.pool.areas.several or any(rule.conditions.timed for rule in self.rules)
 
     def answers(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> tuple[Ints, list[Column]]:
         answers_by_rule: list[tuple[Ints, list[Column]]] = []
         for rule in self.rules:
-            bound_columns = dict(zip(rule.names, bound))
+            bound_columns = _columns(rule, bound, ends)
             index, binds = rule.conditions.answers(bound_columns, rows)
             answered = {name: column[index] for name, column in bound_columns.items()} | binds
             (index, *outputs), _ = present(
@@ -195,5 +198,10 @@ class _Call:
     def holds(self, bound: Sequence[Column], rows: int, ends: Ints | None = None) -> NDArray[np.bool_]:
         result = np.zeros(rows, dtype=np.bool_)
         for rule in self.rules:
-            result |= rule.conditions.holds(dict(zip(rule.names, bound)), rows)
+            result |= rule.conditions.holds(_columns(rule, bound, ends), rows)
         return result
+
+
+def _columns(rule: _Rule, bound: Sequence[Column], ends: Ints | None) -> dict[str, Column]:
+    columns = dict(zip(rule.names, bound))
+    return columns if ends is None else {**columns, "end()": ends}

@@ -5,15 +5,13 @@ The new output of a stage for a key replaces its old output (see `cep.runtime.re
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
 from cep.core.errors import CepError
-from cep.core.relation import FIRST, Table, contiguous, empty, rows, slice_until
+from cep.core.relation import FIRST, Table, contiguous, empty, rows
 from cep.core.time import BEGINNING, END_OF_TIME, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
@@ -24,19 +22,16 @@ from cep.plan.partition import Route, Stage, partition
 from cep.plan.plan import Plan
 from cep.plan.staged import needed, staged
 from cep.runtime.keyed_stage import KeyedStage, KeySide
-from cep.runtime.knowledge_changes import KnowledgeChanges, PastChange
+from cep.runtime.knowledge_changes import KnowledgeChanges
 from cep.runtime.machine import Machine
 from cep.runtime.revision.key_numbers import KeyNumbers
 from cep.runtime.revision.region import Due, Region, Window, due_of
 from cep.runtime.revision.row_window import RowChanges, RowWindow, replaced
 from cep.runtime.revision.window_segment import Given, KeptState, States, Stretch, extend, window_of
 
-Step = Callable[[Machine, Mapping[str, Table], Frontier], Given]
-"""A function that runs a machine on inputs up to a frontier and returns its output."""
-
 
 class KnowledgeReplay:
-    """The knowledge that a revision uses when it processes input of the past again.
+    """Changes of the knowledge that require a revision.
 
     - `changes`: the changes of the knowledge, or None if the knowledge does not change.
     - `asking`: the numbers of the stages that query the knowledge.
@@ -46,7 +41,6 @@ class KnowledgeReplay:
         self.changes = changes
         self.asking: frozenset[int] = frozenset()
         if changes is not None:
-            changes.remember(0)
             changes.keep_from(BEGINNING, BEGINNING)
             self.asking = frozenset(
                 stage.number for stage in stages if asks(staged(plan, stage.number) if stage.number else plan)
@@ -55,7 +49,7 @@ class KnowledgeReplay:
     @property
     def late(self) -> bool:
         """True if changes of the knowledge have arrived late and the output does not reflect them yet."""
-        return self.changes is not None and self.changes.given_by is not None
+        return self.changes is not None and self.changes.first_late is not None
 
     def reaches(self, stage: Stage) -> bool:
         """Return True if late changes of the knowledge affect a stage, because the stage queries the knowledge."""
@@ -67,79 +61,24 @@ class KnowledgeReplay:
         `ends`: the ends of the input rows that have changed.
         """
         first, last = (int(ends.min()), int(ends.max())) if len(ends) else (END_OF_TIME, BEGINNING)
-        if self.changes is None or not self.reaches(stage):
-            return first, last
-        return min(first, *(time for time, _ in self.changes.come_late)), END_OF_TIME
+        since = None if self.changes is None else self.changes.first_late
+        return (first, last) if since is None or not self.reaches(stage) else (min(first, since), END_OF_TIME)
 
-    def steady(self, time: int) -> bool:
-        """Return True if no change of the knowledge takes effect at `time` or later, and none has arrived late."""
-        return self.changes is None or (not self.late and all(change.time < time for change in self.changes.past[-1:]))
-
-    def is_one(self, since: int, until: int) -> bool:
-        """Return True if no change of the knowledge takes effect after `since` and up to `until`, and none has arrived
-        late."""
-        known = self.changes
-        if known is None:
-            return True
-        return not self.late and not known.due(until) and all(change.time <= since for change in known.past[1:])
-
-    def told(self, since: int, now: int) -> None:
+    def reflected(self, since: int, now: int) -> None:
         """Record that the output reflects all changes of the knowledge. `now`: the watermark.
 
         Also drop the knowledge of the time before `since`, which no later revision needs.
         """
         if self.changes is not None:
-            self.changes.given_by, self.changes.come_late = None, []
+            self.changes.reflected()
+            self.changes.reach(now)
             self.changes.keep_from(now, since)
-
-    def steps(self, stage: Stage, since: int) -> tuple[Step, Step]:
-        """Return two functions that step a stage's machine from `since` on.
-
-        The first function uses the knowledge without the late changes, the second one the knowledge that includes them.
-        """
-        changes = self.changes
-        if changes is None or stage.number not in self.asking:
-            return Machine.step, Machine.step
-        past = changes.past if changes.given_by is None else changes.given_by
-        return partial(self._step, changes, past, since), partial(self._step, changes, changes.past, since)
-
-    def _step(
-        self,
-        changes: KnowledgeChanges,
-        past: list[PastChange],
-        since: int,
-        machine: Machine,
-        inputs: Mapping[str, Table],
-        frontier: Frontier,
-    ) -> Given:
-        first, last = _place(past, since + 1), _place(past, frontier.watermark)
-        if past is changes.past and first == len(past) - 1:
-            return machine.step(inputs, frontier)
-        changes.prepare(past, first, last)
-        derived_tables: Given = {}
-        done, reached = dict.fromkeys(inputs, 0), since
-        with changes.going_by(past):
-            for place in range(first, last + 1):
-                until = frontier.watermark if place == last else past[place + 1].time - 1
-                if until <= reached:
-                    continue
-                changes.show(place)
-                stops = {name: slice_until(table, until) for name, table in inputs.items()}
-                piece = {name: table[:, done[name] : stops[name]] for name, table in inputs.items()}
-                for name, tables in machine.step(piece, frontier.until(until)).items():
-                    derived_tables.setdefault(name, []).extend(tables)
-                done, reached = stops, until
-        return derived_tables
 
 
 def asks(plan: Plan) -> bool:
     """Return True if a plan queries knowledge that may change."""
     first_ids, other = (identities(plan, meanings(plan.rules, {}, name)) for name in ("one", "other"))
     return first_ids != other
-
-
-def _place(past: Sequence[PastChange], time: int) -> int:
-    return max(0, bisect_right(past, time, key=lambda past_change: past_change.time) - 1)
 
 
 Tables = dict[str, Table]
@@ -223,15 +162,13 @@ class StageReplay(Region):
 
     # --- running ---
 
-    def run(
-        self, states: States, inputs: Tables, frontier: Frontier, step: Step
-    ) -> tuple[dict[str, list[Table]], States]:
+    def run(self, states: States, inputs: Tables, frontier: Frontier) -> tuple[dict[str, list[Table]], States]:
         """Run the stage from `states` up to a frontier. Return its output and the new states of its goals."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
         self.machine.touched()
         inputs = {event: table for event, table in sorted(inputs.items()) if rows(table)}
-        return step(self.machine, inputs, frontier), [goal.needed_arrays(frontier) for goal in self.own]
+        return self.machine.step(inputs, frontier), [goal.needed_arrays(frontier) for goal in self.own]
 
 
 def _columns(table: Table, columns: Sequence[int]) -> Ints:
@@ -309,7 +246,7 @@ class GoingBack:
                 replay = self._replay(stage)
                 for number in range(window.place(since), len(window.stretches)):
                     before = replay.state(window.stretches[number].state, None)
-                    self._run(replay, window, number, None, before, Revised(), late=False)
+                    self._run(replay, window, number, None, before, Revised())
 
     def settle(self, state: KeptState) -> None:
         """Apply the overlays of all stages to the stored state `state`."""
@@ -351,20 +288,15 @@ class GoingBack:
         keys: Bools | None,
         before: States,
         revised: Revised,
-        late: bool = True,
     ) -> tuple[list[Change], States]:
         """Rerun a stage for some keys in the stretch `number`, from the states `before`. Return the changes of its
-        output, and the states at the end.
-
-        `late`: True to use the knowledge that includes the late changes.
-        """
+        output, and the states at the end."""
         stage, stretch, inputs = replay.stage, window.stretches[number], Tables()
         for event in stage.inputs:
             windows = stretch.inputs if event in stage.outside else stretch.outputs
             if event in windows:
                 inputs[event] = replay.taken(event, windows[event], keys)
-        step = self.knowledge.steps(stage, stretch.since)[int(late)]
-        tables, now = replay.run(before, inputs, window.frontier(window.until(number)), step)
+        tables, now = replay.run(before, inputs, window.frontier(window.until(number)))
         return self._given(replay, stretch, keys, tables, revised), now
 
     def _due(self, replay: StageReplay, changes: Iterable[Change], window: Window) -> Due:

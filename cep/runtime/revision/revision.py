@@ -26,7 +26,6 @@ from cep.plan.partition import partition
 from cep.plan.plan import Plan
 from cep.runtime.history import OccurrenceHistory
 from cep.runtime.knowledge_changes import KnowledgeChanges
-from cep.runtime.knowledge_steps import stepped
 from cep.runtime.machine import Machine
 from cep.runtime.reorder_buffer import ReorderBuffer
 from cep.runtime.revision.incremental import Incremental
@@ -169,8 +168,6 @@ class Revision:
         self.reach, watermark = frontier, frontier.watermark
         old: Given = {}
         new: Given = {}
-        if self._changes_begun and not self.going_back.knowledge.is_one(self.stretches[0].since, watermark):
-            self.leave()
         if self.late or self.latest.goes_on or self.going_back.knowledge.late:
             began = perf_counter_ns()
             if not self._go_back(old):
@@ -190,8 +187,11 @@ class Revision:
                 begins = self.latest.begins(until, self.stretches[-1].since)
             waiting = sorted(self.waiting.items())
             inputs = {event: table for event, window in waiting if rows(table := window.leaving(until))}
-            known = self.going_back.knowledge.changes
-            derived = stepped(self.machine, known, inputs, self._frontier(until, frontier), back, begins)
+            ahead = self._frontier(until, frontier)
+            if back is None:
+                derived = self.machine.step(inputs, ahead)
+            else:
+                derived = self.machine.attempt(inputs, ahead, back, begins)
             if until >= END_OF_TIME and not self.plan.changes:
                 extend(derived, self.machine.open())
             self._keep(inputs, derived, until)
@@ -207,12 +207,12 @@ class Revision:
         changes = self.incremental
         if changes is not None and changes.begun:
             gone = changes.went_on(self.stretches, self.watermark, self.length)
-            if gone or not self._is_uniform(changes, self.watermark):
+            if gone or not self._is_uniform(changes):
                 self.leave()
         numbered = self.going_back.numbered - KEPT
         if numbered > 0 and numbered > sum(w.size for stretch in self.stretches for w in stretch.inputs.values()):
             self.settle()
-        self.going_back.knowledge.told(self.stretches[0].since, self.watermark)
+        self.going_back.knowledge.reflected(self.stretches[0].since, self.watermark)
         if self.lineage is not None:
             self.lineage.made(old, new)
         net = dict(net_changes(self.plan, old, new, self.lineage is None))
@@ -350,7 +350,7 @@ class Revision:
             going, every = late[event].going, concat([late[event].going, late[event].coming])
             words = [row for row in range(len(every)) if row not in (ORDER, IDENTITY)]
             changes.look_at(concat([going, self.known(event, every, words)]))
-        if not self._is_uniform(changes, frontier.watermark):
+        if not self._is_uniform(changes):
             if changes.begun:
                 self.leave()
             return False
@@ -391,11 +391,10 @@ class Revision:
         self.stats += RevisionStats(keys_replayed=revised.keys)
         return True
 
-    def _is_uniform(self, changes: Incremental, until: int) -> bool:
-        """Return True if the window has neither of two obstacles to incremental revision: changes of the knowledge, and
-        equal records that count separately."""
-        known = self.going_back.knowledge
-        return known.is_one(self.stretches[0].since, until) and not changes.tells_apart(self.stretches)
+    def _is_uniform(self, changes: Incremental) -> bool:
+        """Return True if the window has neither of two obstacles to incremental revision: late changes of the
+        knowledge, and equal records that count separately."""
+        return not self.going_back.knowledge.late and not changes.tells_apart(self.stretches)
 
     def _put(self, late: Mapping[str, RowChanges], forward: bool) -> None:
         """Apply late changes to the input that the stretches store. If `forward` is False, undo the changes instead."""
@@ -411,7 +410,7 @@ class Revision:
         """
         changes = [table for parts in self.late.values() for change in parts for table in (change.going, change.coming)]
         earlier = any(bool((table[END] < self.watermark).any()) for table in changes)
-        if earlier or not self._goes_back or not self.going_back.knowledge.steady(self.watermark):
+        if earlier or not self._goes_back or self.going_back.knowledge.late:
             return False
         self.latest.expect()
         if not self._may_go_back:

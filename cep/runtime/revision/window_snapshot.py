@@ -32,7 +32,7 @@ def begin_window(revision: Revision, watermark: int, waiting: Mapping[str, Table
     revision.stretches = [Stretch(watermark, KeptState(copied(revision.machine.states())))]
     revision.late, revision.latest = {}, LatestInstant()
     revision.going_back.clear()
-    revision.going_back.knowledge.told(watermark, watermark)
+    revision.going_back.knowledge.reflected(watermark, watermark)
     if waiting is not None:
         held: Windows = {}
         for event, table in sorted(waiting.items()):

@@ -174,8 +174,7 @@ class RestrictedGoal(NumberedState, InRounds):
             return
         table = self._tuples(self.tuples.known[fresh])
         table[START] = table[END] = time
-        with self.knowledge.known_at(time):
-            index, answers = self._answered(table)
+        index, answers = self._answered(table)
         self.first[fresh] = self.count + np.searchsorted(index, np.arange(len(fresh)))
         self.many[fresh] = np.bincount(index, minlength=len(fresh))
         self._answers = filled_room(self._answers, self.count + len(answers), 0)
@@ -247,8 +246,7 @@ class RestrictedGoal(NumberedState, InRounds):
             return empty(self.spec.width + len(self.spec.binds))
         asked = table.copy()
         asked[START] = asked[END] = table[START] >> 1
-        with self.knowledge.known_at(int(asked[START].min())):
-            index, answers = self._answered(asked)
+        index, answers = self._answered(asked)
         joined = np.concatenate([table[:, index], answers.T])
         joined[FIRST + self.spec.kind] = BEGINS
         return joined
