@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -218,12 +219,14 @@ def test_a_table_that_is_edited_is_one_of_its_rows(
     probes = [edited.probe({}, (0, 1)), edited.probe({1: "any"}, (0,)), edited.probe({1: "any"}, ())]
     before = PreviousTable(edited).probe({1: "any"}, (0,))
     was = sorted(+times)
-    for (new, chosen), settle in zip(steps, settled):
+    for now, ((new, chosen), settle) in enumerate(zip(steps, settled)):
         there = sorted(times.elements())
         gone = list((Counter(there[one % len(there)] for one in chosen) & times).elements()) if there else []
+        if not gone and not new:  # the table keeps its order until it is edited
+            continue
         times.update(new)
         times.subtract(gone)
-        edited.edit(table(gone), table(new), pool)
+        edited.edit(table(gone), table(new), pool, now)
         columns, count = table(sorted(+times))
         order = sorting(columns, edited.types, count, pool)
         columns = [column[order] for column in columns]
@@ -239,6 +242,53 @@ def test_a_table_that_is_edited_is_one_of_its_rows(
         if settle:
             edited.settle()
             was = sorted(+times)
+
+
+@examples(100)
+@given(first=st.sets(st.integers(0, 11)), steps=edits, data=st.data())
+def test_an_edited_table_answers_at_each_time(
+    first: set[int], steps: list[tuple[list[int], list[int]]], data: st.DataObject
+) -> None:
+    pool = Pool()
+    values = [(a, b) for a in (None, "x", 2, 1.5) for b in ("q", "p", "r")]
+
+    def table(some: list[int]) -> tuple[list[Any], int]:
+        return [pool.encode_values([values[i][j] for i in some]) for j in range(2)], len(some)
+
+    edited = MaterializedRelation("t", ("any", "any"))
+    edited.add(*table(sorted(first)))
+    probes = [edited.probe({}, (0, 1)), edited.probe({1: "any"}, (0,)), edited.probe({1: "any"}, ())]
+    versions, floor = [(-1, Counter(first))], -1
+    for now, (new, chosen) in enumerate(steps):
+        action = data.draw(st.sampled_from(["edit", "edit", "undo", "forget", "codes"]))
+        times = versions[-1][1]
+        if action == "edit":
+            there = sorted(times.elements())
+            gone = list((Counter(there[one % len(there)] for one in chosen) & times).elements()) if there else []
+            edited.edit(table(gone), table(new), pool, now)
+            versions.append((now, times + Counter(new) - Counter(gone)))
+        elif action == "undo":
+            after = data.draw(st.integers(floor, now))
+            edited.undo(after)
+            versions = [version for version in versions if version[0] <= after]
+        elif action == "forget":
+            floor = data.draw(st.integers(floor, now))
+            edited.forget(floor)
+            last = max(time for time, _ in versions if time <= floor)
+            versions = [version for version in versions if version[0] >= last]
+        else:  # removed rows go
+            pool.sweep(edited.codes())
+        ends = np.arange(floor, now + 2)
+        expected = [sorted(next(rows for time, rows in reversed(versions) if time <= end)) for end in ends.tolist()]
+        keys = pool.encode_values(["p"] * len(ends))
+        index, (found,) = probes[1].answers([keys], len(ends), ends)
+        answers = list(zip(index.tolist(), pool.decode_values(found)))
+        own = [(n, values[i][0]) for n, rows in enumerate(expected) for i in rows if values[i][1] == "p"]
+        assert Counter(answers) == Counter(own)
+        assert probes[2].holds([keys], len(ends), ends).tolist() == [n in dict(own) for n in range(len(ends))]
+        assert len(probes[0].answers([], len(ends), ends)[0]) == sum(map(len, expected))
+        assert [edited.count_at(end) for end in ends.tolist()] == list(map(len, expected))
+        assert edited.count == len(expected[-1])
 
 
 # --- engines ---
