@@ -368,7 +368,7 @@ def test_rules_see_what_they_would_in_knowledge_loaded_afresh(
             if way == "as they come":
                 engine.update(*each)
             engine.receive([Event("e", (i + 1,), each[0] + 5, each[0] + 5)])
-            engine._sweep_at = 0  # every push sweeps
+            engine._parts.sweep_at = 0  # every push sweeps
             found += rows(engine.advance(each[0] + 5))
             if snapshots[i % 5]:
                 engine = program().restore(engine.snapshot())
