@@ -147,8 +147,8 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
     work = work_of(job, states, handed, warm)
     receiver: Receiver | None = job.forwarding
     if job.callback is not None:
-        receiver = given = GivenBatches(job.callback, work.sink, notes, job.dead, job.generation, job.former)
-        given.resume(spark)
+        receiver = batches_given = GivenBatches(job.callback, work.sink, notes, job.dead, job.generation, job.former)
+        batches_given.resume(spark)
     batches = MicroBatches(spark, work, own, notes, job.mirror, receiver, job.former)
     writer = stream.writeStream.foreachBatch(batches)
     # The checkpoint is local, even if the cluster's default file system is another one.

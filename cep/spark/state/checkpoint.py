@@ -306,10 +306,10 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
         reasons.append(f"rows written: {ways[before.withdraws]} before, {ways[now.withdraws]} now")
     # The function of `each` reads the files of a micro-batch with the columns of the program that wrote them.
     handed_on = now.output == str(outgoing)
-    given = handed_on and bool(now.frames)
-    if now.format == "parquet" and not given and before.only != now.only and 1 in (len(before.only), len(now.only)):
+    typed = now.format == "parquet" and not (handed_on and now.frames)
+    if typed and before.only != now.only and 1 in (len(before.only), len(now.only)):
         reasons.append(f"the files hold {_listed(before.only)}, and the new ones would hold {_listed(now.only)}")
-    if now.format == "parquet" and not given and not reasons:
+    if typed and not reasons:
         columns = now.laid.columns
         reasons = [
             f"columns of `{event}`: {', '.join(names.values())} before, {', '.join(columns[event].values())} now"
