@@ -261,7 +261,7 @@ def _in_cluster(workers: int, asked: list[tuple[Shape, int]]) -> list[BatchCosts
                 f"{folder}/derived",
                 f"{folder}/state",
                 tuple(program.outputs),
-                0,
+                lateness=0,
                 limit=shape.files,
                 closing=False,
             )

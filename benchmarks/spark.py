@@ -131,7 +131,7 @@ def seq(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
     inputs = tuple(f"{event}={folder / event}" for event in ("a", "b"))
     (out / "state").mkdir(parents=True)
     places = str(out / "derived"), str(out / "state")
-    return start(spark, Job(program, inputs, *places, tuple(program.outputs), 0, limit=2, closing=False))
+    return start(spark, Job(program, inputs, *places, tuple(program.outputs), lateness=0, limit=2, closing=False))
 
 
 def _read(spark: SparkSession, folder: Path, files: int) -> DataFrame:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cep.connectors.ahead_limits import LIVE, AheadLimits
 from cep.spark import handover
 from cep.spark.disk import HANDED, OUTGOING, holder
 from cep.spark.foreach_batch import Each, GivenBatches, Receiver
@@ -26,11 +25,11 @@ from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import Stretch
 from cep.spark.sink.file_sink import FileSinkOptions
 from cep.spark.source.data_frames import Provided, provided
-from cep.spark.source.data_source import SparkSourceOptions, source
+from cep.spark.source.data_source import InputOptions, SparkSourceOptions, source
 from cep.spark.stage_task import GenerationStart, StageWork
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.bucket_states import BucketStates, begin
-from cep.spark.state.migration import FIRST, EarlierInput, Generation, WarmStates
+from cep.spark.state.migration import EarlierInput, WarmStates
 from cep.spark.tasks import QueryWork
 
 if TYPE_CHECKING:
@@ -38,21 +37,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A description of a query. Durations are in microseconds.
+class Job(InputOptions):
+    """A description of a query, with the options of its input. Durations are in microseconds.
 
-    - `lateness`: how far out of order records may arrive. If it is None, no record is late before the end of the input.
-    - `limit`: the maximum number of files in a micro-batch.
-    - `most`: the approximate number of messages that a micro-batch reads from each live input.
-    - `closing`: True if the input ends when all files are read.
-    - `input_format`: the format of input files. `format`: the format of output, jsonl or parquet.
+    - `format`: the format of output, jsonl or parquet.
     - `dead_letters`: the folder of dead-letter files. `mark`: the prefix of their names.
     - `every`: the time between two searches for more input.
-    - `idle`: the time without input after which the watermark advances by the clock.
-    - `ahead`: how far the time of a record may be ahead of the clock.
     - `keep`: the span of event time for which output files are kept.
-    - `updates`: the sources of changes of the knowledge.
-    - `generation`: the generation of the checkpoint.
     - `times`: the format of times (see `cep.connectors.records.times`).
     - `stretch`: the range of times for which output is written.
     - `frames`: the DataFrames to read, and how workers read the rows of each.
@@ -70,19 +61,10 @@ class Job:
     output: str
     checkpoint: str
     wanted: tuple[str, ...]
-    lateness: int | None = None
     format: str = "parquet"
-    input_format: str | None = None
-    limit: int | None = None
-    closing: bool = True
     dead_letters: str | None = None
-    most: int | None = None
     every: int = 0
-    idle: int | None = None
-    ahead: AheadLimits = LIVE
     keep: int | None = None
-    updates: tuple[str, ...] = ()
-    generation: Generation = FIRST
     mark: str = ""
     times: str = "iso"
     stretch: Stretch = (None, None)

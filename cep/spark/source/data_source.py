@@ -6,14 +6,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import chdir
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from cep.connectors.ahead_limits import AheadLimits
+from cep.connectors.ahead_limits import LIVE, AheadLimits
 from cep.connectors.inputs import Input, inputs, is_live
 from cep.core.errors import CepError
 from cep.core.schema import Schema
@@ -26,7 +26,7 @@ from cep.spark.source.knowledge_changes import ChangesMessage, FileChangeLog
 from cep.spark.source.work_item import WorkItem, packed
 from cep.spark.spark_files import ends_sent, last_ended, moved, next_watermark
 from cep.spark.state.batch_notes import BatchNotes
-from cep.spark.state.migration import Generation
+from cep.spark.state.migration import FIRST, Generation
 from cep.spark.worker import Packed
 
 if TYPE_CHECKING:  # loaded only where files are read, because processes that plan start often
@@ -38,28 +38,45 @@ if TYPE_CHECKING:  # loaded only where files are read, because processes that pl
     from cep.spark.source.live import LiveInput
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOptions:
+    """The options of a query's input. Durations are in microseconds.
+
+    - `input_format`: the format of files.
+    - `limit`: the maximum number of files in a micro-batch.
+    - `closing`: True if the input ends when all files are read.
+    - `most`: the approximate number of messages that a micro-batch reads from each live input.
+    - `idle`: the time without input after which the watermark advances by the clock. If it is None, the watermark never
+      advances by the clock.
+    - `ahead`: how far the time of a record may be ahead of the clock.
+    - `lateness`: how far out of order records may arrive. If it is None, no record is late before the end of the input.
+    - `updates`: the sources of changes of the knowledge.
+    - `generation`: the generation of the checkpoint.
+    """
+
+    input_format: str | None = None
+    limit: int | None = None
+    closing: bool = True
+    most: int | None = None
+    idle: int | None = None
+    ahead: AheadLimits = LIVE
+    lateness: int | None = None
+    updates: tuple[str, ...] = ()
+    generation: Generation = FIRST
+
+
 @dataclass(frozen=True, slots=True)
-class SparkSourceOptions:
-    """The inputs of a query, and the options for planning and reading them. Durations are in microseconds.
+class SparkSourceOptions(InputOptions):
+    """The inputs of a query, and the options for planning and reading them.
 
     - `program`: the pickled program. A process that only plans need not load it.
     - `ticking`: True if some stages must run before the first row.
     - `schemas`: the schemas of the input events.
-    - `specs`: the inputs as the user names them (see `cep.connectors.inputs`), relative to `folder`.
-    - `format`: the format of files.
+    - `specs`: the inputs as the user names them (`cep.connectors.inputs`), relative to `folder`.
     - `journal`: the path of the list of files.
-    - `limit`: the maximum number of files in a micro-batch.
-    - `closing`: True if the input ends when all files are read.
     - `dead_letters`: the path prefix of dead-letter files.
     - `live`: the live inputs, by their positions among the specs.
-    - `most`: the approximate number of messages that a micro-batch reads from each live input.
-    - `idle`: the time without input after which the watermark advances by the clock. If it is None, the watermark never
-      advances by the clock.
-    - `lateness`: how far out of order records may arrive.
-    - `updates`: the files that contain changes of the knowledge.
-    - `generation`: the generation of the checkpoint.
     - `apart`: True if workers share no folder.
-    - `ahead`: how far the time of a record may be ahead of the clock.
     - `by_key`: True if each key has its own clock, so that these clocks also move the watermark.
     - `tasks`: the number of tasks that run at once.
     - `waits`: states that contain waiting rows of events that only the new program reads, and the names of these
@@ -71,19 +88,10 @@ class SparkSourceOptions:
     schemas: Mapping[str, Schema]
     specs: tuple[str, ...]
     folder: str
-    format: str | None
     journal: str
-    limit: int | None
-    closing: bool
     dead_letters: str | None
     live: Mapping[int, Input]
-    most: int | None
-    idle: int | None
-    lateness: int
-    updates: tuple[str, ...]
-    generation: Generation
     apart: bool
-    ahead: AheadLimits
     by_key: bool
     tasks: int
     waits: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -102,33 +110,16 @@ class SparkSourceOptions:
             raise CepError(
                 f"--input: {len(job.inputs)} inputs are more than the limit of {SPECS}", hint=hint, code="input"
             )
-        return cls(
-            Packed.of(program.bare()),
-            bool(program.ticking),
-            schemas,
-            job.inputs,
-            os.getcwd(),
-            job.input_format,
-            os.path.join(job.checkpoint, FILES),
-            job.limit,
-            closing,
-            job.dead,
-            {
-                place: source_input
-                for place, spec in enumerate(job.inputs)
-                for source_input in alive(schemas, spec, job.input_format)
-            },
-            job.most,
-            job.idle,
-            job.lateness or 0,
-            tuple(map(os.path.abspath, job.updates)),
-            job.generation,
-            job.apart,
-            job.ahead,
-            program.lateness_by is not None,
-            tasks,
-            waits,
-        )
+        live = {
+            place: source_input
+            for place, spec in enumerate(job.inputs)
+            for source_input in alive(schemas, spec, job.input_format)
+        }
+        own = Packed.of(program.bare()), bool(program.ticking), schemas, job.inputs, os.getcwd()
+        files = os.path.join(job.checkpoint, FILES), job.dead
+        shared = {option.name: getattr(job, option.name) for option in fields(InputOptions)}
+        shared |= {"closing": closing, "updates": tuple(map(os.path.abspath, job.updates))}
+        return cls(*own, *files, live, job.apart, program.lateness_by is not None, tasks, waits, **shared)
 
 
 class FileSource(DataSource):
@@ -334,7 +325,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         folder = generation.before(self._folder)
         work_items: list[WorkItem] = [WakeUp(every=True)]
         if watermark := generation.start.watermark:
-            late = -(-self.files.lateness // 1000)
+            late = -(-(self.files.lateness or 0) // 1000)
             work_items.append(TimeReached((watermark + late) * 1000))
         waiting = [*generation.start.waiting(folder), *self.files.waits]
         return [*work_items, *(WaitingEvents(state, events) for state, events in waiting)]
@@ -346,7 +337,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}
         if self._idle_watermark is None:
             self._idle_watermark = IdleWatermark(
-                self.files.idle, self.files.lateness, self.files.generation.spark(self._folder), self._watermark
+                self.files.idle, self.files.lateness or 0, self.files.generation.spark(self._folder), self._watermark
             )
         if something_came:
             self._idle_watermark.reset()
@@ -362,7 +353,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for place, spec in enumerate(self.files.specs):
                 if place in self.files.live:
                     continue
-                files = new_files(self.files.schemas, [spec], self.files.format, absent, known, unsure=True)
+                files = new_files(self.files.schemas, [spec], self.files.input_format, absent, known, unsure=True)
                 now += [(place, file) for file in files]
         return self._journal.extend(now)
 
