@@ -19,17 +19,33 @@ from pyspark.errors import StreamingQueryException
 
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
+from cep.events import Event
 from cep.spark import Events, Rules, spark_files
 from cep.spark.micro_batch import MicroBatch
 from cep.spark.sink.file_sink import FileWriter
 from cep.spark.state.batch_notes import BatchNotes
 from cep.spark.state.checkpoint import CheckpointInfo, claim, output_changes
 from tests import spark_runs
+from tests.cases_format import difference
 from tests.live_programs import BEGINNING, END, Reading, RevisedRules, Row
 from tests.local_spark import install
+from tests.program_maker import SECOND
 from tests.serving import EIGHT
 from tests.test_spark_former_fluents import Killed, cep, dies, intervals, net, took_over, written
-from tests.test_spark_frames import INSTANT, ZONES, _ticks, instant, settings
+from tests.test_spark_frames import (
+    INSTANT,
+    LAST,
+    ROWS,
+    ZONES,
+    _ticks,
+    before_the_last,
+    collected,
+    found_columns,
+    instant,
+    one_process,
+    settings,
+    tables,
+)
 from tests.test_spark_migration import begin, kept
 
 pytestmark = [
@@ -239,3 +255,47 @@ def test_what_cannot_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert output_changes(each, replace(each, only=["pair", "high"]), tmp_path / "state" / "outgoing") == []
     (reason,) = output_changes(each, replace(each, revise=9), tmp_path / "state" / "outgoing")
     assert reason.endswith("only final rows before, a changelog now: start anew with another checkpoint")
+
+
+BOTH = """event reading(station: string, wind: float).
+event door(station: string).
+gust(S, V, W) <- (reading(S, V) SEQ reading(S, W)) WITHIN 3 s WHERE W > V + 2.
+after(S, W) <- door(S) SEQ reading(S, W) WITHIN 4 s.
+"""
+
+
+@pytest.mark.long
+def test_two_dataframes_go_on(tmp_path: Path) -> None:
+    """The rules that go on derive what one process does. A run with other sources fails, and the next one goes on."""
+    arriving = [*ROWS, *(Event("door", (letter,), n * SECOND, n * SECOND) for n in range(0, 60, 7) for letter in "ab")]
+    arriving = [*sorted(arriving, key=lambda event: (event.end, event.type)), Event("door", ("a",), LAST, LAST)]
+    expected = before_the_last(one_process(BOTH, arriving, tmp_path))
+    schemas = Rules.from_text(BOTH).inputs
+    added = BOTH + "open(S) <- door(S).\n"
+    begins: list[tuple[str, int, dict[str, Any]]] = [(BOTH, 2, {}), (added, 2, {"migrate": True}), (added, 3, {})]
+    with settings(zone=ZONES[1], partitions="3") as spark:
+        for number, (text, buckets, options) in enumerate(begins):
+            first, last = (len(arriving) * part // len(begins) for part in (number, number + 1))
+            given = {}
+            for name, rows in tables(schemas, arriving[first:last], first).items():
+                (tmp_path / "rows" / name).mkdir(parents=True, exist_ok=True)
+                pq.write_table(rows, tmp_path / "rows" / name / f"{number}.parquet")
+                kinds = spark.createDataFrame(rows.slice(0, 0)).schema
+                given[name] = spark.readStream.schema(kinds).parquet(str(tmp_path / "rows" / name))
+            stream = Rules.from_text(text).over(given, order=dict.fromkeys(schemas, "number"), buckets=buckets)
+            places: dict[str, Any] = {
+                "output": tmp_path / "out",
+                "checkpoint": tmp_path / "state",
+                "available_now": True,
+            }
+            if number == 2:
+                other = {**given, "door": given["door"].union(given["door"].where("number < 0"))}
+                wrong = Rules.from_text(text).over(other, order=dict.fromkeys(schemas, "number"), buckets=buckets)
+                with pytest.raises(StreamingQueryException, match="sources in the checkpoint offsets"):
+                    wrong.start(**places).awaitTermination()
+            stream.start(**places, **options).awaitTermination()
+        rules, written_rows = Rules.from_text(BOTH), spark.read.parquet(str(tmp_path / "out"))
+        parts = {name: written_rows.where(f"type = '{name}'") for name in rules.outputs}
+        derived = {name: rows.select(found_columns(rules, name)) for name, rows in parts.items()}
+        found = collected(derived, rules.outputs)
+    assert difference(expected, before_the_last(found)) == ""
