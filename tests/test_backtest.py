@@ -495,8 +495,8 @@ def test_detections_come_later_by_the_lateness() -> None:
         ("--key=box --grid=Hot --choose=recal", "--choose: there is no figure `recal`\nhint: did you mean `recall`?"),
         ("--key=box --grid=Hot --choose=recall --subject-to=load", "--subject-to: `load` is not a condition"),
         ("--key=box --grid=Hot --choose=recall --subject-to=load<=x/d", "hint: e.g. `load <= 1/d`"),
-        ("--key=box --grid=Hot --choose=recall --subject-to=lead>=soon", "hint: `lead >= 10 min`"),
-        ("--key=box --grid=Hot --choose=recall --subject-to=lead>=-", "hint: `lead >= 10 min`"),
+        ("--key=box --grid=Hot --choose=recall --subject-to=lead>=soon", "hint: e.g. `lead >= 10 min`"),
+        ("--key=box --grid=Hot --choose=recall --subject-to=lead>=-", "hint: e.g. `lead >= 10 min`"),
         ("--key=box --grid=Hot --choose=nab", "--choose: `nab` is not computed\nhint: add `--score nab`"),
         (
             "--key=box --grid=Hot=1..10",

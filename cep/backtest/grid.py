@@ -162,7 +162,7 @@ def _figure_value(figure: str, text: str, whole: str) -> float:
         example = {"lead": "10 min", "lead_worst": "0 s", "quiet": "1 d"}.get(
             figure, "1/d" if figure in _LOADS else "50" if figure in NAB else "0.8"
         )
-        hint = f"`{figure} {'<=' if figure in LOWER else '>='} {example}`"
+        hint = f"e.g. `{figure} {'<=' if figure in LOWER else '>='} {example}`"
         raise CepError(f"--subject-to: `{whole}` is not a condition", hint=hint, code="option") from None
 
 
