@@ -33,9 +33,9 @@ def engine_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, list[int]]:
     for cost in ("A_PUSH", "A_ROW"):  # changes never pay
         monkeypatch.setattr(incremental, cost, 0)
 
-    def counted(self, states, inputs, frontier, step):  # type: ignore[no-untyped-def]
+    def counted(self, states, inputs, frontier):  # type: ignore[no-untyped-def]
         runs.append(frontier.watermark)
-        return run(self, states, inputs, frontier, step)
+        return run(self, states, inputs, frontier)
 
     monkeypatch.setattr(StageReplay, "run", counted)
     engine.push({"a": table([*range(2, 160, 4)]), "b": table([*range(2, 160, 4)]), "c": table([160])})
