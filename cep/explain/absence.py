@@ -194,7 +194,7 @@ def _nearness(attempt: Attempt, failure: Failure, wanted: EventQuestion) -> tupl
     - True if the attempt touches the requested time,
     - the stage at which the attempt failed,
     - the number of conditions that hold,
-    - the time by which the attempt misses the rule's limits and the requested time,
+    - the time by which the attempt misses the rule's limits and the requested time (negated: less is closer),
     - the attempt's end.
     """
     before = _before(attempt, wanted)

@@ -30,7 +30,10 @@ event."""
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
-    """A cycle of units (node numbers and event names) that is cut at its delayed units.
+    """A cycle in the plan that is cut at its delayed units.
+
+    A unit is a node, named by its number, or an event, named by its name. A delayed unit changes after the time of
+    its input.
 
     - `after`: the units that change just after the time of their input.
     - `back`: the units that have a longer delay.

@@ -49,7 +49,7 @@ from cep.rules.parameters import Parameters
 from cep.rules.terms import Call, Comparison, Constant, Expression, Graph, Variable, expression_variables
 
 RULE = "a rule is written `high at T :- alpha(V) at T in [10 sec], 18 <= V.`"
-ATOM = "an atom is `alpha(V)` or `rtm50`"
+ATOM = "an atom is a name, with or without arguments: `alpha(V)`, `done`"
 PLACES = "`a [10]`, `a always in [10]` or `a at T in [10]`"
 
 
