@@ -152,7 +152,7 @@ def test_comments_go_with_what_is_taken_back(terminal: Terminal) -> None:
 
 def test_silences_are_made_listed_and_ended(terminal: Terminal) -> None:
     assert "Flood at a" in terminal.says("silence", "site=a", "--preview")
-    times = ["--from", "2026-11-30T01:00Z", "--until", "2026-11-30T06:00"]
+    times = ["--from", "2098-11-30T01:00Z", "--until", "2098-11-30T06:00"]
     made = terminal.says("silence", "site=a", 'team=~"w.*"', *times, "-m", "new pump")
     assert made.endswith("\nuntil 11-30 06:00 UTC; it begins at 11-30 01:00 UTC")
     listed = terminal.says("silences")
