@@ -357,8 +357,8 @@ def silence(options: SilenceOptions) -> None:
     hides = f"{created['hides']} open alert{'s' * (created['hides'] != 1)}"
     effect = f"it hides {hides} now"
     if created["status"]["state"] == "pending":
-        effect = f"it begins at {_short(created['startsAt'])} UTC"
-    text = f"{created['id']}\nuntil {_short(created['endsAt'])} UTC; {effect}"
+        effect = f"it begins at {_minute(created['startsAt'])}"
+    text = f"{created['id']}\nuntil {_minute(created['endsAt'])}; {effect}"
     say(_json(created) if options.json else text)
     for warning in created.get("warnings", []):
         complain(f"warning: {plain(warning)}")
@@ -495,6 +495,10 @@ def _json(document: object) -> str:
 
 def _short(time: str) -> str:
     return f"{time[5:10]} {time[11:16]}"
+
+
+def _minute(time: str) -> str:
+    return f"{time[:10]} {time[11:16]} UTC"
 
 
 def _moment(time: str) -> str:
