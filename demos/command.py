@@ -62,9 +62,9 @@ class NoOptions:
 class BlizzardOptions:
     """The options of `cep demo blizzard`."""
 
-    noaa: Annotated[bool, Option(help="The official blizzard: 35 mph and a quarter mile.")] = False
-    fluents: Annotated[bool, Option(help="How long a storm is on, and a place is struck.")] = False
-    revise: Annotated[bool, Option(help="Readings that come late and wrong, and what they change.")] = False
+    noaa: Annotated[bool, Option(help="Use the weather service's limits: 35 mph, a quarter of a mile.")] = False
+    fluents: Annotated[bool, Option(help="Find how long storms last, and how long places are affected.")] = False
+    revise: Annotated[bool, Option(help="Replay late and corrected readings, and show how the results change.")] = False
     picture: Annotated[Path | None, Option(metavar="FILE", help="Draw the storms into this PNG file.")] = None
     chart: Annotated[Path | None, Option("--map", metavar="FILE", help="Draw the areas into this PNG file.")] = None
     output: Annotated[str | None, Option(metavar="FILE", help="Write the derived events to this file.")] = None
@@ -74,36 +74,36 @@ class BlizzardOptions:
 class FireOptions:
     """The options of `cep demo fire`."""
 
-    reasoning: Annotated[str, Option(metavar="HOW", help="none, rdfs, owlrl: what the ontology is used for.")] = "owlrl"
+    reasoning: Annotated[str, Option(metavar="HOW", help="Kind of reasoning: none, rdfs or owlrl.")] = "owlrl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunwaysOptions:
     """The options of `cep demo runways`."""
 
-    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw a day into this PNG file.")] = None
+    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw one of the days into this PNG file.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficOptions:
     """The options of `cep demo traffic`."""
 
-    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw what was found into this PNG file.")] = None
+    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw the results into this PNG file.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOptions:
     """The options of `cep demo tuning`."""
 
-    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw what was tried into this SVG file.")] = None
+    picture: Annotated[Path | None, Option(metavar="FILE", help="Draw the tried limits into this SVG file.")] = None
     labels: Annotated[
-        Path | None, Option(metavar="FILE", help="Keep the incidents in this CSV file, for `cep backtest`.")
+        Path | None, Option(metavar="FILE", help="Write the incidents to this CSV file, for `cep backtest`.")
     ] = None
 
 
 @takes(BlizzardOptions)
 def blizzard(options: BlizzardOptions) -> None:
-    """Find the winter storms of New York, 2013, and whom they hit.
+    """Find the winter storms of New York in 2013, and the towns they hit.
 
     \b
       cep demo blizzard --picture storms.png --map areas.png
@@ -163,7 +163,7 @@ def jetstream(options: NoOptions) -> None:
 
 @takes(TrafficOptions)
 def traffic(options: TrafficOptions) -> None:
-    """Tell what airplanes about Paris are doing, and for how long.
+    """Recognise what airplanes near Paris are doing, and for how long.
 
     \b
       cep demo traffic --picture paris.png
@@ -182,7 +182,7 @@ def traffic(options: TrafficOptions) -> None:
 
 @takes(RunwaysOptions)
 def runways(options: RunwaysOptions) -> None:
-    """Choose which way airplanes land in New York, 2013, by the wind.
+    """Choose the landing direction in New York in 2013 by the wind.
 
     \b
       cep demo runways --picture front.png
@@ -197,7 +197,7 @@ def runways(options: RunwaysOptions) -> None:
 
 @takes(NoOptions)
 def heat(options: NoOptions) -> None:
-    """Tell how hot it felt in New York, 2013, and where.
+    """Show how hot it felt in New York in 2013, and where.
 
     \b
       cep demo heat
@@ -225,7 +225,7 @@ def fire(options: FireOptions) -> None:
 
 @takes(TuningOptions)
 def tuning(options: TuningOptions) -> None:
-    """Choose the limits of a storm warning by cancelled flights.
+    """Tune the limits of a storm warning by cancelled flights.
 
     \b
       cep demo tuning --picture limits.svg

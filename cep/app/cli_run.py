@@ -63,7 +63,7 @@ def run(options: RunOptions, guard: OutputGuard) -> int:
       cep run rules.cep --on spark --input days --output out --checkpoint state
 
     Ctrl-C ends the run after the batch at hand. The exit status is 0; 1 if there were dead letters and --strict
-    is given; 2 if the program, an option or an input is wrong; 3 if a query on Spark has failed on its way;
+    is given; 2 if the program, an option or an input is wrong; 3 if a query on Spark fails;
     130 after Ctrl-C, 143 after SIGTERM.
     """
     return cli_spark.run_on_spark(options) if options.on_spark else _here(options, guard)

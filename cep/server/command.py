@@ -18,8 +18,8 @@ def serve(options: ServeOptions) -> int:
       cep serve rules.cep --on spark --input derived --knowledge stations.ttl
       curl localhost:8000/feeds/atom
 
-    It goes on serving when the input has ended, until Ctrl-C. With --state a second start over the same files gives
-    the same events the same IRIs; live input goes on where it was.
+    After the end of its input, it serves until Ctrl-C. With --state, events keep their IRIs if the server starts again
+    over the same files, and live input continues where it stopped.
     """
     try:
         from cep.server.routes import check_routes

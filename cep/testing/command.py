@@ -89,7 +89,7 @@ def test(options: TestOptions) -> int:
       cep test fridge.test.yaml --law restart --seed 2
 
     Test files are called `*.test.yaml`. Each test also runs under laws: in batches, with restarts, out of order within
-    the lateness, and has to give the same. The exit status is 1 if a test fails, 2 if a test file is wrong.
+    the lateness, and must give the same results. The exit status is 1 if a test fails, 2 if a test file is wrong.
     """
     from contextlib import closing
     from json import dumps
