@@ -74,7 +74,7 @@ help:
 run: $(VENV)/.run $(VENV)/.kernels page
 	@$(BIN)/cep demo blizzard --picture build/blizzard.png --map build/areas.png
 	@echo
-	@echo 'To watch the first of these storms come, on a live page: make serve, and open http://127.0.0.1:8000/'
+	@echo 'To replay the first of these storms on a live page: make serve, then open http://127.0.0.1:8000/'
 
 serve: $(VENV)/.serve $(VENV)/.kernels page
 	@$(BIN)/python -m cep.demos.blizzard.replay | $(BIN)/cep serve demos/blizzard/areas.cep --input reading=- --format csv \
@@ -182,22 +182,22 @@ $(VENV)/.run: pyproject.toml | $(BIN)/pip
 	@touch $@
 
 $(VENV)/.serve: pyproject.toml | $(BIN)/pip
-	@echo 'installing semcep and what it serves with into $(VENV)'
+	@echo 'installing semcep and the packages of its server into $(VENV)'
 	@$(INSTALL) '.[demo,serve]'
 	@touch $(VENV)/.run $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/pip
-	@echo 'installing semcep and what its tests need into $(VENV): the first time takes a minute or two'
+	@echo 'installing semcep and the packages of its tests into $(VENV): the first time takes a minute or two'
 	@$(INSTALL) '.[demo,kafka,mqtt,serve,spark,test]'
 	@touch $(VENV)/.run $(VENV)/.serve $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/pip
-	@echo 'installing semcep and what its checks need into $(VENV): the first time takes a minute or two'
+	@echo 'installing semcep and the packages of its checks into $(VENV): the first time takes a minute or two'
 	@$(INSTALL) '.[demo,kafka,mqtt,serve,spark,test,docs,dev]'
 	@touch $(VENV)/.run $(VENV)/.serve $(VENV)/.test $(VENV)/.docs $@
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/pip
-	@echo 'installing semcep and what its documentation needs into $(VENV)'
+	@echo 'installing semcep and the packages of its documentation into $(VENV)'
 	@$(INSTALL) '.[docs]'
 	@touch $@
 

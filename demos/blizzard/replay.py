@@ -26,7 +26,7 @@ They have the format of the file, so that they compare as text.
 """
 PACE = 1.0
 """The seconds between two hours of readings."""
-OVER = "the storm is over, and so are its alerts; Ctrl-C, and `make serve` lets it come again"
+OVER = "the storm and its alerts are over; Ctrl-C stops the server, `make serve` replays the storm"
 
 
 def hours(until: str = UNTIL) -> Iterator[str]:
