@@ -286,7 +286,7 @@ def test_a_program_without_detections_has_no_precision() -> None:
 history   2024-05-01T00:00:00Z to 2024-05-03T00:00:00Z
           2 records, no dead letters
 labels    1
-episodes  detections of `warming` no further apart than 20 min
+episodes  groups of `warming` detections with gaps of at most 20 min
 warning: the history has no `warming`: `cep test` says why it is missing
 
 recall                 0 of 1, 0 % (95 %: 0 to 79 %)

@@ -58,7 +58,7 @@ def lines(result: BacktestResult) -> Iterator[str]:
         yield from _wrapped(f"one dead letter is {history.first_dead}", "          ")
     yield f"labels    {len(result.labels)}" + _divided(result)
     apart = "the longest window of a point's rules" if result.merge is None else say_duration(result.merge)
-    yield from _wrapped(f"episodes  detections of `{result.detect}` no further apart than {apart}", further=10)
+    yield from _wrapped(f"episodes  groups of `{result.detect}` detections with gaps of at most {apart}", further=10)
     for remark in result.remarks:
         yield from _wrapped(f"warning: {remark}")
     yield ""

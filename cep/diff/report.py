@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,6 +24,8 @@ WIDTH = 80
 LINES = 16
 """The greatest number of lines that are printed from the explanation of one program."""
 SAME = "the programs mean the same"
+IDENTIFIER = re.compile(r" *@[0-9a-f]{32}")
+"""A line of an explanation that is an event's identifier. Reports leave it out."""
 
 
 def lines(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> Iterator[str]:
@@ -60,7 +63,7 @@ def _program_lines(diff: ProgramDiff) -> Iterator[str]:
             f"{declaration.change} declaration of {declaration.of}: {declaration.told}", WIDTH, subsequent_indent="    "
         )
     if diff.reached:
-        yield "and the rules that they affect:"
+        yield "affected rules:"
     for reached in diff.reached:
         yield f"  {reached.of}: {_place(reached.place)}"
 
@@ -176,7 +179,7 @@ def _side(
         return
     if "exists" in explained:
         told = _there(explained, other, alike) if explained["exists"] else "why not"
-        own = own[1:]
+        own = [line for line in own[1:] if not IDENTIFIER.fullmatch(line)]
     else:
         told = "why"
         own = own[next(number for number, line in enumerate(own) if line.startswith("  @")) + 1 :]
@@ -188,11 +191,11 @@ def _side(
 
 def _there(explained: Explained, other: Explained | None, alike: bool) -> str:
     if not alike:
-        return "it is derived, with other attributes"
+        return "derived, but its attributes have other names"
     times = () if other is None else (other.get("start"), other.get("end"), other.get("bounds"))
     if any((event["start"], event["end"], event.get("bounds")) == times for event in explained["found"]):
-        return "it is derived, but fewer times"
-    return "it is derived, with other times"
+        return "derived, but fewer times"
+    return "derived, but at another time"
 
 
 def row_text(explainer: Explainer, name: str, row: Row, named: bool = False) -> str:
