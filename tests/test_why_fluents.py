@@ -324,12 +324,14 @@ def test_why_a_value_that_another_becomes_is_not_there(folder: Path) -> None:
         return " ".join(explained(folder, "@/p.cep", "--not", what, "--at", at, *GIVEN).split())
 
     rule = "line 11: status(M) = proposed BECOMES void AFTER 10 s RENEWED. but "
-    waits = 'status("x") = "proposed" becomes it at 16, 10 s after 6'
+    waits = 'status("x") = "proposed" becomes the requested value at 16, 10 s after 6'
     assert rule + waits in asked("status(x) = void", "12")
     never = asked("status(x) = void", "0")
     assert rule + 'status("x") = "proposed" did not hold before' in never
     assert never.count('line 9: initiate status(M) = proposed <- quote(M). but there is no quote("x")') == 1
-    assert 'status("y") = "proposed" would become it at 50, 10 s after 40' in asked("status(y) = void", "42")
+    assert 'status("y") = "proposed" would become the requested value at 50, 10 s after 40' in asked(
+        "status(y) = void", "42"
+    )
     ended = 'status("y") = "proposed" ended before its deadline at 50 it ended at 43, as another value began'
     assert rule + ended in asked("status(y) = void", "45")
     answer = json.loads(explained(folder, "@/p.cep", "--not", "status(x) = void", "--at", "12", *GIVEN, "--format",

@@ -137,7 +137,7 @@ def becomes_text(explainer: Explainer, refusal: Refusal) -> str:
     if failure.kind == "waits":
         does = "becomes" if failure.occurrence.end == due else "would become"
         after = f"{say_duration(failure.by)} after {explainer.time(due - failure.by)}"
-        return f"{fluent_text} {does} it at {explainer.time(due)}, {after}"
+        return f"{fluent_text} {does} the requested value at {explainer.time(due)}, {after}"
     if failure.kind == "stopped":
         return f"{fluent_text} ended before its deadline at {explainer.time(due)}"
     return f"{fluent_text} holds from before all time, and has no deadline until it is renewed"

@@ -186,7 +186,8 @@ def _body(node: Explained, depth: int, width: int) -> Iterator[str]:
         yield from _node(part, depth + 1, width)
     chain = node.get("chain", ())
     if chain:
-        yield from _wrapped(f"it continues {len(chain)} earlier ones, the latest first:", depth + 1, width)
+        earlier = "an earlier one" if len(chain) == 1 else f"{len(chain)} earlier ones, the latest first"
+        yield from _wrapped(f"this `{node['event']}` continues {earlier}:", depth + 1, width)
         answer = (node["rule"]["line"], node["rule"]["column"])
         for link in chain:
             answer = yield from _link(link, answer, depth + 2, width)

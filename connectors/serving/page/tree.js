@@ -130,7 +130,7 @@ export class Maker {
     });
     const number = answer.chain.length;
     return el("details", { class: "node chain", open: depth < OPEN && number <= MANY },
-      el("summary", {}, `it continues ${number === 1 ? "an earlier one" : `${counted(number)} earlier ones, the latest first`}`), this.list(links));
+      el("summary", {}, `this ${answer.event} continues ${number === 1 ? "an earlier one" : `${counted(number)} earlier ones, the latest first`}`), this.list(links));
   }
 
   // The first ones; the others are made when they are asked for.
