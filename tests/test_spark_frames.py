@@ -30,6 +30,7 @@ from cep.core.schema import Schema
 from cep.engine import Engine
 from cep.events import Event
 from cep.spark import Events, Rules
+from cep.spark.parameters import renamed
 from tests import notebooks, spark_runs
 from tests.cases_format import difference
 from tests.program_maker import SECOND
@@ -247,7 +248,7 @@ def test_a_stream_is_given_to_a_function(tmp_path: Path) -> None:
         query = stream.each(take, checkpoint=tmp_path / "each", available_now=True)
         query.awaitTermination()
         metrics = [each.observedMetrics["semcep_reading"].rows for each in query.recentProgress]
-        with pytest.raises(CepError, match="belongs to another program"):
+        with pytest.raises(CepError, match=r"^checkpoint: .* belongs to another program"):
             Rules.from_text(GUSTS.replace("10 s", "9 s")).over(given, order={"reading": "number"}).each(
                 take, checkpoint=tmp_path / "each"
             )
@@ -256,6 +257,34 @@ def test_a_stream_is_given_to_a_function(tmp_path: Path) -> None:
     assert calls[1][2] == ["`wind` is missing"] and metrics[0] == len(arriving) // 2
     counted = {batch: rows for batch, rows, _ in calls}
     assert difference(expected, before_the_last([one for rows in counted.values() for one in rows])) == ""
+
+
+def test_errors_name_parameters_not_options(tmp_path: Path) -> None:
+    """Also those of workers, and of what they call in a query that runs."""
+    rules, checkpoint = Rules.from_text(GUSTS), tmp_path / "each"
+
+    def fails(events: Events, batch: int) -> None:
+        raise ValueError("no more room")
+
+    with settings(zone=ZONES[0]) as spark:
+        given = streams(spark, rules.inputs, ROWS, 2, tmp_path / "rows")
+        stream = rules.over(given, order={"reading": "number"}, buckets=2)
+        with pytest.raises(StreamingQueryException, match="no more room"):
+            stream.each(fails, checkpoint=checkpoint, available_now=True).awaitTermination()
+        states = sorted((checkpoint / "buckets").glob("1-*"))
+        for state in states:
+            state.write_bytes(state.read_bytes()[:-1])
+        with pytest.raises(StreamingQueryException, match=r"CepError: checkpoint: \S+/1-\S+ is damaged") as failed:
+            stream.each(lambda *_: None, checkpoint=checkpoint, available_now=True).awaitTermination()
+        assert states and "folders of `output` and `checkpoint`" in str(failed.value)
+        assert "--checkpoint" not in str(failed.value)
+        with pytest.raises(CepError, match=r"^output: .* already exists") as refused:
+            (tmp_path / "out").touch()
+            stream.start(output=tmp_path / "out", checkpoint=tmp_path / "state")
+        assert "--" not in str(refused.value)
+    assert renamed("`--param Hot=3`, `--revise 6h`, `--once` or --final") == (
+        '`params={"Hot": ...}`, `revise="6h"`, `available_now=True` or `final`'
+    )
 
 
 PAGE, NOTEBOOK = (Path(__file__).parent.parent / path for path in ("docs/pyspark.md", "demos/spark.ipynb"))

@@ -257,6 +257,29 @@ def test_what_cannot_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert reason.endswith("only final rows before, a changelog now: start anew with another checkpoint")
 
 
+def test_a_fluent_with_another_type_needs_another_name(tmp_path: Path) -> None:
+    """A function receives the last intervals of the former fluent with the first ones of the new fluent."""
+    other = FLUENT.replace("why: string", "why: float").replace('= "hot"', "= T")
+    whole = other.replace("why: float", "why: int").replace("= T", "= 1")
+    given: dict[str, Any] = {
+        "frames": ["reading"],
+        "format": "parquet",
+        "output": str(tmp_path / "state" / "outgoing"),
+    }
+    claim(tmp_path / "state", kept(PLAIN + FLUENT, tmp_path, **given))
+    begin(tmp_path / "state")
+    with pytest.raises(CepError) as refused:
+        claim(tmp_path / "state", kept(PLAIN + other, tmp_path, **given), True)
+    assert refused.value.message.endswith(
+        "attribute `why` of the fluent `warm`: string before, double now: give the new fluent another name"
+    )
+    numbers = kept(PLAIN + whole, tmp_path, **given), kept(PLAIN + other, tmp_path, **given)
+    assert output_changes(*numbers, tmp_path / "state" / "outgoing") == []
+    files = [replace(info, output=str(tmp_path / "out")) for info in numbers]
+    (reason,) = output_changes(*files, tmp_path / "state" / "outgoing")
+    assert reason.startswith("--output: column `why`: int64 before, double now: use another folder")
+
+
 BOTH = """event reading(station: string, wind: float).
 event door(station: string).
 gust(S, V, W) <- (reading(S, V) SEQ reading(S, W)) WITHIN 3 s WHERE W > V + 2.

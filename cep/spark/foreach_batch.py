@@ -67,6 +67,7 @@ class GivenBatches:
     ) -> None:
         self._each, self._sink, self._notes, self._dead, self._generation = callback, sink, notes, dead, generation
         self._before: GivenBatches | None = None
+        self._ending = frozenset[str]() if former is None else former.fluents
         if former is not None:
             earlier = BatchNotes(Path(former.work.stages[0].states.folder), first=former.generation.begins)
             self._before = GivenBatches(callback, former.work.sink, earlier, dead, former.generation)
@@ -107,7 +108,8 @@ class GivenBatches:
         ended = [name for name in log.written(number) if f"part-{TASK}-" in name]
         events = {**more, **self._tables(spark, [name for name in log.written(number) if name not in ended])}
         for event, rows in earlier._tables(spark, ended).items() if earlier is not None and ended else ():
-            events[event] = events[event].unionByName(rows, allowMissingColumns=True) if event in events else rows
+            if event in self._ending:  # the others have no rows, and may have other columns
+                events[event] = events[event].unionByName(rows, allowMissingColumns=True) if event in events else rows
         letters = [f"file://{path}" for path in self._letters(batch) if path.exists()]
         dead = spark.read.schema(LETTERS.replace("event", "file", 1)).json(letters) if letters else None
         self._each(

@@ -21,6 +21,7 @@ from cep.spark.key_lateness import KeyRule
 from cep.spark.micro_batch import MicroBatches
 from cep.spark.mirror import OUTPUT, Mirror, spark_address
 from cep.spark.multiplicity_task import WaysWork
+from cep.spark.parameters import parameters_named
 from cep.spark.program import ShippedProgram
 from cep.spark.shuffle_blocks import Stretch
 from cep.spark.sink.file_sink import FileSinkOptions
@@ -132,7 +133,7 @@ def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery
         receiver = batches_given = GivenBatches(job.callback, work.sink, notes, job.dead, job.generation, job.former)
         batches_given.resume(spark)
     batches = MicroBatches(spark, work, own, notes, job.mirror, receiver, job.former)
-    writer = stream.writeStream.foreachBatch(batches)
+    writer = stream.writeStream.foreachBatch(parameters_named()(batches.__call__) if job.frames else batches)
     # The checkpoint is local, even if the cluster's default file system is another one.
     writer = writer.option("checkpointLocation", f"file://{own}")
     if follow:

@@ -169,7 +169,7 @@ def _settle(query: Job, was: checkpoints.CheckpointInfo, states: Path, versions:
     some, left = logged(states, versions), _left(query, was)
     if left is not None and was.generation.start is not None and left == was.generation.begins:
         message = "--checkpoint: a killed run left a micro-batch for the function, the first one after a migration"
-        hint = "first run the same program again, with `available_now=True`"
+        hint = "first run the same program again, with `--once`"
         raise CepError(message, hint=hint, code="checkpoint")
     if some or left is not None:
         what = f"records in {states}" if some else "a micro-batch for the function"
@@ -188,8 +188,7 @@ def _needed(now: ShippedProgram, was: checkpoints.CheckpointInfo, what: str) -> 
     knowledge than the program `now`."""
     if (program := _earlier(now, was)) is None:
         message = f"--checkpoint: a killed run left {what} that must be processed again"
-        hint = "first run with its facts, knowledge and options and "
-        hint += f"`{'available_now=True' if was.frames else '--once'}`, then with the new ones"
+        hint = "first run with its facts, knowledge and options and `--once`, then with the new ones"
         text = f"{message}, but that run had other facts, knowledge or options"
         raise CepError(text, hint=hint, code="checkpoint")
     return program

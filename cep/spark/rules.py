@@ -32,6 +32,7 @@ from cep.programs import Duration, compiled_program, program_text, refuse_order,
 from cep.runtime.options import EngineOptions
 from cep.spark.frame_events import Events
 from cep.spark.grouped import derived
+from cep.spark.parameters import parameters_named
 from cep.spark.program import PlannedRules, ProgramOptions, ShippedProgram
 from cep.spark.resuming import BUCKETS
 from cep.spark.source.data_frames import Provided, frame_input
@@ -55,6 +56,7 @@ class Rules:
         self._program, self._text, self._name, self._options = program, text, name, options
 
     @classmethod
+    @parameters_named()
     def from_file(
         cls,
         path: str | Path | Sequence[str | Path],
@@ -72,6 +74,7 @@ class Rules:
         return cls.from_text(text, name, facts=facts, **options)
 
     @classmethod
+    @parameters_named()
     def from_text(
         cls,
         text: str | Mapping[str, str],
@@ -105,6 +108,7 @@ class Rules:
         """Warnings for the author of the rules, sorted by position."""
         return self._engine.warnings
 
+    @parameters_named()
     def detect(
         self,
         frames: Mapping[str, DataFrame],
@@ -132,6 +136,7 @@ class Rules:
         session, inputs = self._read(program, frames, order or {}, False, None, changes)
         return Events(*derived(session, program, inputs))
 
+    @parameters_named()
     def over(
         self,
         frames: Mapping[str, DataFrame],
@@ -244,7 +249,7 @@ class Rules:
             message = f"the results depend on the order of rows of {_listed(events)} with the same time"
             warn(
                 f"{message}, but no `order` defines it, so a hash of each row decides; name columns with `{example}`",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

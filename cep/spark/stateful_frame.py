@@ -74,7 +74,7 @@ def streamed(
         warn(
             f"frame: each micro-batch runs {stores} tasks per stage, as {_STORES} says, but only {program.buckets} "
             f'have work: use `spark.conf.set("{_STORES}", {program.buckets})` before the query starts',
-            stacklevel=4,
+            stacklevel=5,
         )
     timed = f"{BLOCKS}, {TIMED} timestamp"
     every = [frame.mapInArrow(dealing(program, reader, timed=True), timed) for frame, reader in frames]

@@ -17,6 +17,7 @@ from cep.spark import disk, resuming
 from cep.spark.foreach_batch import Each
 from cep.spark.frame_events import Events
 from cep.spark.job import Job, start
+from cep.spark.parameters import parameters_named
 from cep.spark.program import PlannedRules
 from cep.spark.sink import file_sink
 from cep.spark.source.data_frames import Provided
@@ -119,6 +120,7 @@ class Stream:
         """
         return self._streamed().dead
 
+    @parameters_named()
     def _streamed(self) -> Events:
         if self.idle is not None:
             hint = "use `start` or `each`"
@@ -126,6 +128,7 @@ class Stream:
         program = replace(self.planned.program, buckets=self.buckets or resuming.BUCKETS)
         return streamed(self.session, program, self.frames, self.planned.lateness or 0)
 
+    @parameters_named()
     def _started(
         self,
         output: str,
@@ -177,7 +180,7 @@ class Stream:
 def _warn(event: str, text: str | None, level: Level = "info", /, **fields: object) -> None:
     """Show a message of a migration as a Python warning, if it is a warning."""
     if level == "warning" and text is not None:
-        warn(text.removeprefix("warning: "), stacklevel=6)
+        warn(text.removeprefix("warning: "), stacklevel=7)
 
 
 def _let_go(query: StreamingQuery, locks: ExitStack, output: Path) -> None:

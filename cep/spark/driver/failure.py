@@ -64,6 +64,24 @@ def causes(error: Any) -> list[str]:
     return texts
 
 
+def worker_error(error: Exception) -> tuple[str, str | None] | None:
+    """Return the message and the hint of the CepError that a worker has raised. Returns None if another error is the
+    cause. `error`: the exception of Java or PySpark."""
+    if (text := _own_error(causes(error))) is None:
+        return None
+    message, _, hint = text.partition(_HINT)
+    return message, hint or None
+
+
+def _own_error(texts: list[str]) -> str | None:
+    for text in reversed(texts):
+        for mark in (f"{_OWN}: ", f"{_OWN}s: "):
+            if mark in text:
+                rest = text.rpartition(mark)[2]
+                return _STATE.sub("", re.split(r"\n\s*(?:at |$)", rest, maxsplit=1)[0].strip())
+    return None
+
+
 def lost(log: str) -> CepError:
     """Return the error for a query whose Java process has ended."""
     return CepError(
@@ -80,11 +98,8 @@ def reason(texts: list[str]) -> str:
     If a worker has raised a CepError, the result is the message of this error. Otherwise it is the last line of a
     traceback, or, if there is no traceback, the first line of the last cause.
     """
-    for text in reversed(texts):
-        for mark in (f"{_OWN}: ", f"{_OWN}s: "):
-            if mark in text:
-                rest = text.rpartition(mark)[2]
-                return _STATE.sub("", re.split(r"\n\s*(?:at |$)", rest, maxsplit=1)[0].strip())
+    if (own := _own_error(texts)) is not None:
+        return own
     last = texts[-1]
     if "Traceback (most recent call last)" in last:
         if java := _JAVA.search(last):

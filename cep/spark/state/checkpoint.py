@@ -170,7 +170,7 @@ def vacant(folder: Path, output: str) -> None:
 def _another(folder: Path, before: CheckpointInfo, now: CheckpointInfo, migratable: bool) -> CepError:
     same = before.program == now.program
     what, whose = ("was made with other options", "options") if same else ("belongs to another program", "program")
-    migrate = f", or add `{'migrate=True' if now.frames else '--migrate'}`" if migratable else ""
+    migrate = ", or add `--migrate`" if migratable else ""
     return CepError(
         f"--checkpoint: {folder} {what}\n{difference(before, now)}",
         hint=f"use the {whose} it was made with, or start anew with another folder{migrate}",
@@ -195,7 +195,8 @@ def _migrated(
         bool(before.frames),
     )
     start = generation.start
-    reasons = [*unsplit, *output_changes(before, now, folder / OUTGOING)]
+    laid = before.laid if start is None else start.laid
+    reasons = [*unsplit, *output_changes(replace(before, laid=laid), now, folder / OUTGOING)]
     reasons += _changed(before, now, "lateness_by")
     if before.knowledge != now.knowledge and ((folder / CHANGES).exists() or KNOWLEDGE in before.frames):
         reasons.append("knowledge: it is different, and changes of the earlier knowledge were applied")
@@ -203,7 +204,7 @@ def _migrated(
         keys = [", ".join(run.keys.get(event, [])) or "none" for run in (before, now)]
         if keys[0] != keys[1]:
             reasons.append(f"`{event}` has another KEY: {keys[0]} before, {keys[1]} now")
-    moved, sources = migrated(before.laid if start is None else start.laid, now.laid, reasons)
+    moved, sources = migrated(laid, now.laid, reasons)
     if start is not None:
         generation = replace(generation, start=replace(start, sources=sources))
     generation = generation.cut(now.laid)
@@ -261,6 +262,9 @@ def difference(before: CheckpointInfo, now: CheckpointInfo) -> str:
     return "\n".join(lines or ["it was made by another version of semcep"])
 
 
+_NUMBERS = {"int64", "double"}
+"""The Parquet types whose columns Spark unites."""
+
 _LABELS = {"changes": "fluents: ", "only": "events written: ", "revise": "", "final": "", "lateness_by": ""}
 _LABELS |= {"frames": "Spark continues only with the same DataFrames: "}
 
@@ -316,10 +320,28 @@ def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) 
             for event, names in before.laid.columns.items()
             if columns.get(event, names) != names
         ]
-    flag = "output=" if now.frames else "--output "
-    other = f"use another folder, `{flag}{now.output}-2`; the files in this one stay"
+        retyped = _retyped(before.laid.types, now.laid.types)
+        reasons += [f"column `{name}`: {change}" for name, change in retyped.items()]
+    other = f"use another folder, `--output {now.output}-2`; the files in this one stay"
     other = "start anew with another checkpoint" if handed_on else other
-    return [f"--output: {reason}: {other}" for reason in reasons]
+    reasons = [f"--output: {reason}: {other}" for reason in reasons]
+    return reasons + _retyped_fluents(before.laid, now.laid) if handed_on and now.frames else reasons
+
+
+def _retyped(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns whose Parquet type changes, and a description of each change."""
+    return {name: f"{type} before, {now[name]} now" for name, type in before.items() if now.get(name, type) != type}
+
+
+def _retyped_fluents(before: StateLayout, now: StateLayout) -> list[str]:
+    """Return the reasons why the function of `each` cannot receive the first micro-batch. It contains the last
+    intervals of a former fluent and the intervals of a new fluent of the same name in one DataFrame."""
+    return [
+        f"attribute `{name}` of the fluent `{fluent}`: {change}: give the new fluent another name"
+        for fluent in sorted(before.ended(now.fluents or {}))
+        for name, change in _retyped(before.attributes(fluent), now.attributes(fluent)).items()
+        if not {before.attributes(fluent)[name], now.attributes(fluent)[name]} <= _NUMBERS
+    ]
 
 
 def _listed(events: list[str]) -> str:

@@ -44,6 +44,7 @@ class StateLayout:
     - `events`: the attribute types of each input event.
     - `columns`: the Parquet columns of each written event.
     - `fluents`: a fingerprint of each derived fluent. It is None if an old version of semcep wrote the layout.
+    - `types`: the type of each Parquet column. It is empty if an old version wrote the layout.
     """
 
     rules: dict[str, list[str]]
@@ -51,6 +52,7 @@ class StateLayout:
     events: dict[str, list[str]]
     columns: dict[str, dict[str, str]]
     fluents: dict[str, str] | None = field(default=None, compare=False)
+    types: dict[str, str] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, engine: Engine, wanted: Sequence[str]) -> StateLayout:
@@ -60,13 +62,24 @@ class StateLayout:
 
         rules = {rule: sorted(goals) for rule, goals in engine.goals().items()}
         meanings = engine.meanings()
+        parquet = ParquetLayout({event: engine.outputs[event] for event in wanted})
         return cls(
             rules,
             [_stage(engine, stage) for stage in partition(engine.plan)],
             {name: [a.type for a in schema.attributes] for name, schema in sorted(engine.inputs.items())},
-            ParquetLayout({event: engine.outputs[event] for event in wanted}).names,
+            parquet.names,
             {name: meanings[name] for name, schema in engine.outputs.items() if schema.fluent is not None},
+            {column.name: str(column.type) for column in parquet.schema},
         )
+
+    def ended(self, now: Mapping[str, str]) -> frozenset[str]:
+        """Return the fluents that another program lacks or defines differently. `now`: the fingerprints of its
+        events."""
+        return frozenset(name for name, meaning in (self.fluents or {}).items() if now.get(name) != meaning)
+
+    def attributes(self, event: str) -> dict[str, str]:
+        """Return the Parquet type of each attribute of a written event."""
+        return {name: self.types[column] for name, column in self.columns.get(event, {}).items() if self.types}
 
     @property
     def goals(self) -> set[str]:
@@ -141,8 +154,7 @@ class StartingPoint:
 
     def ended(self, engine: Engine) -> frozenset[str]:
         """Return the fluents of the earlier program that the engine's program lacks or defines differently."""
-        now, known = engine.meanings(), self.laid.fluents or {}
-        return frozenset(name for name, meaning in known.items() if now.get(name) != meaning)
+        return self.laid.ended(engine.meanings())
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
         """Yield the files of states in which rows of input events wait, and the names of these events.
