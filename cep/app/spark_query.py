@@ -313,8 +313,10 @@ def _judgeable(program: ShippedProgram) -> None:
 
 
 def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | None, int | None]:
-    """Return the times of --from and --until in microseconds. A bare number has the unit in which the existing inputs
-    write times."""
+    """Return the times of --from and --until in microseconds. A number has the unit of the times in the input.
+
+    Input files that do not exist yet are ignored.
+    """
     names, format, absent = options.source.inputs, options.source.format, ("no-file", "no-files")
     sources = data_source.new_files(schemas, names, format, absent)
     sources += [source for name in names for source in data_source.alive(schemas, name, format)]

@@ -200,7 +200,7 @@ class FluentAbsences:
 
 @dataclass(frozen=True, slots=True)
 class _Nested:
-    """An explainer of fluents and events that are absent inside a formula."""
+    """An explainer of one part of a formula: a fluent that does not hold, or an event that does not occur."""
 
     absences: FluentAbsences
     path: tuple[str, ...]

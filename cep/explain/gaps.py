@@ -59,7 +59,7 @@ class Gap:
 
 
 class Nested(Protocol):
-    """An explainer of fluents and events that are absent inside a formula."""
+    """An explainer of one part of a formula: a fluent that does not hold, or an event that does not occur."""
 
     def of_atom(self, atom: Pattern, bound: BoundValues, code: int) -> Gap:
         """Explain why a fluent does not hold at the time `code`, or why an event does not occur then."""

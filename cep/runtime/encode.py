@@ -59,7 +59,7 @@ class Admitted:
     starts: Ints | None = None
 
     def pushed(self, mask: Mask | slice) -> NDArray[np.int64]:
-        """Select occurrences by `mask`, and return their rows in the pushed table."""
+        """Return the positions in the pushed table of the occurrences that `mask` selects."""
         places = np.arange(self.table.shape[1])[mask]
         return places + self.first if self.rows is None else self.rows[places]
 

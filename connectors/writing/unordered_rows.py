@@ -16,10 +16,10 @@ PIECE = 1 << 14
 
 
 class WrittenRows(pl.DataFrame):
-    """A table of derived rows. Its columns contain only the times, and `parts` contain the text of each row for the
-    output.
+    """A table of derived rows, with their texts for the output. The columns of the table contain only the times.
 
-    `order`: for each row, the number of its text. The texts of all parts are numbered together.
+    - `parts`: pieces of text, one after another. Each piece contains the texts of several rows.
+    - `order`: for each row, the position of its text among the texts of all parts.
     """
 
     parts: Sequence[TextPieces]
@@ -27,8 +27,8 @@ class WrittenRows(pl.DataFrame):
 
     @classmethod
     def of(cls, times: pl.DataFrame, parts: Sequence[TextPieces], order: Ints | None = None) -> Self:
-        """Create a table from the times and the texts of rows. If `order` is None, row i has the text with the number
-        i."""
+        """Create a table from the times and the texts of rows. If `order` is None, the texts are in the order of the
+        rows."""
         rows = cls(times)
         rows.parts = parts
         rows.order = np.arange(times.height) if order is None else order
@@ -45,7 +45,7 @@ def stacked_rows(tables: Sequence[pl.DataFrame]) -> WrittenRows:
 def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Ints]]:
     """Concatenate the parts of several tables, which must be `WrittenRows`.
 
-    Return all parts, and for each table the numbers of its rows' texts among the texts of all parts.
+    Return all parts, and for each table the positions of its rows' texts among the texts of all parts.
     """
     pairs = [(table.parts, table.order) for table in tables if isinstance(table, WrittenRows)]
     assert len(pairs) == len(tables), "rows of an event are written, or they are not"
@@ -55,9 +55,9 @@ def together(tables: Sequence[pl.DataFrame]) -> tuple[list[TextPieces], list[Int
 def in_order(tables: Sequence[tuple[Sequence[TextPieces], Ints]], order: Ints | None = None) -> Iterator[memoryview]:
     """Yield the texts of the rows of several tables in a common order. Each piece contains the texts of some rows.
 
-    - `tables`: for each table, its parts, and for each of its rows the number of the row's text.
-    - `order`: the numbers of rows in the order of the output, or None for the order of the tables. The rows of all
-      tables are numbered together.
+    - `tables`: the `parts` and the `order` of each table (see `WrittenRows`).
+    - `order`: the positions of the rows in the concatenated tables, in the order of the output. None means the order of
+      the tables.
     """
     parts, orders = _together(tables)
     rows = orders[0] if len(orders) == 1 else np.concatenate(orders)
@@ -75,7 +75,7 @@ def _together(
 ) -> tuple[list[TextPieces], list[Ints]]:
     """Concatenate the parts of several tables.
 
-    Return all parts, and for each table the numbers of its rows' texts among the texts of all parts.
+    Return all parts, and for each table the positions of its rows' texts among the texts of all parts.
     """
     parts: list[TextPieces] = []
     orders, base = [], 0
