@@ -302,8 +302,8 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
             lost.append(alert.name)
             lines.append("  reaches no receiver")
         elif certain != alert.severity:
-            until = f"until {certain}, " if certain else ""
-            lines.append(f"  {until}if no matcher above fits: no receiver")
+            until = f" until {certain}" if certain else ""
+            lines.append(f"  no receiver{until}, unless a matcher above fits")
     if lost:
         lines.append(f"{', '.join(lost)}: {'reaches' if len(lost) == 1 else 'reach'} no receiver")
     return lines
