@@ -71,7 +71,7 @@ def test_a_checkpoint_goes_on_in_other_buckets(tmp_path: Path, monkeypatch: pyte
         day(number)
         if number in (1, 2):
             result = run("--once", *arguments)
-            assert "go on: line 4: rise, line 5: alone, line 6: many, line 7: warned" in result.stderr, result.stderr
+            assert "state: line 4: rise, line 5: alone, line 6: many, line 7: warned" in result.stderr, result.stderr
         else:
             result = run("--once", *arguments)
         assert result.exit_code == 0, result.stderr

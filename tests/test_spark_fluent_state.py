@@ -141,7 +141,7 @@ def test_fluents_go_on_in_other_buckets(tmp_path: Path, monkeypatch: pytest.Monk
         part(Path("days"), number, random, opened)
         result = run("--once", "--buckets", str(count), *(["--migrate"] if number else []))
         assert result.exit_code == 0, result.stderr
-        assert not number or ("go on: " in result.stderr and "are new" not in result.stderr), result.stderr
+        assert not number or ("their state: " in result.stderr and "new rules: " not in result.stderr), result.stderr
     refused = run("--once", "--buckets", "2", "--changes")
     assert refused.exit_code == 2 and "fluents: whole intervals before, `--changes` now" in refused.stderr
     assert run("--buckets", "2").exit_code == 0, "the end of the input"

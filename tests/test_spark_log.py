@@ -347,7 +347,7 @@ def test_what_a_killed_run_left_as_a_log_goes_to_other_buckets_and_rules(
     assert result.exit_code == 0 and logs() == 2, result.stderr
     day(5, 20)
     result = run("--once", "--buckets", "3", killed=True)
-    assert "go on: line 2: rise, line 3: alone" in result.stderr and result.exit_code == 0, result.stderr
+    assert "keep their state: line 2: rise, line 3: alone" in result.stderr and result.exit_code == 0, result.stderr
     day(6, 20)
     assert run("--once", killed=True).exit_code == 0 and logs() == 3
     Path("rules.cep").write_text(RULES + "low(K) <- a(K, 0).\n")

@@ -147,7 +147,7 @@ def test_a_checkpoint_of_a_run_that_revises_goes_on(tmp_path: Path) -> None:
         with pytest.raises(CepError, match=why):
             claim(state, kept(READING + RISE + PAIR, tmp_path, **(keyed | other)), True)
     third, moved = claim(state, kept(READING + RISE + PAIR, tmp_path, **keyed), True)
-    assert moved is not None and str(moved) == "rules that go on: line 3: rise; rules that are new: line 4: pair"
+    assert moved is not None and str(moved) == "rules that keep their state: line 3: rise; new rules: line 4: pair"
     assert third.generation == Generation(2) and third.revise == hour
 
 
@@ -161,7 +161,7 @@ def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:
         claim(state, kept(texts[1], tmp_path))
     assert f"-{PAIR}" in f"{refused.value}\n" and "add `--migrate`" in str(refused.value)
     second, moved = claim(state, kept(texts[1], tmp_path), True)
-    assert moved is not None and str(moved) == "rules that go on: line 3: rise; rules that are gone: line 4: pair"
+    assert moved is not None and str(moved) == "rules that keep their state: line 3: rise; removed rules: line 4: pair"
     assert second.name == first.name and second.generation == Generation(2), "no micro-batch is finished"
     third, moved = claim(state, kept(texts[2], tmp_path), True)
     assert moved is not None and moved.new == ("line 4: pair",)
@@ -284,7 +284,7 @@ def test_rules_that_change_between_runs(tmp_path: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(job, "start", killed)
         result = run("--once", "--migrate", output="out-2")
-    carried = "rules that go on: line 3: fire; rules that are new: line 4: many, line 5: noon, line 6: early"
+    carried = "rules that keep their state: line 3: fire; new rules: line 4: many, line 5: noon, line 6: early"
     assert result.exit_code == 3 and carried in result.stderr
     seen = (
         "new rules have seen the input files from 1970-01-01T00:00:01Z until 1970-01-01T00:00:54.999999Z: "

@@ -139,7 +139,7 @@ def test_a_run_goes_on_with_another_duration_and_other_rules(tmp_path: Path) -> 
             assert min(put_right[name] for name in ("late", "revisions", "withdrawn", "keys_replayed")) > 0
             assert not stopped["dead"]
         if number == 2:
-            assert "are new: line 12: low" in done.stderr
+            assert "new rules: line 12: low" in done.stderr
     written(tmp_path / "there.jsonl", [*there, *later])
     run(str(tmp_path / "rules.cep"), "-i", str(tmp_path / "there.jsonl"), "-o", f"{tmp_path / 'alone'}/",
         "--output-format", "parquet", "--lateness", "1h")  # fmt: skip

@@ -431,8 +431,8 @@ class Migration:
     gone: tuple[str, ...]
 
     def __str__(self) -> str:
-        parts = {"go on": self.kept, "are new": self.new, "are gone": self.gone}
-        return "; ".join(f"rules that {what}: {', '.join(rules)}" for what, rules in parts.items() if rules)
+        parts = {"rules that keep their state": self.kept, "new rules": self.new, "removed rules": self.gone}
+        return "; ".join(f"{title}: {', '.join(rules)}" for title, rules in parts.items() if rules)
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
