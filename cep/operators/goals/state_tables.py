@@ -160,7 +160,8 @@ class DeclaredState(TakenBack):
         self.evict(frontier, wholly=True)
         state = self._needed()
         for name, table in self.tables.items() if self.lineage is None else ():
-            state[name][:, list(table.handles)] = 0
+            if table.handles:
+                state[name][:, list(table.handles)] = 0
         return state
 
     def become_arrays(self, state: Arrays) -> None:
@@ -240,7 +241,7 @@ class DeclaredState(TakenBack):
             if table.dictionary:
                 continue
             rows = state[name].copy()
-            if self.lineage is None:
+            if self.lineage is None and table.handles:
                 rows[:, list(table.handles)] = 0
             for column, (target, _) in table.refers.items():
                 references = rows[:, column]
@@ -283,24 +284,31 @@ class DeclaredState(TakenBack):
 
     def _key_columns(
         self, name: str, state: Arrays, keys: StateKeys
-    ) -> Iterator[tuple[slice | Bools, KeyedBy, Ints | None]]:
+    ) -> Iterator[tuple[slice | Ints, KeyedBy, Ints | None]]:
         """Yield groups of rows of a table that declares `keyed`, one group per input.
 
         Each item is a selection of rows, the input's KeyedBy, and the values of the key columns (None: the rows belong
         to every key).
         """
         table = self.tables[name]
+        tags = None if table.tag is None else state[name][:, table.tag]
         for number, keyed in enumerate(table.keyed):
-            mine = slice(None) if table.tag is None else state[name][:, table.tag] == number
-            count = len(state[name][mine])
+            mine: slice | Ints = slice(None)
+            count = len(state[name])
+            if tags is not None:
+                mine = np.flatnonzero(tags == number)
+                count = len(mine)
             if not count or keyed.input >= len(keys.columns):  # the stage may not keep this input
                 continue
             places = keys.columns[keyed.input]
             if places is None:
                 yield mine, keyed, None
                 continue
-            columns = [state[other][mine, column] for other, column in (keyed.columns[place] for place in places)]
-            yield mine, keyed, np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64)
+            columns = [state[other][:, column][mine] for other, column in (keyed.columns[place] for place in places)]
+            if len(columns) == 1:
+                yield mine, keyed, columns[0][:, None]
+            else:
+                yield mine, keyed, np.stack(columns, axis=1) if columns else np.empty((count, 0), np.int64)
 
     def _sort(self, state: Arrays, name: str, order: Ints) -> None:
         """Sort the rows of a table, and of the tables parallel to it, and update references to them.
@@ -320,23 +328,23 @@ class DeclaredState(TakenBack):
     def _masks(self, state: Arrays, keys: StateKeys, staying: bool = False) -> dict[str, Bools]:
         """Return, for each table, a mask of the rows that belong to these keys.
 
-        `staying`: True to return the opposite, masks of the rows that remain after these keys have been removed. The
-        mask of a dictionary has no meaning, because `_chosen` keeps the rows to which other chosen rows refer.
+        `staying`: True to return the opposite, masks of the rows that remain after these keys have been removed. A
+        dictionary needs no mask, because `_chosen` keeps the rows to which other chosen rows refer.
         """
         masks: dict[str, Bools] = {}
-        for name in self.tables:
-            self._mask(name, state, keys, staying, masks)
+        for name, table in self.tables.items():
+            if not table.dictionary:
+                self._mask(name, state, keys, staying, masks)
         return masks
 
     def _mask(self, name: str, state: Arrays, keys: StateKeys, staying: bool, masks: dict[str, Bools]) -> Bools:
         if name in masks:
             return masks[name]
         table, count = self.tables[name], len(state[name])
-        mask: Bools = np.ones(count, np.bool_)
+        mask: Bools
         if not count:
-            masks[name] = mask
-            return mask
-        if table.beside is not None:
+            mask = np.empty(0, np.bool_)
+        elif table.beside is not None:
             mask = self._mask(table.beside, state, keys, staying, masks)
         elif table.counted is not None:
             other, column = table.counted
@@ -344,13 +352,10 @@ class DeclaredState(TakenBack):
         elif table.owner is not None:
             of = self._mask(table.refers[table.owner][0], state, keys, staying, masks)
             mask = of[state[name][:, table.owner]]
-        if table.keyed:
-            mask[:] = staying  # for inputs that the stage does not keep
-        for mine, keyed, columns in self._key_columns(name, state, keys):
-            if columns is None:
-                mask[mine] = True
-            else:
-                mask[mine] = keys.tests[keyed.input](columns) ^ staying
+        else:
+            mask = np.full(count, staying or not table.keyed)  # inputs that the stage does not keep stay
+            for mine, keyed, columns in self._key_columns(name, state, keys):
+                mask[mine] = True if columns is None else keys.tests[keyed.input](columns) ^ staying
         masks[name] = mask
         return mask
 
@@ -369,12 +374,15 @@ class DeclaredState(TakenBack):
         for name, table in self.tables.items():
             if table.dictionary:
                 used = np.zeros(len(state[name]), np.bool_)
-                for array, column in self._references(name, chosen):
-                    numbers = array[:, column]
+                references = [array[:, column] for array, column in self._references(name, chosen) if len(array)]
+                if not references:
+                    chosen[name] = state[name][:0].copy()
+                    continue
+                for numbers in references:
                     used[numbers[numbers >= 0]] = True
                 chosen[name], places[name] = state[name].compress(used, axis=0), np.cumsum(used) - 1
         for name, table in self.tables.items():
-            for column, (target, _) in table.refers.items():
+            for column, (target, _) in table.refers.items() if len(chosen[name]) else ():
                 chosen[name][:, column] = referred(chosen[name][:, column], places[target])
         return chosen
 

@@ -37,7 +37,7 @@ from cep.runtime.revision.plan_regions import PartsTogether, goes_by_order, regi
 from cep.runtime.revision.region import Rerun, rerun_of
 from cep.runtime.revision.rerunning import Revised
 from cep.runtime.revision.row_window import RowChanges, parted
-from cep.runtime.revision.window_segment import FEWEST, Given, Stretch, extend, window_of
+from cep.runtime.revision.window_segment import FEWEST, Given, Stretch, by_stretch, extend, window_of
 from cep.runtime.schedule import Schedule
 
 A_ROW, A_PUSH = 64, 4096
@@ -367,13 +367,11 @@ class Incremental:
             self._put_given(stretches)
 
     def _put_given(self, stretches: Sequence[Stretch]) -> None:
-        begins = np.array([stretch.since for stretch in stretches])
         for event, changes in self.pending:
             for table, come in ((changes.going, False), (changes.coming, True)):
-                numbers = np.searchsorted(begins, table[END], "left") - 1
-                for number in np.unique(numbers[numbers >= 0]).tolist():
+                for number, mine in by_stretch(stretches, table):
                     held = window_of(stretches[number].outputs, event, len(self.plan.schemas[event].attributes))
-                    held.change(table.compress(numbers == number, axis=1), come)
+                    held.change(mine, come)
         self.pending, self.waiting, self.netted = [], 0, 0
 
 

@@ -8,7 +8,7 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
@@ -67,16 +67,12 @@ class KeyNumbers:
     def entered(self, types: Types, table: Ints) -> Ints:
         """Return the key number of each row of `table`. New keys get new numbers. `types`: the types of the columns."""
         words = self._of(types)
-        ids = words.rows.find(table)
-        new = np.flatnonzero(ids < 0)
+        ids, new = words.rows.insert(table)
         if len(new):
-            own = KeySet(len(types))
-            _, first = own.insert(table[new])
-            rows = table[new[first]]
-            as_arguments = np.concatenate([np.zeros((FIRST, len(rows)), np.int64), rows.T])
+            as_arguments = np.concatenate([np.zeros((FIRST, len(new)), np.int64), table[new].T])
             columns = [values(as_arguments, i, type, self.pool) for i, type in enumerate(types)]
-            words.add(rows, [self._number(key) for key in zip(*columns, strict=True)])
-            ids = words.rows.find(table)
+            words.of = np.append(words.of, [self._number(key) for key in zip(*columns, strict=True)])
+            words.known = len(self._keys)
         return words.of[ids]
 
     def found(self, types: Types, table: Ints) -> Ints:
@@ -160,7 +156,4 @@ def _at(active: Bools, numbers: Ints) -> Bools:
 
 
 def _one_of(column: Ints, values: Sequence[int]) -> Bools:
-    is_member = np.zeros(len(column), np.bool_)
-    for value in values:
-        is_member |= column == value
-    return is_member
+    return reduce(np.logical_or, [column == value for value in values]) if values else np.zeros(len(column), np.bool_)

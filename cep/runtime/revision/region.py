@@ -63,12 +63,6 @@ class Window:
         """Return the number of the stretch that contains the time `end`."""
         return max(0, int(np.searchsorted([stretch.since for stretch in self.stretches], end, "left")) - 1)
 
-    def places(self, table: Table) -> dict[int, Table]:
-        """Split a table by stretch: map the number of a stretch to the rows that end in it."""
-        begins = np.array([stretch.since for stretch in self.stretches])
-        numbers = np.searchsorted(begins, table[END], "left") - 1
-        return {number: table.compress(numbers == number, axis=1) for number in np.unique(numbers).tolist()}
-
 
 Due = dict[int, Bools | None]
 """The changed keys of each stretch that has changes. A stretch is identified by its number. Its changed keys are a
@@ -311,7 +305,9 @@ def _few(states: Iterable[Arrays]) -> bool:
 
 
 def same(arrays: Arrays, other: Arrays) -> bool:
-    return all(np.array_equal(array, other[name]) for name, array in arrays.items())
+    return all(
+        array.shape == other[name].shape and bool((array == other[name]).all()) for name, array in arrays.items()
+    )
 
 
 class _Selected:

@@ -27,7 +27,7 @@ from cep.runtime.machine import Machine
 from cep.runtime.revision.key_numbers import KeyNumbers
 from cep.runtime.revision.region import Due, Region, Window, due_of
 from cep.runtime.revision.row_window import RowChanges, RowWindow, replaced
-from cep.runtime.revision.window_segment import Given, KeptState, States, Stretch, extend, window_of
+from cep.runtime.revision.window_segment import Given, KeptState, States, Stretch, by_stretch, extend, window_of
 
 
 class KnowledgeReplay:
@@ -304,7 +304,7 @@ class GoingBack:
         for event, row_changes in changes:
             by_key = replay.keyed and isinstance(replay.stage.inputs[event], tuple)
             for table in (row_changes.going, row_changes.coming):
-                for number, mine in window.places(table).items():
+                for number, mine in by_stretch(window.stretches, table):
                     numbered.append((number, replay.keys_of(event, mine) if by_key else None))
         return due_of(numbered, replay.numbers.count)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from time import perf_counter_ns
 
 import numpy as np
@@ -108,9 +109,13 @@ class Revision:
     def known(self, event: str, table: Table, words: Sequence[int]) -> Table:
         """Return the stored rows of an input event that equal a row of `table`. `words`: the indexes of the matrix rows
         that are compared."""
+        if not rows(table):
+            return self._none(event)
         wanted = table.take(stable_order(table[END]), axis=1)
-        windows = (window for window in self._taken(event) if rows(wanted) and window.last >= wanted[END, 0])
-        return np.concatenate([self._none(event), *(window.same(wanted, words) for window in windows)], axis=1)
+        first, last = int(wanted[END, 0]), int(wanted[END, -1])
+        windows = [self.waiting, *(stretch.inputs for stretch in self.stretches if stretch.since < last)]
+        same = [held[event].same(wanted, words) for held in windows if event in held and held[event].last >= first]
+        return np.concatenate([self._none(event), *same], axis=1)
 
     def last(self, event: str) -> int:
         """Return the latest end of all stored rows of an input event."""
@@ -361,7 +366,8 @@ class Revision:
                 if all((table[END] >= self.watermark).all() for table in tables):
                     return False  # only the latest instant continues; nothing is late
                 changes.cost(late)
-                if changes.spent < sum(window.size for stretch in self.stretches for window in stretch.inputs.values()):
+                sizes = (window.size for stretch in self.stretches for window in stretch.inputs.values())
+                if any(total > changes.spent for total in accumulate(sizes)):
                     return False
             self.settle()
             self._put(late, False)

@@ -3,12 +3,12 @@ beginning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from cep.core.relation import END, FIRST, Table
+from cep.core.relation import END, FIRST, Table, rows
 from cep.core.time import END_OF_TIME
 from cep.operators.goals.contract import Arrays, Bools
 from cep.runtime.revision.row_window import RowWindow
@@ -137,11 +137,20 @@ def cuts_between(since: int, until: int, length: int) -> list[int]:
 
 def put(stretches: Sequence[Stretch], event: str, table: Table, come: bool) -> None:
     """Add rows of an input event to the stretches in which they end. If `come` is False, remove them."""
-    begins = np.array([stretch.since for stretch in stretches])
-    numbers = np.searchsorted(begins, table[END], "left") - 1
-    for number in np.unique(numbers).tolist():
-        mine = table.compress(numbers == number, axis=1)
+    for number, mine in by_stretch(stretches, table):
         window_of(stretches[number].inputs, event, len(table) - FIRST).change(mine, come)
+
+
+def by_stretch(stretches: Sequence[Stretch], table: Table) -> Iterator[tuple[int, Table]]:
+    """Split a table by stretch. Yield the number of each stretch that has rows, and a copy of the rows that end in it.
+
+    Rows before the first stretch are left out.
+    """
+    if rows(table):
+        numbers = np.searchsorted([stretch.since for stretch in stretches], table[END], "left") - 1
+        for number in np.unique(numbers).tolist() if rows(table) > 1 else numbers.tolist():
+            if number >= 0:
+                yield number, table.compress(numbers == number, axis=1)
 
 
 def tables_of(windows: Windows) -> dict[str, Table]:
