@@ -151,6 +151,24 @@ def test_a_run_that_begins_takes_nothing_from_one_that_goes_on(
     assert names() == {"run", "9", "10", "note.10"}
 
 
+def test_a_run_whose_files_go_while_it_reads_them_was_overtaken(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, unpack = mirror(tmp_path / "1"), Mirror._unpack
+    put(first, f"{STATE}/a", "0")
+    first.ship()
+
+    def meanwhile(self: Mirror) -> None:
+        for number in range(KEPT + 1):
+            put(first, f"{STATE}/a", f"{number} more")
+            first.ship()
+        unpack(self)
+
+    monkeypatch.setattr(Mirror, "_unpack", meanwhile)
+    with pytest.raises(CepError, match="another run has taken over s3://bucket/state"):
+        mirror(tmp_path / "2")
+
+
 def test_a_run_that_was_slow_puts_nothing_over_what_is_newer(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

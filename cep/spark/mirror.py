@@ -70,7 +70,8 @@ class Mirror:
     def __init__(self, root: Path, checkpoint: str, output: str, dead: str | None = None, apart: bool = False) -> None:
         """Download the files of the last manifest.
 
-        Raises CepError if an address cannot be read, or contains files that do not belong to a checkpoint.
+        Raises CepError if an address cannot be read or contains files that do not belong to a checkpoint, or if another
+        run continues meanwhile.
         """
         self.root, self.run, self.apart = root, uuid4().hex, apart
         self.packs = Packs(joined(checkpoint.rstrip("/"), PACKS))
@@ -86,7 +87,7 @@ class Mirror:
         self._put: dict[str, Packed] = {}
         self._told: dict[str, str] = {}
         check_creating(checkpoint)
-        with self.naming(), storing("option"):
+        with self.naming(), self._exchanging("option"):
             self._restore()
 
     def folder(self, name: str) -> Path:
@@ -143,7 +144,7 @@ class Mirror:
 
         Raises CepError if the upload fails, or if another run has continued from the same manifest.
         """
-        with storing():
+        with self._exchanging():
             entries, content = dict[str, Packed](), list[bytes]()
             number, size = self.number + 1, 0
             pack = f"{number:012}-{self.run[:12]}"
@@ -187,6 +188,18 @@ class Mirror:
         with storing():
             if self._overtaken():
                 raise self._taken_over()
+
+    @contextmanager
+    def _exchanging(self, code: str = "failed") -> Iterator[None]:
+        """Convert errors of the object store inside a `with` block to a CepError. If another run has continued, the
+        error says so, because that run removes files."""
+        with storing(code):
+            try:
+                yield
+            except StorageError:
+                if self.number < 0 or not self._overtaken():
+                    raise
+                raise self._taken_over() from None
 
     def _overtaken(self) -> bool:
         """Return True if a later manifest exists. Only another run can have created it.
