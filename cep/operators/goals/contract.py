@@ -37,6 +37,14 @@ of one lineage to those of another lineage. Missing values stay the same."""
 class Goal(Protocol):
     """A running operator."""
 
+    @property
+    def in_time(self) -> bool:
+        """True if all results of a step end after the time of the previous step, and not after the time of this step.
+
+        This holds if the inputs end in time, too.
+        """
+        ...
+
     def step(self, inputs: Sequence[Table], frontier: Frontier) -> Table:
         """Return the rows that the goal derives from new input, now that time has reached `frontier`."""
         ...

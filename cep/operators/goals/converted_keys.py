@@ -26,7 +26,7 @@ class WithConvertedKeys:
         self.goal = goal
         self.added = added
         self.types = types
-        self.drop = 0
+        self.drop, self.in_time = 0, goal.in_time
         self.due, self.pending, self.begin, self.evict = goal.due, goal.pending, goal.begin, goal.evict
         self.snapshot, self.restore = goal.snapshot, goal.restore
         self.extract, self.replace, self.recoded = goal.extract, goal.replace, goal.recoded

@@ -39,6 +39,7 @@ class Memoryless(Untimed, InRounds, DeclaredState):
     """
 
     passes_on = False
+    in_time = True
 
     def open_stretch(self, first: int, last: int, goes_on: bool = False) -> None:
         """Do nothing: the output does not depend on the stretch."""
@@ -119,6 +120,8 @@ class ScanGoal(Memoryless, InFamily):
 
 class TickGoal(Memoryless):
     """The goal of a time point. It outputs one occurrence when the watermark reaches the time."""
+
+    in_time = False
 
     def __init__(self, ticks: int) -> None:
         self.ticks = ticks

@@ -9,7 +9,6 @@ from typing import Any
 from cep.core.interval_relations import B, Bound, C, relation_named
 from cep.core.relation import FIRST
 from cep.operators.goals.contract import Goal
-from cep.operators.goals.converted_keys import WithConvertedKeys
 from cep.operators.goals.fluents.holding import HoldingGoal
 from cep.operators.goals.fluents.holding_reviser import holding_reviser
 from cep.operators.goals.fluents.inertia import InertiaGoal
@@ -19,8 +18,6 @@ from cep.operators.goals.pairs.join_reviser import join_reviser
 from cep.operators.goals.pairs.unless import AbsenceDeadline
 from cep.operators.goals.relational import Project, ScanGoal, SelectGoal, UnionGoal
 from cep.operators.goals.reviser import InputReviser, LinearReviser, Reviser, RuleReviser, SetReviser
-from cep.operators.goals.windows.sliding_aggregate import SlidingAggregate
-from cep.operators.goals.windows.windowed_aggregate import WindowedAggregate
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 
@@ -118,13 +115,6 @@ def reviser_of(goal: Goal) -> Reviser | None:
     return None if make_reviser is None else make_reviser(goal)
 
 
-def in_time(goal: Goal) -> bool:
-    """Return True if all results of a step end after the time of the previous step, and not after the time of this
-    step."""
-    inner = goal.goal if isinstance(goal, WithConvertedKeys) else goal
-    return type(inner) in _REVISERS or isinstance(inner, IN_TIME)
-
-
 def project_reviser(goal: Project) -> Reviser | None:
     """Return the reviser of an event, or None if the goal records lineage.
 
@@ -148,4 +138,3 @@ _REVISERS: dict[type, Callable[[Any], Reviser | None]] = {
     InertiaGoal: inertia_reviser,
     HoldingGoal: holding_reviser,
 }
-IN_TIME = (JoinGoal, AbsenceDeadline, SlidingAggregate, WindowedAggregate)

@@ -108,6 +108,8 @@ class DeclaredState(TakenBack):
     """
 
     lineage: Lineage | None = None
+    in_time = False
+    """See `cep.operators.goals.contract`."""
 
     @abstractmethod
     def _tables(self) -> dict[str, StateTable]:

@@ -25,7 +25,7 @@ from cep.operators.goals.arrival import by_arrival, equal_before
 from cep.operators.goals.contract import EventGoal
 from cep.operators.goals.keyed_rows import GOES, parts_of, signed
 from cep.operators.goals.reviser import Reviser, apart, concatenated
-from cep.operators.goals.revisers import GoalInPlan, allow_twice, in_time, revisers_of
+from cep.operators.goals.revisers import GoalInPlan, allow_twice, revisers_of
 from cep.plan.dependencies import Dependencies
 from cep.plan.equal import equal_records
 from cep.plan.order import PlanUnit
@@ -420,7 +420,7 @@ def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
     revisers = _revisers(plan, machine)
     parts = machine.parts
     revises = [isinstance(part, SingleGoal) and revisers[part.unit] is not None for part in parts]
-    strays = [number for number, part in enumerate(parts) if not all(in_time(goal) for _, goal in part.goals_by_unit())]
+    strays = [number for number, part in enumerate(parts) if not all(goal.in_time for _, goal in part.goals_by_unit())]
     regions = regions_of(parts, plan, Ties(Dependencies(plan)), strays)
     return [(region, len(region) == 1 and revises[region[0]] and region[0] not in strays) for region in regions]
 

@@ -116,6 +116,7 @@ class HeldAtGoal(HoldingGoal):
     """The goal of one HeldAt node. Inputs: the left occurrences, and the beginnings and ends of the fluent."""
 
     spec: HeldAtSpec
+    in_time = False
     watched = 1024
     """The number of stored intervals above which `evict` drops those that are not needed."""
 

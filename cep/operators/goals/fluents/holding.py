@@ -151,6 +151,8 @@ class HoldingSpec:
 class HoldingGoal(NumberedState, Untimed):
     """The goal of one Holding node. Inputs: the left occurrences, and the beginnings and ends of the fluent."""
 
+    in_time = True
+
     def __init__(self, spec: HoldingSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage

@@ -88,6 +88,8 @@ class InertiaSpec:
 
 
 class InertiaGoal(NumberedState, Lasting):
+    in_time = True
+
     def __init__(self, spec: InertiaSpec, lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage

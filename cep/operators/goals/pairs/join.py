@@ -63,6 +63,8 @@ CHUNK = 4096
 
 
 class JoinGoal(StoredState, Untimed, InFamily):
+    in_time = True
+
     def __init__(
         self,
         spec: JoinSpec,

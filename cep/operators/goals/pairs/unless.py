@@ -150,6 +150,8 @@ class AbsenceDeadline(StoredState):
     `once`: for each input, True if the goal needs only the first of equal occurrences.
     """
 
+    in_time = True
+
     def __init__(self, spec: DeadlineSpec, lineage: Lineage | None = None, once: Sequence[bool] = ()) -> None:
         self.spec = spec
         self.lineage = lineage

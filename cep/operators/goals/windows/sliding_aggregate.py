@@ -253,6 +253,7 @@ class AggregateSpec:
 class SlidingAggregate(DeclaredState, Untimed):
     """The goal of a sliding aggregate. Its kernel is in `sliding_rings`."""
 
+    in_time = True
     rings: Ints
     partials: Ints
     identities: Ints

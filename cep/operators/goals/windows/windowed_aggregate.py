@@ -106,6 +106,8 @@ class WindowSpec:
 class WindowedAggregate(DeclaredState):
     """The goal of an Aggregation node, for windows of every form."""
 
+    in_time = True
+
     def __init__(self, spec: WindowSpec, labels: Callable[[], Labels], lineage: Lineage | None = None) -> None:
         self.spec = spec
         self.lineage = lineage
