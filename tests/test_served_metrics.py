@@ -201,7 +201,7 @@ def test_prometheus_takes_what_the_dashboard_asks(tmp_path: Path) -> None:
 def test_the_rules_load_and_fire() -> None:
     checked = promtool("check", "rules", str(DEPLOY / "alerts.yaml"))
     assert checked.returncode == 0, checked.stderr
-    fired = promtool("test", "rules", str(HERE / "tests" / "promtool" / "alerts.test.yaml"))
+    fired = promtool("test", "rules", str(HERE / "tests" / "promtool" / "alerts.promtool.yaml"))
     assert fired.returncode == 0, fired.stdout + fired.stderr
     (group,) = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())["groups"]
     asked = {name for rule in group["rules"] for name in re.findall(r"semcep_\w+", rule["expr"])}
