@@ -206,11 +206,16 @@ class Engine:
         """Move the watermark to `time`, and return the events that this completes.
 
         The caller asserts that no event will arrive that ends at or before `time`. A time without a zone is UTC.
+        Raises CepError if a text is not a time in ISO 8601.
         """
-        if isinstance(time, str):
-            ticks = of_iso(time)
-        else:
+        if isinstance(time, datetime):
             ticks = (time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+        else:
+            try:
+                ticks = of_iso(time)
+            except (ValueError, TypeError):
+                hint = "use a datetime, or a text such as 2024-05-01T08:00:00Z"
+                raise CepError(f"advance: `{time}` is not a time", hint=hint) from None
         return self._derived(self.inner.advance(ticks))
 
     def finish(self) -> Derived:

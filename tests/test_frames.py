@@ -128,6 +128,12 @@ def test_the_time_goes_on_with_what_is_pushed() -> None:
     assert late == [] and late.dead.rows() == [("reading", 0, "late", "is late by 3 h: the watermark has passed it")]
     again = Engine.from_text(PROGRAM, lateness="1 h").restore(saved)
     assert [*again.advance(datetime(2024, 1, 1, 3)), *again.push(FRAME[4:]), *again.finish()] == FOUND[1:]
+    wrong: Any
+    for wrong in ("soon", 15, None, date(2024, 1, 1)):
+        with pytest.raises(CepError) as refused:
+            again.advance(wrong)
+        assert refused.value.message == f"advance: `{wrong}` is not a time"
+        assert refused.value.hint == "use a datetime, or a text such as 2024-05-01T08:00:00Z"
 
 
 @pytest.mark.parametrize("workers", [None, 2])
