@@ -297,7 +297,7 @@ class DialectOptions:
 
     @property
     def dialect(self) -> str | None:
-        """Return the dialect. The suffix `/n` means that a window of n ticks contains n ticks instead of n + 1.
+        """Return the dialect. The suffix `/n` means that a window `[n]` has n ticks instead of n + 1.
 
         Raises CepError if `--window` is not valid.
         """

@@ -26,7 +26,7 @@ def record_files(incomplete: str) -> list[str]:
 
 
 def fact_tables(incomplete: str) -> list[str]:
-    """List folders, and files of tables, if the text begins with `name=`."""
+    """List folders, and files of tables, if the text begins with `name=`. Otherwise return an empty list."""
     return _bound(incomplete, TABLES) if "=" in incomplete else []
 
 

@@ -29,8 +29,9 @@ ALONE = "run it once on one machine, `--master 'local[*]' --once`; the cluster t
 def mirrored(options: RunOptions) -> Iterator[tuple[RunOptions, Mirror | None]]:
     """Yield options in which local folders replace addresses, and the mirror that copies these folders.
 
-    If no option is an address, yield the same options and None. Raises CepError if an address contains something else,
-    or cannot be read. Errors raised inside the `with` block show the addresses instead of the local folders.
+    If no option is an address, yield the same options and None. Raises CepError if an address contains files that do
+    not belong to a checkpoint, or cannot be read. Errors raised inside the `with` block show the addresses instead of
+    the local folders.
     """
     checkpoint, dead = options.spark.checkpoint, options.source.dead_letter
     if checkpoint is None or not is_url(checkpoint):

@@ -52,8 +52,8 @@ class AppendLog(ABC, Generic[Logged]):
     def unread(self) -> Iterator[Logged]:
         """Yield the entries that were added since the file was last read. Stop before a torn entry.
 
-        During the loop, the `len` of this log is the number of the current entry. Raises Broken if an entry is damaged.
-        The exception has the entry's number.
+        During the loop, `len(log)` is the number of the current entry. Raises Broken if an entry is damaged. The
+        exception has the entry's number.
         """
         try:
             if self.path.stat().st_size <= self.size:

@@ -28,7 +28,7 @@ class Log(Protocol):
 
     - `event`: a short name of the message.
     - `fields`: the values that the message reports.
-    - `text`: a sentence for people. It is None if a display already shows it.
+    - `text`: a sentence for people, or None if a progress display already shows the same.
     """
 
     def __call__(self, event: str, text: str | None, level: Level = "info", /, **fields: object) -> None: ...

@@ -23,7 +23,8 @@ _NAME = re.compile(r"(\w[\w-]*):")
 
 
 def namespace(prefix: str, declared: Mapping[str, str]) -> str | None:
-    """Return the IRI that a prefix stands for, or None. A declaration takes precedence over a built-in prefix."""
+    """Return the IRI for which a prefix stands, or None if the prefix is unknown. A declaration takes precedence over a
+    built-in prefix."""
     return declared.get(prefix, PREFIXES.get(prefix))
 
 

@@ -1,4 +1,5 @@
-"""The values of a pool in blocks. Each block is a part of a snapshot. New values change only few blocks."""
+"""Division of a pool of values into blocks, each of which is a part of a snapshot. New values change only few
+blocks."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ _BLOCKS = 65_536, 4096, 256  # block sizes, in values
 
 
 def blocks(pool: Pool) -> list[tuple[int, int]]:
-    """Divide the codes of a pool into few half-open ranges, the blocks. New values rarely change any but the last
-    blocks."""
+    """Divide the codes of a pool into a few blocks, which are half-open ranges of codes. New values rarely change any
+    blocks except the last ones."""
     spans, first = [], 0
     end = int(_valued(pool, 0, pool.capacity - 1).max(initial=-1)) + 1
     while first < end:

@@ -13,8 +13,8 @@ Ints = NDArray[np.int64]
 
 
 class Versions(Generic[T]):
-    """The versions of a value. Each version is valid from its time until the next one begins. The first has always been
-    valid."""
+    """The versions of a value. Each version is valid from its time until the next version begins. The first version has
+    always been valid."""
 
     def __init__(self, first: T) -> None:
         self._times: list[int] = []  # the times at which all versions except the first begin
@@ -40,13 +40,13 @@ class Versions(Generic[T]):
         del self._times[stop:], self._values[stop + 1 :]
 
     def forget(self, until: int) -> None:
-        """Drop the versions that nobody needs who asks for `until` or a later time."""
+        """Drop the versions that are only valid before the time `until`."""
         start = bisect_right(self._times, until)
         del self._times[:start], self._values[:start]
 
     def at(self, times: Ints | None) -> list[tuple[T, Ints | None]]:
-        """Return the versions that are valid at some times. Each one comes with the indices of its times, or with None
-        if it is the only one.
+        """Return the versions that are valid at `times`. Each version is paired with the indices of the times at which
+        it is valid. If it is valid at all of them, the indices are None.
 
         If `times` is None, return the latest version.
         """

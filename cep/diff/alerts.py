@@ -1,4 +1,4 @@
-"""Convert the alerts of a run to occurrences that can be compared. The occurrence lasts as long as the alert, from
+"""Convert the alerts of a run to occurrences that can be compared. An occurrence lasts as long as its alert, from
 firing to resolved."""
 
 from __future__ import annotations

@@ -96,11 +96,12 @@ def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...]
     """Explain why a program did not derive a row that the other program derived.
 
     - `schema`: the row's schema in the other program.
-    - `back`: for each depth of the explanation, how far back from the end of the row occurrences are considered, in
-      microseconds. The other program derived the row from occurrences within this time.
+    - `back`: for each depth of the explanation tree, the greatest age of the occurrences that are considered, in
+      microseconds before the end of the row. The other program derived the row from occurrences of this age.
 
-    Older occurrences are considered only if no useful explanation is found without them. The explanation may say that
-    the event `exists` at other times. Returns None if the program never derives the event.
+    Older occurrences are considered only if no useful explanation is found without them. In the explanation, `exists`
+    is True if the program derived an occurrence with the same values at this time, for instance one that starts
+    earlier. Returns None if the program never derives the event.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:

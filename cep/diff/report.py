@@ -25,7 +25,8 @@ LINES = 16
 """The greatest number of lines that are printed from the explanation of one program."""
 SAME = "the programs mean the same"
 IDENTIFIER = re.compile(r" *@[0-9a-f]{32}")
-"""A line of an explanation that is an event's identifier. Reports leave it out."""
+"""A pattern that matches the line of an explanation that contains only an event's `@id`. Reports leave out this
+line."""
 
 
 def lines(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> Iterator[str]:

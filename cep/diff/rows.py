@@ -42,19 +42,23 @@ class DerivedRows:
                 own[row] += sign
 
     def hold(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Add the intervals of fluents that are still open. At the end of the input, the engine may return them
-        again."""
+        """Add the intervals of fluents that are still open at the end of the input.
+
+        The engine may already have returned such an interval in a step. The interval counts only once.
+        """
         for name, table in tables.items():
             own = self._counts.setdefault(name, Counter())
             for row in _rows(table):
                 own[row] = 1
 
     def changes(self) -> dict[str, Counter[Row]]:
-        """Return, for each row, how often it was added minus how often it was withdrawn."""
+        """Return, for each table, its rows. The count of a row is how often it was added minus how often it was
+        withdrawn."""
         return self._counts
 
     def rows(self) -> dict[str, Counter[Row]]:
-        """Return the rows that were not withdrawn, by event, fluent and alert table."""
+        """Return, for each table, the rows that were not withdrawn, with their counts. A table belongs to an event, a
+        fluent or an alert."""
         return {name: +counts for name, counts in self._counts.items() if +counts}
 
 

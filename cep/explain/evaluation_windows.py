@@ -125,8 +125,8 @@ class WindowExtents:
     def tick_by_tick(
         self, pattern: Pattern, inner: Pattern, variable: str, tick: int, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of `inner`, divided into past ticks. There is one extent for each tick at which `inner`
-        holds, and it binds `variable` to the number of the tick."""
+        """Return one extent for each past tick at which `inner` holds. The extent binds `variable` to the number of the
+        tick."""
         engine = self.memory.engine
         now = 2 * min(engine.watermark, END_OF_TIME)
         extents = []

@@ -35,10 +35,11 @@ SOME = 60
 class FluentAbsence:
     """The reasons why a fluent does not hold at the requested time.
 
-    - `before`, `after`: the fluent's last interval before the requested time, and its first interval after it.
+    - `before`, `after`: the fluent's last interval before the requested time, and its first interval after this
+      time.
     - `ended`: the time and reason of the fluent's last end before the requested time.
     - `refusals`: for each rule, why it has not begun the fluent since that end.
-    - `answers`: for a fluent that a solver derives, why each rule did not derive it.
+    - `answers`: for a fluent that the answer set solver derives, why each rule did not derive it.
     """
 
     before: Occurrence | None

@@ -1,4 +1,5 @@
-"""Evaluate formulas over remembered intervals and occurrences. The result is when they hold, for which values, and why.
+"""Evaluate formulas over remembered intervals and occurrences. The result contains the times and values for which a
+formula holds, and the reason.
 
 The code follows the definitions of the language, and handles one tuple at a time. It explains single results, and is
 too slow to run programs.
@@ -75,9 +76,10 @@ class FormulaReader:
         return self._of(atom, properties.event, properties.arguments, bound, names, codes)
 
     def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the extent of a pattern that a solver derived.
+        """Return the extent of a pattern whose rows the answer set solver derived.
 
-        `asked`: the pattern that is the solver's input. Its extents become the parts of the result.
+        `asked`: the pattern whose rows are the solver's input. The extents of this pattern become the parts of the
+        result.
         """
         extents = self.extents(asked, {})
         when = tuple(interval for extent in extents for interval in extent.when)

@@ -36,7 +36,7 @@ class ReductStep:
 
 
 class Reducts:
-    """The answers that the solver found for one program (*answer streams*), and the rules that derive their atoms."""
+    """The answer streams of one program, which the answer set solver found, and the rules that derive their atoms."""
 
     def __init__(self, memory: Memory, judge: Judge, program: LarsProgram) -> None:
         self.memory, self.judge, self.program = memory, judge, program
@@ -45,8 +45,11 @@ class Reducts:
 
     @classmethod
     def of(cls, memory: Memory, judge: Judge) -> Reducts | None:
-        """Return the reader of the solver's answers to an engine's program. Returns None if the program needs no
-        solver."""
+        """Create a reader of the answer streams of an engine's program. Returns None if the program runs without the
+        answer set solver.
+
+        `memory`: the occurrences that the engine remembers.
+        """
         written, source = memory.engine.written, memory.engine.plan.source
         if written.together is not None:
             program = written.together.lars

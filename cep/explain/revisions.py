@@ -130,7 +130,7 @@ class InputRevisions:
             self.latest = max([self.latest, *(int(end) for end in ends[piece])])
 
     def take(self, derived: Mapping[str, pl.DataFrame]) -> None:
-        """Process the results that the engine returned for the last part of a batch that `pieces` yielded."""
+        """Process results that the engine returned. They are the results for the tables that `pieces` yielded last."""
         for name, table in derived.items():
             if (self.event is not None and name != self.event) or CHANGE not in table.columns:
                 continue

@@ -111,7 +111,8 @@ class FormulaLowering:
         return recorded_fluents.edges(name) if name in self.fluents.declared else None
 
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-        """Lower the conditions of a WHERE. Report each fluent that a condition uses."""
+        """Lower the conditions of a WHERE. Report a mistake for each fluent that a condition uses where it cannot be
+        tested."""
         uses = dict.fromkeys(asked(conditions), 2)
         lowered = tuple(self.known.condition(condition, uses) for condition in conditions)
         for condition in lowered:

@@ -108,8 +108,7 @@ class Formulas:
     def at_once(self, names: list[str], cycle: frozenset[str]) -> None:
         """Record which fluents of a cycle depend on each other without a delay. The cycle contains NOT or AGGREGATE.
 
-        Report an error if NOT or AGGREGATE applies to the current value of a fluent that depends on its result without
-        a delay.
+        Report an error for a NOT or AGGREGATE whose operand depends on the operator's own current result.
         """
 
         def now(name: object) -> list[str]:

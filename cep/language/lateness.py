@@ -1,5 +1,4 @@
-"""The delay of fluents: the time until a value of the fluent is known, because its formulas look ahead or depend on
-later input.
+"""The delay of a fluent: the time until its value is known, because its formulas look ahead or depend on later input.
 
 The module also decides which fluents event rules may use.
 """

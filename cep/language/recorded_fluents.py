@@ -49,7 +49,7 @@ def incoming(
     format: RecordFormat,
     span: Span,
 ) -> ast.FluentDeclaration:
-    """Declare a fluent of a dialect that the program reads as records.
+    """Create the declaration of a fluent whose input is records, for a program in a dialect.
 
     The records are final: no record closes an interval that an earlier record left open.
     """

@@ -68,8 +68,8 @@ def advised(error: CepError, conditions: Sequence[Condition], events: Container[
 
 
 def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
-    """Return an error or a group of errors. For an unbound variable whose name resembles a parameter, the hint names
-    the parameter."""
+    """Return `error`, an error or a group of errors, with better hints. If the name of an unbound variable resembles a
+    parameter, the hint names the parameter."""
     if isinstance(error, CepErrors):
         return CepErrors([parameters_meant(error, parameters) for error in error.errors])
     meant = _parameter_meant(error, parameters)
@@ -77,7 +77,8 @@ def parameters_meant(error: CepError, parameters: Collection[str]) -> CepError:
 
 
 def warned_of_parameters(warnings: Sequence[Warning], parameters: Collection[str]) -> Iterator[Warning]:
-    """Yield the warnings. For an unused variable whose name resembles a parameter, the hint names the parameter."""
+    """Yield `warnings` with better hints. If the name of an unused variable resembles a parameter, the hint names the
+    parameter."""
     for warning in warnings:
         meant = _parameter_meant(warning, parameters)
         yield replace(warning, hint=meant) if meant else warning

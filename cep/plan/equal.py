@@ -1,7 +1,7 @@
 """Find where a plan must count equal records, and where it only needs one of several equal records.
 
-Equal input occurrences are numbered. Rules over one event and ORs pass these numbers on to their results. All other
-operators give each result the first number, so equal results are merged.
+Equal input occurrences are numbered. A rule over one event passes these numbers on to its results, and so does an OR.
+All other operators give each result the first number, so equal results are merged.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class EqualRecords:
     """The treatment of equal records in a plan.
 
     - `several`: the events that may have equal occurrences.
-    - `numbered`: the events in `several` whose numbers are used.
-    - `passing`: the indices of heads that pass the numbers on.
+    - `numbered`: the events in `several` for which a rule uses the numbers of equal occurrences.
+    - `passing`: the indices of heads that pass these numbers on to their results.
     - `once`: the nodes that need only one of several equal occurrences. For each node, a flag per part, which is
       True if the part may have equal occurrences.
     """

@@ -57,10 +57,10 @@ class Lowering(Protocol):
         """
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:
-        """Return the parts of a formula. In a recursive rule, first combine all parts that use no fluent of the cycle
-        into one part.
+        """Return `parts`, the parts of a formula. In a recursive rule, first combine all parts that use no fluent of
+        the rule's cycle into one part.
 
-        `make`: a function that combines parts.
+        `make`: a function that combines several parts into one formula.
         """
 
     def projected(self, pattern: Pattern, keep: Names, formula: Formula) -> Pattern:
@@ -74,9 +74,9 @@ class Lowering(Protocol):
         """
 
     def closed(self, pattern: Pattern, edge: str, formula: Formula) -> Pattern:
-        """Return a pattern whose intervals also contain the instant at which they begin or end.
+        """Return a copy of `pattern` whose intervals also contain the instant at which they begin or end.
 
-        `edge`: `begin` or `end`, to select this instant. `formula`: the formula of the pattern.
+        `edge`: `begin` or `end`, to select this instant. `formula`: the formula from which `pattern` was lowered.
         """
 
     def edges(self, name: str) -> str | None:
@@ -102,7 +102,7 @@ class Formula(ABC):
 
     @abstractmethod
     def over(self, parts: tuple[Formula, ...]) -> Formula:
-        """Return a formula that has the same operator, but the parts `parts`."""
+        """Return a copy of the formula that has `parts` instead of its own parts."""
 
     def written(self) -> list[str]:
         """Return the variables that this operator itself mentions, outside its parts. A variable can occur several
@@ -147,14 +147,14 @@ class Formula(ABC):
     def tied(self) -> tuple[Formula, Formula | None]:
         """Split a formula that uses variables which it does not bind (`loose`).
 
-        Returns two formulas that are joined by OR. The first one binds these variables. The second one holds for any of
-        their values, or is None if it is not needed.
+        Returns two formulas, which the caller joins by OR. The first one binds these variables. The second one holds
+        for any of their values, or is None if the first one is enough.
         """
         raise AssertionError("it has no loose variables")
 
     def shifted(self, through: Callable[[Formula], bool]) -> Formula:
-        """Return an equivalent formula that uses the formulas of a cycle only at other times, through operators that
-        shift time.
+        """Return an equivalent formula that uses the formulas of a cycle only through operators that shift time. At a
+        time, it then only depends on earlier or later values of these formulas.
 
         If there is no such formula, return this formula. `through`: a function that returns True if a formula is on the
         cycle.

@@ -32,7 +32,7 @@ PART_FIELDS = ("left", "right", "absent", "child")
 
 
 class Meeting(Enum):
-    """The occurrences that must be in the same bucket if a goal runs in buckets.
+    """The occurrences that must be in the same bucket if an operator's occurrences are divided into buckets.
 
     `cep plan` lists kinds of goals in the order of this class.
     """
@@ -45,7 +45,7 @@ class Meeting(Enum):
 
 
 class Lasting(Enum):
-    """How long the results of a goal last, as far as the plan knows."""
+    """The duration of an operator's results, as far as the plan knows it."""
 
     AS_LONGEST = "as its part, the longest where it has several"
     AS_SHORTEST = "as the shorter of its two parts"
@@ -68,8 +68,8 @@ class NodeProperties:
     - `looks`: further places that the goal reads
     - `equal`: pairs of places whose values are equal in every result
     - `negated`: the number of the part that must be absent
-    - `forbids`: places of the negated part, each with the node's column that it is compared with
-    - `groups`: the places to group by. Only columns that contain one of them may choose the bucket
+    - `forbids`: pairs of a place in the negated part and a column of the node; the goal compares both
+    - `groups`: the places to group by. Only columns that contain one of them may determine the bucket
     - `by`: True if the author writes the places of `groups` after BY
     - `conditions`: the conditions that the node tests, over the node's columns
 
@@ -93,7 +93,8 @@ class NodeProperties:
     - `selects`: True if results are occurrences of the node's part, unchanged
     - `distinct`: True if no result occurs twice
     - `guessed`: True if the goal can undo speculative steps, at a cost proportional to the state that they changed
-    - `keeps_equal`: the parts whose equal occurrences have separate results, each with the number of its occurrence
+    - `keeps_equal`: the parts whose equal occurrences have separate results. Equal occurrences are numbered, and a
+      result gets the number of its occurrence
     - `uncounted`: the parts whose equal occurrences produce only equal results. The number of such occurrences
       matters only if the results are counted
     - `constituents`: the parts whose constituents become constituents of the results. If there are none, each

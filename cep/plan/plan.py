@@ -86,8 +86,8 @@ class Plan:
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """The derived events and fluents of the output, in program order. In the plan of a stage, all derived events,
-        because other stages may read them."""
+        """The derived events and fluents of the output, in program order. In the plan of a stage, these are all derived
+        events, because other stages may read them."""
         events = dict.fromkeys(head.event for head in self.heads)
         if self.origin is not None:
             return tuple(events)

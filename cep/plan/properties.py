@@ -1,5 +1,4 @@
-"""The base class of patterns and nodes. It computes the record of a pattern's or node's properties once and caches
-it."""
+"""The base class of patterns and nodes. It computes the properties of a pattern or node once, and caches the result."""
 
 from __future__ import annotations
 

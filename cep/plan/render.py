@@ -135,8 +135,8 @@ class Rendering:
         return pattern_text.event(self.labels[number], arguments)
 
     def sides(self, number: int) -> list[Text]:
-        """Return the texts of the nodes that the node `number` reads. Their columns have the names that they have in
-        this node."""
+        """Return the texts of the nodes that the node `number` reads. The texts name columns as the node `number` names
+        them."""
         shown = self.taken(number, self.needed[number])
         return [
             self.reference(part, names, columns)
@@ -175,8 +175,8 @@ def shown_name(schema: Schema) -> str:
 
 
 def restricted(pattern: Text, within: int | None, conditions: Iterable[Condition], names: Mapping[str, str]) -> Text:
-    """Return the text of a pattern, followed by its WITHIN and its WHERE if it has them. `names`: the author's names of
-    variables."""
+    """Return the text of a pattern, followed by its WITHIN and its WHERE if it has them. `names`: for each canonical
+    name of a variable, the author's name."""
     if within is not None:
         pattern = pattern_text.within(pattern, within)
     written = tuple(_plain(rename_condition(condition, names)) for condition in conditions)

@@ -29,8 +29,8 @@ class DerivedPredicate:
 
 @dataclass(frozen=True, slots=True)
 class AskedWindow:
-    """A time window over derived atoms. The window ends at the last multiple of `step`, and begins `ticks` ticks before
-    its end."""
+    """A time window over derived atoms. The window ends at the last multiple of `step` up to the current tick, and
+    begins `ticks` ticks before its end."""
 
     ticks: int
     step: int
@@ -123,8 +123,8 @@ class AnswerSetTables:
 
     An input row contains the number of its relation, then values. An output row has four parts:
 
-    - a number: 2 p for an atom of predicate p, 2 p + 1 for an atom that p has at a tick, or `COUNTED` for the
-      number of answer sets
+    - a number: 2 p for an atom of predicate p, 2 p + 1 for an atom of predicate p that holds at a certain tick, or
+      `COUNTED` for the number of answer sets
     - the tick, or the number of answer sets
     - the number of the answer set, from 1, if the user wants all answer sets
     - the values

@@ -1,6 +1,6 @@
 """Parameters: named constants of a program whose values can be set for each run.
 
-PARAM Hot = 7.0 IN 5..12 STEP 0.5.
+A program declares a parameter by a statement such as `PARAM Hot = 7.0 IN 5..12 STEP 0.5.`
 """
 
 from __future__ import annotations

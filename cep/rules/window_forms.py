@@ -14,7 +14,7 @@ MONDAY = -3 * DAY
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """`EACH length [ZONE zone]`, `SESSION length`, or `EVERY length` after `LAST d`.
+    """The form of a window: `EACH length [ZONE zone]`, `SESSION length`, or `EVERY length` after `LAST d`.
 
     - `form`: each, session or every.
     - `length`: the length in microseconds.
@@ -29,8 +29,8 @@ class Over:
 
     @property
     def origin(self) -> int:
-        """The time from which windows are counted, in microseconds. It refers to UTC, or to local time if the form has
-        a zone."""
+        """A time at which a window begins, in microseconds since 1970. All other windows are counted from it. The time
+        is in UTC, or in local time if the form has a zone."""
         return MONDAY if self.weeks else 0
 
     def text(self) -> str:

@@ -105,7 +105,7 @@ class ServerParts:
     """
 
     def __init__(self, options: ServeOptions, program: ServedProgram, people: People | None, stack: ExitStack) -> None:
-        """`people`: the people who may send requests, or None if everybody may."""
+        """Create the parts. `people`: the people who may send requests, or None if everybody may."""
         self.options, self.people, self.stats = options, people, RunStats()
         self.outbox = stack.enter_context(
             closing(Outbox(None if options.retention.state is None else program.folder / "alerts.db"))

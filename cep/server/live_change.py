@@ -89,7 +89,7 @@ class LiveProgram:
         begin: Callable[[ServedProgram, Mapping[str, pl.DataFrame]], Service],
         record: Callable[[RecordedAction], None],
     ) -> None:
-        """`record`: a function that adds a person's action to the log of actions."""
+        """Store the arguments. `record`: a function that adds a person's action to the log of actions."""
         self._options, self._program, self._run, self._begin = options, program, run, begin
         self._record = record
         self._schemas: Mapping[str, Schema] = program.schemas

@@ -155,7 +155,7 @@ class ServerOptions:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The host names that requests may use. Empty: any name.
+        """The host names that requests may use. An empty set permits any name.
 
         If only this machine can reach the server, other names are refused, which prevents DNS rebinding.
         """

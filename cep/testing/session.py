@@ -1,4 +1,5 @@
-"""Run tests: first in one batch and in the records' own order, then under the laws that apply to the test."""
+"""Runner of tests. Each test runs in one batch first, with the records in their own order. If it passes, it runs again
+under each law that applies."""
 
 from __future__ import annotations
 

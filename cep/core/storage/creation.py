@@ -36,7 +36,8 @@ def create(address: str, content: bytes) -> bool:
 
 
 def remove(address: str) -> None:
-    """Remove a file, if it exists. Unlike pyarrow, this leaves no object for the file's folder.
+    """Remove a file, if it exists. pyarrow would also create an object for the file's folder, but this function does
+    not.
 
     Raises StorageError if the file system fails.
     """

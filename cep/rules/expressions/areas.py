@@ -209,7 +209,7 @@ def covers(shapes: Shapes, bounds: Floats, which: Ints, lat: Operand, long: Oper
 
 
 MOST_CACHES = 4
-"""The number of versions of the places whose shapes a condition caches."""
+"""The greatest number of shape caches that a condition keeps, one for each version of the background knowledge."""
 
 
 class Known:
@@ -259,8 +259,10 @@ class Known:
 
 def containment(type: str, pool: Pool) -> Callable[..., Operand]:
     """Return a function of columns that computes `inside(Lat, Long, Area)`. The result is missing if the point or the
-    area is missing. Its last argument contains the end of each row's occurrence, which decides where places are.
-    Without it, they are where the latest knowledge says.
+    area is missing.
+
+    The last argument of the function contains the end of each row's occurrence. The shape of a place is read from the
+    background knowledge that is valid at this time. Without this argument, it is read from the latest knowledge.
 
     `type`: the type of the areas. Raises CepError if the background knowledge contains an invalid geometry.
     """

@@ -50,8 +50,11 @@ class Maintained:
         tables: Mapping[str, MaterializedRelation],
         declared: Mapping[str, FactDeclaration] | None = None,
     ) -> None:
-        """Prepare the rules. `relations`: the predicates of the rules, with the rows that follow from the tables now,
-        and the relations that the rules use in addition. `tables`: the tables among the latter, whose rows may change.
+        """Prepare the rules for incremental maintenance.
+
+        - `relations`: all predicates that the rules derive or use. The tables of derived predicates already contain the
+          rows that follow from the current input tables.
+        - `tables`: the input tables, whose rows may change. They are also in `relations`.
         """
         rules = [alternative for rule in rules for alternative in without_alternatives(rule)]
         self.rules, self.facts, self.pool, self.source = rules, facts, pool, source
@@ -74,7 +77,7 @@ class Maintained:
         self._single: dict[str, _Single | None] = {}
 
     def change(self, edits: Mapping[str, Edit], time: int, anew: bool = False) -> None:
-        """Edit the input tables, and the derived tables that depend on them, from a time on.
+        """Edit the input tables at the time `time`, and update the derived tables that depend on them.
 
         `anew`: True to compute all predicates anew, because other relations have changed too. Raises CepError if the
         rules do not terminate. The caller must then undo the edits.

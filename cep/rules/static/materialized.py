@@ -91,11 +91,11 @@ class MaterializedRelation:
         return tuple(self.column(i) for i in range(self.arity)), self.count
 
     def edit(self, gone: CountedColumns, new: CountedColumns, pool: Pool, time: int) -> None:
-        """Remove rows and add other rows from a time on, which must not be before that of an earlier edit. The cost
-        depends on the number of rows in the edit.
+        """Remove the rows `gone` and add the rows `new`, both at the time `time`. The cost depends on the number of
+        these rows.
 
-        The removed rows must be present. A row that was added several times is only removed when it has been removed as
-        often.
+        `time` must not be before that of an earlier edit. The removed rows must be present. A row that was added
+        several times is only removed when it has been removed as often.
         """
         rows = gone[1] + new[1]
         if rows:
@@ -103,11 +103,11 @@ class MaterializedRelation:
             self._edited(pool).change(np.concatenate([words(*gone), words(*new)]), copies, np.full(rows, time))
 
     def edit_periods(self, columns: Sequence[Column], since: Ints, until: Ints, pool: Pool, first: int) -> None:
-        """Replace the rows by rows with periods of validity, which do not overlap for equal rows. A row is valid from
-        `since` on and before `until`.
+        """Replace the table's rows by rows that have periods of validity. A row is valid from `since` on and before
+        `until`. The periods of equal rows do not overlap.
 
         The rows that are valid from `ALWAYS` on must be those that the table has now. `first`: a time that is not after
-        the other times.
+        any other time in `since` and `until`.
         """
         begins, ends = np.flatnonzero(since != ALWAYS), np.flatnonzero(until != NEVER)
         if not len(begins) and not len(ends):
@@ -125,7 +125,7 @@ class MaterializedRelation:
             self._edits.undo(after)
 
     def forget(self, until: int) -> None:
-        """Forget earlier rows that no query finds which asks for `until` or a later time. If many rows have been
+        """Forget earlier rows that queries about the time `until` or later times do not find. If many rows have been
         removed, reclaim their space."""
         if self._edits is not None:
             self._edits.log.forget(until)
@@ -157,7 +157,8 @@ class MaterializedRelation:
         return self._edits
 
     def settle(self) -> None:
-        """Forget the rows as they were before the last edits, which a `PreviousTable` shows."""
+        """Forget the rows as they were before the last edits. Until then, a `PreviousTable` shows these earlier
+        rows."""
         if self._edits is not None:
             self._edits.flipped = set()
 
@@ -190,7 +191,7 @@ class MaterializedRelation:
 
     @property
     def timed(self) -> bool:
-        """True if a query for an earlier time may find other rows."""
+        """True if a query for an earlier time may find other rows than a query for the current time."""
         return self._edits is not None and len(self._edits.log) > 0
 
     def column(self, position: int, start: int = 0, stop: int | None = None) -> Column:
@@ -248,8 +249,11 @@ class TableProbe:
 
 
 class _Index:
-    """An index that finds the values of the wanted columns of distinct rows by the values of the bound columns. Each
-    query first adds the rows that are new in the table to the index."""
+    """An index over distinct rows. A query finds the rows that have certain values in the bound columns, and returns
+    the values of their wanted columns.
+
+    Each query first adds the rows that are new in the table to the index.
+    """
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
-"""Edits of a table whose rows are kept in the order of their values. The cost of an edit depends on the number of its
-rows.
+"""Edits of a table whose rows are kept in the order of their values. An edit costs more the more rows it adds or
+removes.
 
 A removed row stays in the table's hash index, and queries skip it. Each row has a numeric label. The labels have the
 same order as the rows' values: a new row gets a label between the labels of its neighbours.
 
-An edit takes effect at a time. A log of the edits answers which rows were present at an earlier time.
+Each edit takes effect at a certain time. A log of the edits shows which rows were present at an earlier time.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _TIME, _ROW, _COPIES, _BEFORE = range(4)  # the columns of a log
 
 
 class EditLog:
-    """The edits of a table's rows that queries about earlier times need, in order of time.
+    """A log of edits of a table, in order of time. Queries about earlier times need it.
 
-    An entry says at which time how many copies of a row were added (or removed, if negative). It also has the number of
-    the entry before it about the same row.
+    An entry says at which time how many copies of a row were added (or removed, if the number is negative). It also has
+    the number of the previous entry about the same row, or -1 if there is none.
     """
 
     def __init__(self) -> None:
@@ -47,11 +47,12 @@ class EditLog:
 
     @property
     def entries(self) -> Ints:
-        """The needed entries."""
+        """The entries that `forget` has not dropped."""
         return self._entries[self._first - self._dropped : self.count - self._dropped]
 
     def append(self, times: Ints, rows: Ints, copies: Ints) -> None:
-        """Add entries. `times`: ascending, and not earlier than those of existing entries."""
+        """Add entries. `times`: the times of the edits, which are ascending and not before the times of earlier
+        entries."""
         more = int(rows.max(initial=-1)) + 1 - len(self._newest)
         if more > 0:
             self._newest = np.concatenate([self._newest, np.full(max(more, len(self._newest)), -1)])
@@ -67,7 +68,8 @@ class EditLog:
         self.count += len(rows)
 
     def copies_at(self, rows: Ints, copies: Ints, times: Ints) -> Ints:
-        """Return how many copies of rows there were at some times. `copies`: how many there are now."""
+        """Return how many copies of each row were present at the time in `times`. `copies`: how many are present
+        now."""
         if not len(self) or not len(rows) or int(times.min()) >= self.entries[-1, _TIME]:
             return copies
         copies = copies.copy()
@@ -91,7 +93,7 @@ class EditLog:
         return undone
 
     def forget(self, until: int) -> None:
-        """Drop the entries that no query needs that asks for `until` or a later time."""
+        """Drop the entries that queries about the time `until` or later times do not need."""
         self._first += int(np.searchsorted(self.entries[:, _TIME], until, "right"))
         if 2 * (self._first - self._dropped) > len(self._entries):
             self._entries, self._dropped = self.entries.copy(), self._first
@@ -106,8 +108,8 @@ class EditLog:
 class Edits:
     """The edits of a table. At first, all rows of `table` are present.
 
-    `labels`: the label of each row. `flipped`: the numbers of the rows that were added or removed since the last call
-    of `settle`.
+    `labels`: the label of each row. `flipped`: the numbers of the rows that were added or removed since
+    `MaterializedRelation.settle` was last called.
     """
 
     def __init__(self, table: KeySet, types: Sequence[str], pool: Pool) -> None:
@@ -130,8 +132,13 @@ class Edits:
         self._present: Ints | None = None
 
     def change(self, words: Ints, copies: Ints, times: Ints) -> None:
-        """Add copies of rows, or remove them if `copies` is negative. `words`: the rows. `times`: when each of these
-        edits takes effect, in ascending order, and not before earlier edits."""
+        """Add copies of rows, or remove them where `copies` is negative.
+
+        - `words`: the rows, as 64-bit words. A row may occur several times.
+        - `copies`: for each row, the number of copies to add.
+        - `times`: for each row, the time at which its edit takes effect. The times are ascending, and not before the
+          times of earlier calls.
+        """
         before = self.table.count
         rows, fresh = self.table.insert(words)
         more = self.table.count - before
@@ -179,10 +186,10 @@ class Edits:
                 self.labels[self._order] = np.arange(len(self._order), dtype=np.int64) * _GAP
 
     def there(self, rows: Ints, times: Ints | None = None, former: bool = False) -> NDArray[np.bool_]:
-        """Return a mask that is True for those of `rows` that are present after all edits.
+        """Return a mask that is True for each of `rows` that is present after all edits.
 
-        `times`: for each row, the time at which it must be present instead. `former`: True to test for the rows that
-        were present at the last call of `settle`.
+        `times`: if given, for each row the time at which the row must be present. `former`: True to test for the rows
+        that were present when `MaterializedRelation.settle` was last called.
         """
         copies = self._copies[rows]
         is_present: NDArray[np.bool_] = (copies if times is None else self.log.copies_at(rows, copies, times)) > 0
@@ -196,21 +203,21 @@ class Edits:
         return self._order
 
     def present(self) -> Ints:
-        """Return the present rows as words, in the order of their values."""
+        """Return the present rows as a matrix of 64-bit words, in the order of their values."""
         if self._present is None:
             self._present = self.table.rows[self._order[self.there(self._order)]]
         return self._present
 
     def difference(self) -> tuple[Ints, Ints]:
-        """Return the rows that were removed since the last `settle`, and the rows that were added since then, as
-        words."""
+        """Return two matrices of 64-bit words: the rows that were removed since `MaterializedRelation.settle` was last
+        called, and the rows that were added since then."""
         rows: Ints = np.array(sorted(self.flipped), dtype=np.int64)
         rows = rows[np.argsort(self.labels[rows], kind="stable")]
         now = self.there(rows)
         return self.table.rows[rows[~now]], self.table.rows[rows[now]]
 
     def repeated(self) -> Ints:
-        """Return the additional copies of the present rows, as words."""
+        """Return the additional copies of the present rows, as a matrix of 64-bit words."""
         more = np.flatnonzero(self._copies > 1)
         return self.table.rows[np.repeat(more, self._copies[more] - 1)]
 
@@ -220,7 +227,7 @@ class Edits:
         return self.table.count > 2 * (self.count + len(self.log)) + _GONE
 
     def without_removed(self, table: KeySet) -> Edits:
-        """Put the rows that are still needed into `table`, which must be empty, and return its edits."""
+        """Copy the rows that are still needed into `table`, which must be empty. Return the edits of this table."""
         kept = self._order[((self._copies > 0) | self.log.has(self.table.count))[self._order]]
         table.insert(self.table.rows[kept])
         edits = Edits(table, self.types, self.pool)

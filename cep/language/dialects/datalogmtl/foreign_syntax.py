@@ -1,4 +1,4 @@
-"""Hints for syntax of other languages that DatalogMTL does not have."""
+"""Hints for unexpected syntax that other languages have, but DatalogMTL does not."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ BEGUN = f"{ASKED}begun"
 class SplitProgram:
     """A program in two parts: the rules for the engine and the rules for the solver.
 
-    - `rest`: the rules that do not depend on a cycle through negation. It also contains one rule for each predicate of
-      `inputs` except `BEGUN`, which derives the atoms of this predicate.
+    - `rest`: the rules that do not depend on a cycle through negation, and the rules that derive the atoms of `inputs`.
+      Each predicate in `inputs` except `BEGUN` has one such rule.
     - `rules`: the rules for the solver.
     - `inputs`: the predicates whose atoms the solver reads. The first is `BEGUN`.
     - `names`: the predicates that the solver derives.

@@ -1,4 +1,4 @@
-"""Hints for syntax of answer set programs and other languages that LARS does not have."""
+"""Hints for unexpected syntax. Answer set programs or other languages have this syntax, but LARS does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""LARS as a dialect: the way from the text of a program, in either notation, to the tree of fluents."""
+"""Reader of LARS programs in the dialects `lars` and `laser`. A program is lowered to a syntax tree of rules for
+fluents."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from cep.rules.parameters import Parameters
 def program_of(source: Source, dialect: str, tick: int = SECOND) -> LarsProgram:
     """Read a program and check it. Raises CepError with all mistakes.
 
-    `dialect`: `lars` or `laser`. With the suffix `/n`, a window `n` has n ticks instead of n + 1. `tick`: the length of
-    a tick in microseconds.
+    `dialect`: `lars` or `laser`, or one of these with the suffix `/n`. A window `[n]` has n + 1 ticks; with the suffix,
+    it has n ticks. `tick`: the length of a tick in microseconds.
     """
     read = laser.read_laser if dialect.startswith("laser") else reader.read
     return read(source, tick, counted=dialect.endswith("/n"))

@@ -44,7 +44,8 @@ class Relations:
 
     - `events`: the declarations of the input predicates.
     - `types`: the argument types of all predicates.
-    - `asks_first`, `asks_clock`, `filled`: say which auxiliary fluents the formulas use.
+    - `asks_first`, `asks_clock`: True if the formulas use the auxiliary fluents FIRST_TICK and TICK_NOW.
+    - `filled`: the lengths of windows for which the formulas use the auxiliary fluent `filled_name`, in ticks.
     """
 
     def __init__(

@@ -103,10 +103,9 @@ class Types:
         return FUNCTIONS[term.name]
 
     def use(self, name: str, arguments: tuple[Term, ...], clause: int) -> None:
-        """Record that each argument of a predicate, event or fluent has the same type as a term that is used in its
-        place.
+        """Record that the arguments of a predicate, event or fluent have the same types as `arguments`.
 
-        `arguments`: these terms. Raises CepError if one of them is a list.
+        `arguments`: the terms that a clause writes for these arguments. Raises CepError if one of them is a list.
         """
         for index, term in enumerate(arguments):
             if isinstance(term, Many):
