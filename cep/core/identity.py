@@ -18,7 +18,7 @@ from cep.core.fluents import CHANGES, EDGE, HOLDS, SINCE_EVER
 from cep.core.hashtable import NAN
 from cep.core.identity_columns import BOOL, FLOAT, NONE, OPTIONAL, TEXT, WHOLE, IdentityColumns, column_identities
 from cep.core.nullable import MISSING
-from cep.core.relation import END, FIRST, START, Table, contiguous, rows
+from cep.core.relation import END, FIRST, START, Table, contiguous
 from cep.core.schema import NUMBER, Schema
 
 ID = "@id"
@@ -108,7 +108,7 @@ class TableIdentities:
 
     def of(self, table: Table, frame: pl.DataFrame) -> pl.Series:
         """Return the identities of the occurrences in `table`. `frame`: the same rows as a polars frame."""
-        if rows(table) < FEW or not self._rows:
+        if not self._rows:
             return identities(frame, self.schema, self.meaning)
         columns = self._columns.identities(contiguous(table), [frame[name] for name in self._texts])
         return _all_of(*columns, frame, self.schema, self.meaning)

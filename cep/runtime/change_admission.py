@@ -170,7 +170,9 @@ def refuse_final(
     `receive_changes`.
     """
     behind = revision.window.behind + revision.window.length
-    words = key_words(parts, batch, {name: arrived.places for name, arrived in pushed.items()})
+    words = None
+    if parts.buffer.clocks is not None:
+        words = key_words(parts, batch, {name: arrived.places for name, arrived in pushed.items()})
     latest = max((rows.span[1] for rows in pushed.values()), default=BEGINNING)
     if words is None and all(rows.span[0] > max(revision.stable, latest - behind) for rows in pushed.values()):
         return

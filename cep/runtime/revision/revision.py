@@ -239,24 +239,24 @@ class Revision:
             self.stretches.append(Stretch(until - 1, KeptState(states)))
         for number, tables in enumerate((inputs, kept)):
             for event, table in tables.items():
+                ordered = True
                 if states is not None:
                     if number and event in attempts.apart:
                         early, late = attempts.apart[event]
-                        early = concat([*outputs[event][:-1], early])
+                        early, ordered = concat([*outputs[event][:-1], early]), False
                     else:
                         stop = slice_until(table, until - 1)
                         early, late = table[:, :stop], table[:, stop:]
-                    self._window(self.stretches[-1].held[number], event).add(late)
+                    self._window(self.stretches[-1].held[number], event).add(late, ordered=ordered)
                     table = early
-                self._window(stretch.held[number], event).add(table)
+                self._window(stretch.held[number], event).add(table, ordered=ordered)
 
     def _begin_stretch(self, until: int, reach: Frontier) -> None:
         """Begin a new stretch if the current one should end (see `Stretch.ends`). If the last step can be undone, the
         new stretch begins just before the next instant. Otherwise it begins now."""
-        stretch, held = self.stretches[-1], lambda: self.machine.size[0]
         changes = self.incremental
         parts = None if changes is None else changes.stretches_of_a_window
-        ends = stretch.ends(until, reach.watermark, self.length, held, parts)
+        ends = self.stretches[-1].ends(until, reach.watermark, self.length, parts)
         if self.machine.attempts.there:
             self.latest.stretch_ends = ends
         elif self.length and ends:

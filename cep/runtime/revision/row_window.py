@@ -39,15 +39,18 @@ class RowWindow:
         self._sorted: list[bool] = []
         """For each table, True if it is known to be sorted by end."""
 
-    def add(self, table: Table, span: tuple[int, int] | None = None) -> None:
+    def add(self, table: Table, span: tuple[int, int] | None = None, ordered: bool = False) -> None:
         """Add rows in any order. The window stores the table itself, so the caller must not change it any more.
 
-        `span`: the earliest and the latest end of the rows, if known.
+        `span`: the earliest and the latest end of the rows, if known. `ordered`: True if they are known to be sorted
+        by end.
         """
         if not rows(table):
             return
         table = contiguous(table)
-        self._append(table, span or (int(table[END].min()), int(table[END].max())), False)
+        if span is None:
+            span = (table[END, 0], table[END, -1]) if ordered else (table[END].min(), table[END].max())
+        self._append(table, (int(span[0]), int(span[1])), ordered)
         while len(self.runs) > 1 and rows(self.runs[-2]) < min(SMALL, 2 * rows(self.runs[-1])):
             spans = self._spans[-2:]
             joined = np.concatenate(self.runs[-2:], axis=1)

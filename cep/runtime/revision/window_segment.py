@@ -3,7 +3,7 @@ beginning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,7 +77,7 @@ STRETCHES, FEWEST = 16, 4
 With sparse input, and during incremental revision, the window has the minimum number.
 """
 LEAST_ROWS = 16_384
-"""The minimum number of input rows in a stretch. A stretch also has at least twice as many rows as the goals store.
+"""The minimum number of input rows in a stretch. They also take at least twice the memory of the stored state.
 
 A stretch whose length is 1/FEWEST of the window may have fewer rows.
 """
@@ -101,12 +101,11 @@ class Stretch:
         """The input rows and the output rows, by event."""
         return self.inputs, self.outputs
 
-    def ends(self, until: int, watermark: int, length: int, held: Callable[[], int], parts: int | None = None) -> bool:
+    def ends(self, until: int, watermark: int, length: int, parts: int | None = None) -> bool:
         """Return True if this stretch should end at `until`. The machine can stop at this time before it reaches
         `watermark`.
 
         - `length`: the length of the window.
-        - `held`: a function that counts the rows that the goals store.
         - `parts`: the number of stretches per window, or None if it depends on the input.
         """
         long = until - self.since
@@ -114,8 +113,11 @@ class Stretch:
             return False
         if parts is not None:
             return long * parts >= length
-        row_count = sum(window.size for window in self.inputs.values())
-        return until < watermark or long * FEWEST >= length or (row_count >= LEAST_ROWS and row_count >= 2 * held())
+        if until < watermark or long * FEWEST >= length:
+            return True
+        tables = [table for window in self.inputs.values() for table in window.runs]
+        size = sum(table.nbytes for table in tables)
+        return sum(map(rows, tables)) >= LEAST_ROWS and size >= 2 * self.state.nbytes
 
 
 def spacing(length: int) -> int:

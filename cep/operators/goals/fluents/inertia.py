@@ -13,6 +13,7 @@ import numpy as np
 
 from cep.core.array_capacity import filled_room
 from cep.core.fluents import KINDS
+from cep.core.kernels import njit
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, contiguous, empty, rows
 from cep.core.time import END_OF_TIME, Frontier
 from cep.operators.goals.arrival import by_arrival
@@ -191,7 +192,7 @@ class InertiaGoal(NumberedState, Lasting):
     def _state(self) -> Arrays:
         held = np.flatnonzero(self.state[: self.keys.count, HOLDS] == 1)  # flatnonzero is ten times as fast for bools
         heap = self.heap[: self.counts[S_HEAP]]
-        kept = np.ascontiguousarray(self.state.take(held, axis=0)[:, :KEPT])
+        kept = _kept(self.state, held)
         if not len(heap):
             return {"keys": self.keys.known.take(held, axis=0), "held": kept, "heap": heap.copy()}
         place = np.full(self.keys.count, -1, np.int64)
@@ -248,6 +249,16 @@ class InertiaGoal(NumberedState, Lasting):
     def size(self) -> tuple[int, int]:
         held = int(self.state[: self.keys.count, HOLDS].sum())
         return held, int(self.state.nbytes + self.heap.nbytes + self.keys.nbytes)
+
+
+@njit()
+def _kept(state, slots):  # type: ignore[no-untyped-def]
+    """Return the cells of some keys that a state contains."""
+    kept = np.empty((slots.shape[0], KEPT), np.int64)
+    for i in range(slots.shape[0]):
+        for cell in range(KEPT):
+            kept[i, cell] = state[slots[i], cell]
+    return kept
 
 
 def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:
