@@ -35,7 +35,7 @@ def test_pieces_are_found_as_in_one_table(pieces: list[list[int]], asked: list[i
 @given(st.lists(st.tuples(st.integers(0, 9), SMALL), max_size=25), st.lists(st.integers(0, 24), max_size=5))
 def test_what_led_to_what(steps: list[tuple[int, list[int]]], asked: list[int]) -> None:
     """Each whole is made of some inputs and of one whole before it; names grow with time."""
-    lineage, parts = Lineage(), {}
+    lineage, parts = Lineage(lambda names: [[] for _ in names]), {}
     for n, (back, inputs) in enumerate(steps):
         mine = [1 + each for each in inputs] + [DERIVED + n - 1 - back] * (n > back)
         parts[DERIVED + n] = set(mine)

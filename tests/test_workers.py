@@ -18,6 +18,7 @@ from cep.connectors.writing.writers import written_rows
 from cep.core.errors import CepError
 from cep.engine import Engine
 from cep.events import Event, types_of
+from cep.plan.partition import partition
 from cep.runtime.options import EngineOptions
 from cep.workers import partitioned_engine
 from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
@@ -183,6 +184,38 @@ def test_lineage_goes_through_stages(seed: int, columns: tuple[str, ...]) -> Non
             many.set_lineage_columns(*columns)
     found.append([sorted_rows(each.close()) for each in (one, many)])
     assert [given for _, given in found] == [given for given, _ in found]
+
+
+TIES = """event a(k: int, v: int) TIME time.
+event go(n: int) TIME time.
+policy unrestricted.
+pair(K, V) <- a(K, V) SEQ a(K, _) WITHIN 4 s.
+due(V) <- pair(_, V) SEQ go(_) WITHIN 9 s.
+due(V) <- go(_) AND pair(_, V) WITHIN 9 s.
+again(V) <- due(V) SEQ due(V) WITHIN 9 s.
+"""
+
+
+@pytest.mark.parametrize("columns", [("because",), ("constituents",), ("because", "constituents")], ids=str)
+@pytest.mark.parametrize("seed", seeds(24))
+def test_of_equal_derivations_that_tie_the_same_is_named(seed: int, columns: tuple[str, ...]) -> None:
+    """One `go` completes pairs of several keys, which are in different workers and derive equal rows."""
+    random = Random(seed)
+    one, many = Engine.from_text(TIES, explain=True), engine(TIES, random.choice((2, 3)), explain=True)
+    for each in (one, many):
+        each.set_lineage_columns(*columns)
+    assert "broadcast" in {stage.inputs.get("go") for stage in partition(one.plan)}
+    time, derived = 0, 0
+    for _ in range(4):
+        batch = []
+        for _ in range(12):
+            time += random.randrange(2) * 1_000_000
+            values = (random.randrange(6), random.randrange(2))
+            batch.append(Event("a", values, time, time) if random.random() < 0.8 else Event("go", (0,), time, time))
+        given = [each.push(batch) for each in (one, many)]
+        assert sorted_rows(given[1]) == sorted_rows(given[0])
+        derived += sum(table.height for name, table in given[0].items() if name != "pair")
+    assert derived > 10
 
 
 def test_rows_that_do_not_fit_are_refused_in_the_order_of_one_engine() -> None:

@@ -18,7 +18,7 @@ from cep.core.values import Pool
 from cep.events import Value
 from cep.operators.goals import sorted_runs
 from cep.operators.goals.contract import Ints, demand, from_arrow, to_arrow
-from cep.operators.goals.lineage import DERIVED, Lineage
+from cep.operators.goals.lineage import DERIVED, Lineage, Places
 from cep.plan.plan import Plan
 from cep.runtime.decode import DerivedTables, values
 
@@ -48,7 +48,7 @@ class OccurrenceHistory:
     def __init__(self, remember: int | None) -> None:
         self.remember = remember
         self.wanted_columns: tuple[str, ...] = (BECAUSE,)
-        self.lineage = Lineage()
+        self.lineage = Lineage(self.places_of)
         self.sources: dict[str, list[Table]] = {}
         self.derived: dict[str, list[Table]] = {}
         self.transitions: dict[str, list[Table]] = {}
@@ -91,6 +91,25 @@ class OccurrenceHistory:
         if CONSTITUENTS in self.wanted_columns:
             lineage_columns.append(self.constituents(event, table, plan, pool))
         return lineage_columns
+
+    def places_of(self, names: Ints) -> list[Places]:
+        """Return the positions of the input records from which each occurrence was derived, sorted. `names`: the
+        handles of the occurrences."""
+        roots, inputs = self.lineage.inputs_of(names)
+        by_name = self._places(np.unique(inputs))
+        places: list[set[tuple[int, int, int]]] = [set() for _ in names]
+        for root, name in zip(roots.tolist(), inputs.tolist(), strict=True):
+            places[root].update(by_name[name])
+        return list(map(sorted, places))
+
+    def _places(self, names: Ints) -> dict[int, Places]:
+        """Return the positions of the records behind each input of this engine, by handle. `names`: the handles."""
+        places = {}
+        for table in (table for tables in self.sources.values() for table in tables):
+            chosen = table[:, sorted_runs.found(table, names, IDENTITY)[1]]
+            for name, *place in chosen[[IDENTITY, END, START, ORDER]].T.tolist():
+                places[name] = [(place[0], place[1], place[2])]
+        return places
 
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:
         """Return the input records from which each occurrence was derived, as JSON: type, start and end in
@@ -337,6 +356,10 @@ class StageHistory(OccurrenceHistory):
                 if event in self.hidden or not rules:  # a row without rules is an input record
                     self.parts[name] = json.dumps(pieces)
 
+    def _places(self, names: Ints) -> dict[int, Places]:
+        places = super()._places(names)
+        return places | {name: places_in(self.origins[name]) for name in names.tolist() if name in self.origins}
+
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
         own = np.unique(inputs)
@@ -389,6 +412,11 @@ def with_rules(made_of: Sequence[str]) -> str:
         return made_of[0]
     constituents = [json.loads(text) for text in made_of]
     return json.dumps([sorted({rule for rules, _ in constituents for rule in rules}), constituents[0][1]])
+
+
+def places_in(because: str) -> Places:
+    """Return the positions of the records in a stage's `because` text."""
+    return [(end, start, order) for end, start, order, _ in json.loads(because)]
 
 
 def told(because: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import numpy as np
 import polars as pl
 
 from cep.connectors.arrow_bytes import plain
 from cep.core.schema import ARRIVAL, TIE
-from cep.runtime.history import BECAUSE, CONSTITUENTS, told, told_constituents, with_rules
+from cep.runtime.history import BECAUSE, CONSTITUENTS, places_in, told, told_constituents, with_rules
 
 _ROW = "@row"
 _TOLD = {BECAUSE: told, CONSTITUENTS: told_constituents}
@@ -15,12 +18,20 @@ _TOLD = {BECAUSE: told, CONSTITUENTS: told_constituents}
 def made_one(table: pl.DataFrame) -> pl.DataFrame:
     """Merge rows that are equal except for their position and constituents.
 
-    The first of these rows is kept with its position and constituents, as in a single engine. It gets the rules of all
-    merged rows.
+    The first of these rows is kept with its position and constituents, as in a single engine. If several have the same
+    position, it is the one whose records arrived first. It gets the rules of all merged rows.
     """
     own = plain(table).select(pl.exclude(ARRIVAL, TIE, *_TOLD))
     numbers = own.with_row_index(_ROW).select(pl.first(_ROW).over(own.columns)).to_series()
     first = numbers == pl.int_range(table.height, eager=True)
+    if not first.all():
+        equal = numbers.is_duplicated().arg_true()
+        columns = [column.gather(equal).to_list() for column in (numbers, table[ARRIVAL], table[BECAUSE])]
+        columns[2] = list(map(places_in, columns[2]))
+        order = np.arange(table.height)
+        by_number = sorted(zip(columns[0], equal.to_list(), strict=True))
+        order[[row for _, row in by_number]] = [row for *_, row in sorted(zip(*columns, equal.to_list(), strict=True))]
+        table = table[order]
     if CONSTITUENTS in table.columns and not first.all():
         grouped = table.select(CONSTITUENTS, numbers.alias(_ROW)).group_by(_ROW).agg(CONSTITUENTS)
         rules = dict(zip(grouped[_ROW].to_list(), map(with_rules, grouped[CONSTITUENTS].to_list())))
@@ -28,9 +39,12 @@ def made_one(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(first)
 
 
-def as_told(table: pl.DataFrame) -> pl.DataFrame:
-    """Convert the lineage of a table to the form that a single engine returns."""
-    columns = [
-        pl.Series(name, map(_TOLD[name], table[name].to_list()), pl.String) for name in _TOLD if name in table.columns
+def as_told(table: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
+    """Convert the lineage of a table to the form that a single engine returns. `columns`: the columns of lineage to
+    return."""
+    told_columns = [
+        pl.Series(name, map(_TOLD[name], table[name].to_list()), pl.String)
+        for name in _TOLD
+        if name in table.columns and name in columns
     ]
-    return table.with_columns(columns)
+    return table.drop([name for name in _TOLD if name not in columns], strict=False).with_columns(told_columns)

@@ -159,7 +159,8 @@ class PartitionedEngine(Engine):
             self._processes.tell(worker, Begin(shipped, running, self._placement.stages_of(worker)))
         withdrawn = WithdrawnRows(self.plan.schemas) if self.withdraws else None
         derived = frozenset(self.plan.derived)
-        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes, derived, withdrawn, options.explain)
+        lineage = (BECAUSE,) if options.explain else ()
+        self._rounds = Rounds(self._placement, self.plan.schemas, self._processes, derived, withdrawn, lineage)
         revision = self._parts.revision
         self._changing = None if revision is None else ChangingInput(self._parts, revision, self._rounds)
         self._units = {stage.number: staged(self.plan, stage.number).origin or () for stage in self._placement.stages}
@@ -253,8 +254,10 @@ class PartitionedEngine(Engine):
         return self._output.changes_asked(shown, self.meanings()) if self.withdraws else self._output.as_asked(shown)
 
     def set_lineage_columns(self, *columns: str) -> None:
-        for worker in range(len(self._processes)):
-            self._processes.tell(worker, Lineage(columns))
+        if self.explain:
+            self._rounds.lineage = columns
+        for worker in range(len(self._processes)):  # equal rows of several workers are compared by their records
+            self._processes.tell(worker, Lineage(tuple({BECAUSE: True} | dict.fromkeys(columns))))
 
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
         """Return rows of events as output text (see `cep.connectors.writing.writers.written_rows`) from now on.

@@ -63,7 +63,7 @@ class Rounds:
     - `equal`: for each event type, the number of records that were merged with an equal record.
     - `given_events`: the events that are returned to the caller.
     - `withdrawn`: the multiplicities of rows, if results may be withdrawn.
-    - `lineage`: True if rows have columns of lineage.
+    - `lineage`: the columns of lineage that rows have.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Rounds:
         processes: WorkerProcesses,
         given_events: Collection[str],
         withdrawn: WithdrawnRows | None = None,
-        lineage: bool = False,
+        lineage: Collection[str] = (),
     ) -> None:
         self.placement, self.schemas, self.processes, self.given = placement, schemas, processes, given_events
         self.withdrawn, self.lineage, self.keys_replayed = withdrawn, lineage, 0
@@ -190,7 +190,7 @@ class Rounds:
             merged_rows = made_one(in_order(parts)).drop(TIE, ARRIVAL, NUMBER, strict=False)
         else:
             merged_rows = merged_identical([in_order(parts)])
-        return as_told(merged_rows) if self.lineage else merged_rows
+        return as_told(merged_rows, self.lineage) if self.lineage else merged_rows
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:

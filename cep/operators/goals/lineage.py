@@ -6,7 +6,7 @@ constituents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,19 @@ DERIVED = 2**48
 _WHOLE, _PART = 0, 1  # the rows of a table of edges
 
 
-class Lineage:
-    """The names of occurrences, and the constituents of each derived occurrence."""
+Places = list[tuple[int, int, int]]
+"""The positions of some input records, sorted: end, start and order of each."""
 
-    def __init__(self) -> None:
+
+class Lineage:
+    """The names of occurrences, and the constituents of each derived occurrence.
+
+    `places_of`: a function that returns, for each of some names, the positions of the records from which it was
+    derived.
+    """
+
+    def __init__(self, places_of: Callable[[Ints], list[Places]]) -> None:
+        self.places_of = places_of
         self.next = DERIVED
         self._runs: list[Table] = []  # sorted by the whole
         self._new: list[Table] = []

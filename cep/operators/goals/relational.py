@@ -352,13 +352,26 @@ class Project(Memoryless, InFamily):
 
     def as_set(self, tables: Sequence[Table]) -> Table:
         """Merge tables into a set. Of occurrences that are equal and have the same number, the first to arrive is
-        kept."""
-        if self.own is Own.SET:
-            return as_set(tables)
+        kept.
+
+        If several arrive at the same position, the one whose records arrived first is kept. So the lineage does not
+        depend on the order in which goals output them, which is another one in buckets.
+        """
         if self.lineage is None:
-            return as_set(tables, True)
+            return as_set(tables, self.own is not Own.SET)
         whole = by_arrival(concat(tables))
-        return whole[:, first_places(self.numbered(whole), True)]
+        words = self.numbered(whole)
+        first = first_places(words, True)
+        if len(first) == rows(whole):
+            return whole
+        _, kinds, counts = np.unique(words, axis=1, return_inverse=True, return_counts=True)
+        kinds = kinds.reshape(-1)
+        tied = np.flatnonzero(counts[kinds] > 1)
+        tied = tied[np.argsort(kinds[tied], kind="stable")]
+        records = self.lineage.places_of(whole[IDENTITY, tied])
+        order = np.arange(rows(whole))
+        order[tied] = tied[sorted(range(len(tied)), key=lambda i: (kinds[tied[i]], records[i]))]
+        return whole[:, order[first]]
 
     def numbered(self, table: Table) -> Table:
         if self.lineage is not None or self.own is Own.SET:
