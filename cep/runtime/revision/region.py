@@ -23,7 +23,7 @@ from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Arrays, Bools, Goal, Ints, KeyedRows, StateKeys
 from cep.operators.goals.keyed_rows import KEY, R_END, ROW, as_table, changes_of, words_of
 from cep.operators.goals.keyed_rows import KeyedRows as RowsByKey
-from cep.operators.goals.reviser import apart, differing_keys
+from cep.operators.goals.reviser import apart, concatenated, differing_keys
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.keyed_stage import KeySide
@@ -491,9 +491,10 @@ class Rerun(ABC):
     def _apart(self, old: Sequence[Tables], new: Sequence[Tables]) -> Tables:
         """Return the difference between the old and the new output of each unit. `old`, `new`: the outputs of all
         units, one entry per run."""
+        widths = {unit: len(self.nothing[unit]) - FIRST for unit in self.part.gives}
         return {
-            unit: apart(*(concat([self.nothing[unit], *(outputs[unit] for outputs in runs)]) for runs in (old, new)))
-            for unit in self.part.gives
+            unit: apart(*(concatenated(width, [outputs[unit] for outputs in runs]) for runs in (old, new)))
+            for unit, width in widths.items()
         }
 
     @abstractmethod
