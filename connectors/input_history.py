@@ -85,7 +85,8 @@ class InputHistory:
         return max((file.beyond for file in self._files()), default=0)
 
     def note_events(self, fields: Mapping[str, list[list[str]]], number: int) -> None:
-        """Store that, from the batch with the number `number` on, the input is read for exactly these event types.
+        """Store that, from the batch with the number `number` on, the input is read for exactly the event types in
+        `fields`.
 
         `fields`: the fields of each event type. If an event type was already read with the same fields, the earlier
         batch number stays stored for it. Raises OSError if the file cannot be written.

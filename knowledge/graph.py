@@ -154,7 +154,8 @@ class Knowledge(KnowledgeSource):
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
-        """For a pattern that does not only consist of triples, return the answers as a table that later changes update.
+        """Return the answers to a pattern as a table that later changes update. The pattern does not consist of triples
+        only.
 
         Return None if such a table cannot be updated for this pattern, or if it would be too large.
         """
@@ -420,7 +421,7 @@ class Knowledge(KnowledgeSource):
         store.follow(kept, self.terms, [(NONE, gone, new), *differing(self.graphs, graphs)])
 
     def placed(self, *changed: TripleSet) -> bool:
-        """Return True if any of these triples gives a place to a thing."""
+        """Return True if any of the triples `changed` gives a place to a thing."""
         if not any(map(len, changed)):
             return False
         ids = self.terms.ids(_PLACED)

@@ -63,7 +63,7 @@ def read_places(name: str | Path, terms: Terms) -> TripleColumns:
 
 
 def attributions(knowledge: Knowledge) -> list[str]:
-    """Return the attributions to display wherever places of this knowledge appear, in sorted order.
+    """Return, in sorted order, the attributions that must be displayed wherever places of this knowledge appear.
 
     They are the `dcterms:rights` of every `void:Dataset` in the knowledge. This includes datasets that are described in
     loaded RDF files.

@@ -116,8 +116,9 @@ class MetricFormula(OverSeveral):
     def tied(self) -> tuple[Formula, Formula | None]:
         """Rewrite `p SINCE q` as `p SINCE r OR q`. Return both operands of the OR.
 
-        Here, `r` holds where q holds, if p holds at that time or from just after it on (UNTIL: until just before it).
-        The second operand is None if q at the current time is not enough for `p SINCE q`.
+        Here, `r` holds at a time if q holds at this time, and p holds at this time or from just after it on. For UNTIL,
+        p holds at this time or until just before it. The second operand is None if q at the current time is not enough
+        for `p SINCE q`.
         """
         left, right = self.parts
         both = And((right, Closure(left, "end" if self.row.ahead else "begin", self.span)), (False, False), right.span)

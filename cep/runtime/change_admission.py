@@ -30,8 +30,8 @@ class Pushed:
     """Pushed occurrences of one event type, in order of arrival.
 
     - `withdraws`: a mask of the occurrences that are withdrawals. It is None if there are no withdrawals.
-    - `rows`: for each occurrence, its row in the pushed table. It is None if the table's rows are the occurrences, in
-      order.
+    - `rows`: for each occurrence, the number of its row in the pushed table. It is None if the table's rows are the
+      occurrences, in order.
     - `span`: the earliest and the latest end time of an occurrence.
     """
 
@@ -46,11 +46,11 @@ class Pushed:
 
     @property
     def places(self) -> Ints:
-        """Return, for each occurrence, its row in the pushed table."""
+        """Return, for each occurrence, the number of its row in the pushed table."""
         return np.arange(rows(self.table)) if self.rows is None else self.rows
 
     def pushed(self, places: Ints) -> list[int]:
-        """Return, for the occurrences at the positions `places`, their rows in the pushed table."""
+        """Return the row numbers in the pushed table of the occurrences at the positions `places`."""
         positions: list[int] = self.places[places].tolist()
         return positions
 

@@ -45,8 +45,8 @@ class RefusedRow:
 class Admitted:
     """The occurrences of one pushed table in order of arrival, and the refused rows `dead`.
 
-    - `rows`: for each occurrence, its row in the pushed table. It is None if all rows of the pushed table, from the row
-      `first` on, are occurrences.
+    - `rows`: for each occurrence, the number of its row in the pushed table. It is None if all rows of the pushed
+      table, from the row `first` on, are occurrences.
     - `owners`, `starts`: only set if the pushed table is a concatenation of several tables. They contain the names of
       these tables, and the row at which each of them starts.
     """
@@ -96,7 +96,7 @@ class PushedColumns:
 
     - `integers`: the Int64 columns without nulls, as views of the table's memory.
     - `others`: all other columns.
-    - `first`: the row of the table at which the slice starts.
+    - `first`: the number of the table's row at which the slice starts.
     """
 
     names: Sequence[str]

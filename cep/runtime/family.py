@@ -151,7 +151,8 @@ class Family(GoalByGoal):
     def _singly(self, count: int, inputs: Mapping[str, Table]) -> bool:
         """Return True if the members run faster one by one. `count`: the number of their input rows.
 
-        The state must not have more rows than the input, so that a row is not divided and gathered many times.
+        The result is False if the state has more rows than the input. To divide the state among the members and gather
+        it again would then take too long.
         """
         if count <= MANY * self.entrances or not self.events.keys().isdisjoint(inputs):
             return False
@@ -293,7 +294,8 @@ def with_families(
     places: dict[PlanUnit, int] = {}
     """For each unit whose part can belong to a family, the number of this part."""
     joint: dict[int, list[int]] = {}
-    """For each part that can belong to a family, except entries, the numbers of all parts of its component."""
+    """For each part that can belong to a family, except the keys of `entries`, the numbers of all parts of its
+    component."""
     for number, part in enumerate(parts):
         reads = () if number in entries else part.takes.units
         if isinstance(part, SingleGoal) and all(unit in places and unit not in shared for unit in reads):
@@ -317,8 +319,8 @@ def with_families(
     alone = [part.takes.units for number, part in enumerate(parts) if number not in inside]
     uses = Counter(unit for members in alike.values() for unit in {s.unit for singles in members for s in singles})
     kept = shared.union(*alone, (unit for unit, count in uses.items() if count > 1))
-    """The units that parts outside their family read, and the units that several families read. If such a unit is an
-    entry of a family, its part also runs alone."""
+    """The units that parts outside their family read, and the units that several families read. If the part of such a
+    unit is in `entries`, it also runs outside its family."""
     joined: list[MachinePart] = []
     for number, part in enumerate(parts):
         if number in families:

@@ -30,7 +30,7 @@ WrittenText: TypeAlias = "Callable[[str, int, int, Sequence[Value], int], str]"
 """A function that formats an event. Its arguments are the event's name, start, end, arguments, and the number of equal
 events before it."""
 MOST = 1 << 16
-"""When this number of occurrences and edges is stored, the history first searches for entries to drop."""
+"""The number of stored occurrences and edges at which the history begins to search for entries to drop."""
 
 
 class OccurrenceHistory:

@@ -68,7 +68,7 @@ class KnowledgeTables:
         self._answers: dict[str, Answers] = {}  # of the tables that were last queried anew
 
     def edit(self, time: int, background: KnowledgeSource) -> None:
-        """Edit the tables by the change that `background` has just applied, from a time on.
+        """Edit the tables as the last change of `background` requires. The edit takes effect at `time`.
 
         Raises CepError if a new value does not fit the type of its column. The caller must then undo the edits.
         """
@@ -103,7 +103,7 @@ class KnowledgeTables:
 
     def edit_over(self, changes: Sequence[KnowledgeChange], background: KnowledgeSource) -> KnowledgeSource | None:
         """Edit the tables by several changes of `background`, with one query over all of them. Return the source after
-        the last change. Return None without an edit if they must be applied one by one."""
+        the last change. Return None, and edit nothing, if the changes must be applied one by one."""
         if self.rules.statics:
             return None
         overlaid = background.over([(change.time, change.change) for change in changes], self.rules.asked, self.pool)
@@ -133,7 +133,7 @@ class KnowledgeTables:
         self.forget_answers()
 
     def forget(self, until: int) -> None:
-        """Forget what no query finds that asks for `until` or a later time."""
+        """Forget the rows that no query for the time `until` or a later time can return."""
         if self.edited:
             for table in self.tables:
                 table.forget(until)
@@ -395,7 +395,8 @@ class KnowledgeChanges:
 
     @property
     def first_late(self) -> int | None:
-        """The time of the earliest change that results do not reflect yet because it has arrived late, or None."""
+        """The time of the earliest late change that results do not reflect yet. It is None if there is no such
+        change."""
         return next((change.time for change in self.past if change.late), None)
 
     def reflected(self) -> None:
@@ -410,8 +411,10 @@ class KnowledgeChanges:
         return self._tables.codes()
 
     def snapshot(self) -> pa.RecordBatch:
-        """Return all changes as a batch: the applied ones with their times, of which the first may have the time
-        MISSING and combine older changes, and then the pending ones."""
+        """Return all changes as a batch. The applied changes come first, then the pending ones.
+
+        Each change has its time. The first applied change may combine older changes. Its time is then MISSING.
+        """
         base = [KnowledgeChange(MISSING, self.loaded.net(self.base))] if self.base else []
         rows = [*base, *self.past, *self.pending]
         applied = len(base) + len(self.past)
@@ -442,8 +445,8 @@ class KnowledgeChanges:
         self.keep_from(watermark, self.kept_since)
 
     def _begin_again(self, applied: Sequence[KnowledgeChange], pending: Sequence[KnowledgeChange]) -> None:
-        """Replace all changes. A first one of `applied` with the time MISSING has been valid since the beginning of
-        time."""
+        """Replace all changes. If the first one of `applied` has the time MISSING, it counts as valid since the
+        beginning of time."""
         start = [change.change for change in applied[:1] if change.time == MISSING]
         self.base, self.past, self.pending = [], [], []
         if start or self._tables.edited:  # first return to the loaded knowledge

@@ -95,7 +95,7 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def why_no_answers(self, pattern: Graph | Triples, source: Source, schemas: Mapping[str, Schema]) -> Warning:
-        """Explain by a warning why a pattern has no answers. `schemas`: the event types of the program."""
+        """Return a warning that explains why a pattern has no answers. `schemas`: the event types of the program."""
 
     @abstractmethod
     def relations(self, pool: Pool) -> Mapping[str, Relation]:

@@ -87,8 +87,11 @@ class MachinePart(Protocol):
         ...
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
-        """Return the goals whose names differ from the names of their units, with their names. These are goals of
-        compiled kernels."""
+        """Return the names of the goals whose names differ from those of their units, by unit. These are goals of
+        compiled kernels.
+
+        `names`: the names of units.
+        """
         ...
 
     @property
@@ -165,8 +168,8 @@ class SingleGoal(GoalByGoal):
 
     @property
     def tests(self) -> Tests:
-        """The conditions that a row of the goal's only input must satisfy, for an index. If the goal has several inputs
-        or reads an input event, there are no such conditions."""
+        """The conditions that each row of the goal's input must satisfy. An index selects the goal's rows by them.
+        There are no such conditions if the goal has several inputs or reads an input event."""
         tests: Tests = getattr(self.goal, "tests", NO_TESTS)
         return tests if len(self.reads) == 1 and self.event is None else NO_TESTS
 

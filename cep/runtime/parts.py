@@ -110,7 +110,7 @@ class EngineParts:
 
 
 def coded(schemas: Mapping[str, Schema]) -> dict[str, list[int]]:
-    """Return the matrix rows that contain pool codes in the tables of each event, by event. They are row numbers."""
+    """Return, for each event, the numbers of the matrix rows that contain pool codes in the event's tables."""
     return {
         name: [FIRST + i for i, a in enumerate(schema.attributes) if a.type in CODED]
         for name, schema in schemas.items()

@@ -57,8 +57,8 @@ class Schedule:
         part."""
         self._known = False
         self._waiting: list[int] = []
-        """A heap of the numbers of the parts that still have to run in this slice. It contains each number at most
-        once."""
+        """A heap of the numbers of the parts that still have to run in the current slice. It contains each number at
+        most once."""
         self._there: set[int] = set()
 
     def forget(self) -> None:

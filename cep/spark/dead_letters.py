@@ -105,7 +105,7 @@ def stage_letters(stage: int, bucket: int, version: int, generation: int) -> str
 
 
 def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -> None:
-    """Remove the dead letters of the steps of a generation that the generation had not committed when it ended.
+    """Remove the dead letters of steps that a generation had not committed when it ended.
 
     `versions`: the last committed version of each bucket's state, by names such as `1-0003`. The next generation reads
     the same input again, and writes files with other names. Do not call this while a query runs.

@@ -31,7 +31,8 @@ CHANGES = "changes.jsonl"
 """All changes of the knowledge that the query has read (see `cep.spark.source.knowledge_changes`)."""
 
 KNOWLEDGE = "changes of the knowledge"
-"""The name of a DataFrame of changes (`cep.spark.source.knowledge_changes`) in `CHECKPOINT`."""
+"""The name under which `CHECKPOINT` lists a DataFrame of changes of the knowledge (see
+`cep.spark.source.knowledge_changes`)."""
 
 INPUTS = "input-"
 """The prefix of the name of a live input's folder. The input's number follows. The folder contains received messages or

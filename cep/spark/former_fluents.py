@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
 
 TASK = 99_999
-"""The number of a task in the names of files that contain such intervals. No other task has this number."""
+"""The number of a task in the names of files that contain the last intervals of former fluents. No other task has this
+number."""
 
 _State = tuple[int, int, int]
 """The stage, the bucket, and the version of a state."""
@@ -51,8 +52,8 @@ class FormerFluents:
     fluents: frozenset[str]
 
     def write(self, context: SparkContext, sink: FileSinkOptions) -> Sequence[OutputFile]:
-        """Write the intervals that are still open, with their end. Return the files that the first micro-batch of
-        `sink` must commit.
+        """Write the intervals of `fluents` that are still open. They end where the new program takes over. Return the
+        files that the first micro-batch of `sink` must commit.
 
         If the former program wrote to another folder, the intervals are written and committed in that folder. Raises
         CepError if a state is missing or damaged, or if a file cannot be written. Spark's errors are raised.

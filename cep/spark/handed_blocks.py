@@ -152,8 +152,11 @@ class HandedBlocks:
 
 
 def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Held, ...]:
-    """Drop those elements of `held` to which no number in the given `rows` of the matrix `numbers` refers. Return the
-    other elements, and change the numbers in these rows so that they refer to the returned tuple."""
+    """Drop the elements of `held` to which the matrix `numbers` does not refer. Return the other elements, and change
+    the numbers so that they refer to the returned tuple.
+
+    `rows`: the rows of the matrix that refer to `held`.
+    """
     used, places = np.unique(numbers[rows], return_inverse=True)
     numbers[rows] = places.reshape(len(rows), -1)
     return tuple(held[place] for place in used.tolist())

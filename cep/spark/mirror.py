@@ -191,8 +191,8 @@ class Mirror:
 
     @contextmanager
     def _exchanging(self, code: str = "failed") -> Iterator[None]:
-        """Convert errors of the object store inside a `with` block to a CepError. If another run has continued, the
-        error says so, because that run removes files."""
+        """Convert errors of the object store inside a `with` block to a CepError. If another run has continued from the
+        same manifest, the error reports this, because that run may have removed the files."""
         with storing(code):
             try:
                 yield

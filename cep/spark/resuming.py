@@ -163,8 +163,8 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 def _settle(query: Job, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
     """Convert logs that a killed run has left to whole states. For this, the program of the checkpoint runs again.
 
-    Raises CepError if this program is still needed, for these logs or for a micro-batch that the user's function has
-    not received, but had other facts or knowledge than the program of `query`.
+    This program is also needed if the user's function has not received a micro-batch of a killed run. Raises CepError
+    if the program had other facts or knowledge than the program of `query`.
     """
     some, left = logged(states, versions), _left(query, was)
     if left is not None and was.generation.start is not None and left == was.generation.begins:

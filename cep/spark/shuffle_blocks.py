@@ -214,7 +214,7 @@ def wake_ups(program: ShippedProgram, every: bool = False) -> Iterator[ShuffleBl
 
 
 def change_blocks(program: ShippedProgram, lines: Sequence[ChangeLine]) -> Iterator[ShuffleBlock]:
-    """Yield blocks that contain changes of the knowledge, one for each bucket."""
+    """Yield one block for each bucket. The block contains the changes of the knowledge."""
     return _to_buckets(program, None, CHANGE, json.dumps(lines))
 
 
@@ -224,7 +224,7 @@ def latest_blocks(program: ShippedProgram, latest: int) -> Iterator[ShuffleBlock
 
 
 def first_blocks(program: ShippedProgram, ends: Sequence[int]) -> Iterator[ShuffleBlock]:
-    """Yield blocks that contain the first ends of records, for the stages in `program.beginning`.
+    """Yield blocks that contain the earliest ends of records, for the stages in `program.beginning`.
 
     `ends`: ends of records in microseconds, sorted. Only the first `FIRSTS` + 1 are sent.
     """

@@ -16,7 +16,8 @@ from cep.connectors.alerts.text import JsonValue
 from cep.rules.alert import Alert, Inhibitor
 
 _Place = tuple[str, tuple[JsonValue, ...]]
-"""The name of an inhibited alert, and values of its key. An alert inhibits it only if it has the same values."""
+"""The name of an inhibited alert, and the values of some attributes of its key. An inhibiting alert must have the same
+values."""
 
 
 class Inhibition:

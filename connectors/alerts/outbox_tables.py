@@ -102,7 +102,8 @@ def writing(where: str) -> Iterator[None]:
 
 
 def _prove(base: sqlite3.Connection, where: str) -> None:
-    """Verify all rows of an outbox. If the outbox is new, create its tables."""
+    """Verify the database of an outbox. Of the changes, only the newest and those of open alerts are verified. If the
+    outbox is new, create its tables."""
     (result,) = base.execute("pragma integrity_check(1)").fetchone()
     if result != "ok":
         raise damaged_outbox(where, result.splitlines()[-1])

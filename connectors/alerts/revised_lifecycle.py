@@ -378,8 +378,8 @@ class RevisedLifecycle:
         self.outbox.revise(told, self._reached, marks, keys, come, gone, fewer, actions)
 
     def _fewer(self, key: AlertKey | None) -> AlertChange | None:
-        """Return the last published change of a key's open alert with its current `holding`. Return None if `holding`
-        has not changed since this change.
+        """Return the last published change of a key's open alert, in which `holding` is brought up to date. Return None
+        if `holding` has not changed since this change.
 
         If the server is restarted without revision, it reads `holding` from this change.
         """

@@ -59,11 +59,12 @@ class EventVocabulary:
 
     @property
     def days(self) -> str:
-        """The IRI of the node that contains all days on which occurrences begin or end."""
+        """The IRI of the root of the time tree. The root contains all days on which occurrences begin or end."""
         return f"{self.base}days"
 
     def revision(self, name: str = "") -> str:
-        """Return the IRI of the graph for a revision of derived occurrences."""
+        """Return the IRI of the named graph that contains what a revision withdrew. `name`: the revision's name. If it
+        is empty, return the common prefix of these IRIs."""
         return f"{self.base}revision/{name}"
 
     @property
@@ -84,8 +85,8 @@ class EventVocabulary:
     def derivation(self, meaning: str = "", event: str = "", rules: Sequence[str] = ()) -> str:
         """Return the IRI of the activity that derives occurrences of an event type by some of its rules.
 
-        `meaning`: the fingerprint of the event type's rules. If `rules` is empty, the rule is unknown. Without `event`,
-        return the common prefix of these IRIs.
+        `meaning`: the fingerprint of the event type's rules. `rules`: the names of the rules, or nothing if they are
+        unknown. Without `event`, return the common prefix of these IRIs.
         """
         by = "/" + "+".join(map(quote, rules)) if rules else ""
         return f"{self.base}derivation/" + (f"{meaning}/{quote(event)}{by}" if event else "")

@@ -68,7 +68,8 @@ PAGING: Mapping[str, str] = {
 parameter that contains the key."""
 
 CRITICAL = ("splunk", "victorops")
-"""Paging services that do not open incidents for warnings if they are configured in this way."""
+"""Paging services that can be configured so that a warning opens no incident. They are sent every open alert as a
+failure."""
 
 CHATS = frozenset(
     (

@@ -47,7 +47,8 @@ class Stream:
         return after if after <= self.outbox.last else 0
 
     async def frames(self, number: int) -> AsyncIterator[bytes]:
-        """Yield the messages whose numbers are greater than `number`, without an end."""
+        """Yield the messages whose numbers are greater than `number`, and wait for further ones. The iterator never
+        ends."""
         self.clients += 1
         try:
             yield b"retry: 2000\n\n"

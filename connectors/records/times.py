@@ -26,7 +26,8 @@ OUTSIDE = "is not a time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
 FIXED = 2**61
-"""A number that is added to a time to mark it as computed from a length. `FOLD order` uses the mark and removes it.
+"""A mark: this number is added to a time that was computed from the length of its interval. `FOLD order` uses the mark
+and removes it.
 
 If an interval is written as its start and its length, the end is marked. If it is written as its length and its end,
 the start is marked.

@@ -352,8 +352,8 @@ def _route(route: Route) -> dict[str, Any]:
 
 
 def _exact(matcher: Matcher) -> Matcher:
-    """Return a case-sensitive matcher that matches the same labels. Alertmanager distinguishes case in all labels, but
-    this server ignores case in some labels."""
+    """Return a case-sensitive matcher that matches the same labels as `matcher`. Alertmanager distinguishes case in all
+    labels, but this server ignores case in some labels."""
     if matcher.name not in IGNORE_CASE:
         return matcher
     value = f"(?i:{matcher.value})" if matcher.operator in ("=~", "!~") else matcher.value.lower()

@@ -52,8 +52,8 @@ def check(name: TableName, schema: pa.Schema | None = None) -> None:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains the commit with the number `number` under the name `name.append`, or a later
-    commit under this name."""
+    """Return True if the table contains a commit of the append job `name.append` whose number is `number` or
+    greater."""
     return name.append is not None and _added(name, table(name), number)
 
 

@@ -19,8 +19,8 @@ class TableKind(Protocol):
         unknown."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Return True if the table contains the commit with the number `number` under the name `name.append`, or a
-        later commit under this name."""
+        """Return True if the table contains a commit of the append job `name.append` whose number is `number` or
+        greater."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
         """Write rows to a table in one commit, which gets the number `number`.

@@ -32,7 +32,7 @@ class Origins:
         self._lock = threading.Lock()
 
     def noted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield the same batches, and note the origins of their records."""
+        """Yield the batches unchanged, and store the origins of their records."""
         for batch in batches:
             with self._lock:
                 self.times = self.times or batch.times

@@ -82,8 +82,11 @@ class TurtleDepth:
         return self._size > _LONGEST_LINE or self._read(b"".join(self._line))[0] > DEEPEST
 
     def _read(self, text: bytes) -> tuple[int, int, bytes]:
-        """Return the maximum depth in some lines, the depth at the end of these lines, and the quotes of a string that
-        is still open there."""
+        """Return three values for some lines: the maximum depth in them, the depth at their end, and the quotes of the
+        string that is open at their end.
+
+        The third value is empty if no string is open.
+        """
         if not (self._begun or b'"""' in text or b"'''" in text or _TRIPLE in text or b")>>" in text):
             return self._depth, self._depth, b""
         last: re.Match[bytes] | None = None

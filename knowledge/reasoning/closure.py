@@ -138,8 +138,7 @@ class Closure:
         return visible(self.terms, former.fresh(here)), visible(self.terms, here.fresh(former))
 
     def links(self, less: Closure) -> bool:
-        """Return True if this closure contains a step of inference whose result and at least one premise `less`
-        lacks."""
+        """Return True if `less` lacks the result and at least one premise of an inference step in this closure."""
         changed = [p for p in sorted({*self.facts, *less.facts}) if self.facts[p] is not less.facts[p]]
         here, former = (PredicateRelations({p: facts[p] for p in changed}) for facts in (self.facts, less.facts))
         more = former.fresh(here)

@@ -84,7 +84,8 @@ class TripleRule:
 
     @property
     def number(self) -> str | None:
-        """The number that is an object in the body, as text. It is None if there is none."""
+        """The number that the body has as an object, as text, such as the 1 of a maximum cardinality. None if the body
+        has no number."""
         return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
 
 

@@ -39,9 +39,9 @@ class Goal(Protocol):
 
     @property
     def in_time(self) -> bool:
-        """True if all results of a step end after the time of the previous step, and not after the time of this step.
+        """True if every result of a step ends after the time of the previous step, and not after the time of this step.
 
-        This holds if the inputs end in time, too.
+        The goal may assume the same of its input rows.
         """
         ...
 
@@ -61,8 +61,7 @@ class Goal(Protocol):
         ...
 
     def begin(self, frontier: Frontier) -> None:
-        """Start at `frontier` with an empty state. Results that time alone produced before `frontier` are not
-        output."""
+        """Start at `frontier` with an empty state. Results that were due before `frontier` are never output."""
         ...
 
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
@@ -102,7 +101,7 @@ class Goal(Protocol):
         ...
 
     def needed_arrays(self, frontier: Frontier) -> Arrays:
-        """Return the state as arrays, after everything has been dropped that input later than `frontier` does not need.
+        """Return the state as arrays, without the parts that only input up to `frontier` could need.
 
         Use it to compare goals that have different histories. Such goals may not have dropped the same unneeded state
         yet.
@@ -212,7 +211,8 @@ class Lasting(ABC):
 
 
 class KnowledgeOverTime(Protocol):
-    """The times at which the knowledge changes. Queries find what is known at the end of an occurrence."""
+    """The times at which the knowledge changes. A query for an occurrence reads the knowledge of the time when the
+    occurrence ends."""
 
     def follow(self, late: int) -> None:
         """Keep the knowledge of earlier times, because goals will query it.
@@ -246,7 +246,8 @@ class EventGoal(Protocol):
         ...
 
     def numbered(self, table: Table) -> Table:
-        """Return the same rows. Their column IDENTITY contains the number of equal rows before each row.
+        """Return the rows of `table` with their numbers in the column IDENTITY. A row's number is how many equal rows
+        come before it.
 
         The number is always 0 if the event keeps only one of several equal occurrences.
         """

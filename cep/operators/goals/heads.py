@@ -34,7 +34,7 @@ def columns_of(table: Table, types: Sequence[str], times: bool = False, lasting:
 
 
 def project(table: Table, types: Sequence[str], evaluations: Sequence[Evaluation]) -> Table:
-    """Return the same occurrences with new arguments. Each evaluation computes one of the new arguments."""
+    """Return the occurrences of a table with new arguments. Each evaluation computes one of the new arguments."""
     projected = np.empty((FIRST + len(evaluations), rows(table)), np.int64)
     projected[:FIRST] = table[:FIRST]
     named = columns_of(table, types, True, lasting=False)

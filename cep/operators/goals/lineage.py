@@ -94,7 +94,7 @@ class Lineage:
         return pairs[_WHOLE], pairs[_PART]
 
     def parts_of(self, names: Ints) -> tuple[Ints, Ints]:
-        """Return the constituents of these occurrences as pairs (index into `names`, constituent)."""
+        """Return the constituents of the occurrences `names` as pairs (index into `names`, constituent)."""
         index, parts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run in self._settled():
             places, positions = sorted_runs.found(run, names, _WHOLE)
@@ -228,7 +228,7 @@ def numbers(table: Table, lineage: Lineage | None) -> Ints:
 
 
 def first_of_each(tables: Sequence[Table], once: Sequence[bool], lineage: Lineage | None) -> list[Table]:
-    """Return the tables. For each table that is True in `once`, drop all but the first of equal occurrences."""
+    """Return the tables. If a table's entry in `once` is True, drop all but the first of its equal occurrences."""
     firsts = list(tables)
     for place, table in enumerate(tables):
         if once[place] and rows(table) and np.count_nonzero(before := numbers(table, lineage)):

@@ -49,7 +49,8 @@ exceeds KNOWN plus twice the number of rows."""
 TABLES = 64
 """The number of tables of one unit that may accumulate before the revisers read them."""
 FEW = 1024
-"""When this number of output rows is pending, withdrawals and additions of the same row are first removed."""
+"""A limit for pending output rows. Once it is exceeded, and their number has doubled since the last time, withdrawals
+and additions of the same row cancel each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class Incremental:
             for unit in machine.parts[number].gives
             if isinstance(unit, str) and len(numbers) > 1
         }
-        """The events that are read by goals of their own region. If another goal depends on the order of an event's
-        simultaneous rows, the event is one of them."""
+        """The events whose rows are output inside a region of several parts. Another goal of such a region may depend
+        on the order of simultaneous rows."""
         self.sets = {*machine.given, *_read_as_sets(plan, machine, self.regions)}
         """The units that must output each occurrence only once."""
         _in_bags(machine, self.sets)
@@ -103,7 +104,7 @@ class Incremental:
         self.several = _told_apart(plan, machine, self.sets)
         """The input events whose equal records count separately, each with its goal."""
         self.equal_until = BEGINNING
-        """The latest end of records of the events in `several` that are equal to each other. Incremental revision
+        """The latest end of any record that equals another record, for the events in `several`. Incremental revision
         cannot represent such records."""
         self.schedule = Schedule((), ())
         """A schedule that knows when each of the `parts` is next due."""
@@ -428,8 +429,8 @@ def _regions(plan: Plan, machine: Machine) -> list[tuple[list[int], bool]]:
 def _read_as_sets(plan: Plan, machine: Machine, regions: Iterable[tuple[list[int], bool]]) -> set[PlanUnit]:
     """Return the units that must output each occurrence only once.
 
-    Regions, and goals whose results depend on the order of their input, write or read them, directly or through other
-    nodes.
+    They are the units that are read or output by regions, and by goals whose results depend on the order of their
+    input. If such a unit is a node, the units that it reads are included too, back to the events.
     """
     set_units, waiting = set[PlanUnit](), list[PlanUnit]()
     reads = {unit: part.takes.units for part in machine.parts for unit in part.gives}

@@ -236,8 +236,8 @@ class GoingBack:
         return revised
 
     def reorder(self, events: Collection[str], since: int, window: Window) -> None:
-        """Put those of `events` that stages read into the order in which a rerun derives them, from a time on. All
-        rows and states in `window` must be up to date.
+        """Rerun the stages that derive one of `events` for other stages, from the time `since` on. Their rows are then
+        in the order in which a rerun derives them. All rows and states in `window` must be up to date.
 
         Incremental revision does not maintain the order of rows that tie.
         """

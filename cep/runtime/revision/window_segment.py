@@ -126,8 +126,8 @@ def spacing(length: int) -> int:
 
 
 def cuts_between(since: int, until: int, length: int) -> list[int]:
-    """Return the times between two watermarks at which stretches may begin, followed by the later watermark. `length`:
-    the length of the window."""
+    """Return the times after `since` and before `until` at which stretches may begin, and then `until` itself. Both
+    times are watermarks. `length`: the length of the window."""
     if until >= END_OF_TIME or until <= since:
         return [until] if until > since else []
     step = spacing(length)
@@ -185,7 +185,7 @@ A larger instant is rerun if at least 1/TIMES of its rows have changed.
 
 @dataclass(slots=True)
 class LatestInstant:
-    """The latest instant of the stream, which can be undone.
+    """The latest instant of the stream. The machine may be able to undo it.
 
     - `end`: the time of the instant. It is None if nothing can be undone.
     - `expected`: the number of further instants that are run so that they can be undone.

@@ -136,9 +136,9 @@ def master_configured() -> bool:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the block has ended. A second signal takes effect at once.
+    """Delay Ctrl-C and SIGTERM until a `with` block has ended. A second signal takes effect at once.
 
-    The block starts Java. If this process ended during the block, the Java process would continue to run.
+    Callers start Java in the block. If this process ended meanwhile, the Java process would continue to run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Fluents in the output folder of a query. This module reads the rows of fluents, and combines them to intervals.
+"""Fluents in the output folder of a query. This module reads the rows of fluents, and combines them into intervals.
 
 A query writes complete intervals of a fluent or, with `--changes`, each beginning and end when it becomes known. A
 server needs the intervals in another form: without an end when the fluent begins, and again when the interval is

@@ -1,2 +1,2 @@
-"""The source of a query. It combines files, live inputs and changes of the knowledge to one stream that can be
+"""The source of a query. It combines files, live inputs and changes of the knowledge into one stream that can be
 replayed."""

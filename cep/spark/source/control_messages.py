@@ -33,7 +33,7 @@ class WakeUp(WorkItem):
 
 
 class WaitingEvents(WorkItem):
-    """Rows of some events that wait for the watermark. They are read from the state of a bucket before a migration."""
+    """Rows of some events that wait for the watermark. A migration reads them from the states of the former program."""
 
     def __init__(self, state: str, events: Sequence[str]) -> None:
         super().__init__(state)

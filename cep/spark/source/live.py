@@ -67,7 +67,7 @@ class LiveInput(ABC):
         items."""
 
     def commit(self, end: Offset) -> None:
-        """Note that messages before this offset will not be read again."""
+        """Record that messages before this offset will not be read again."""
         return
 
     def stop(self) -> None:

@@ -76,7 +76,7 @@ class BatchNotes:
         return self._last[1]
 
     def write(self, batch: int, note: BatchNote, clocks: Mapping[str, Any] | None = None) -> None:
-        """Write the note of a micro-batch and the clocks of keys after it, and sync both to disk.
+        """Write the note of a micro-batch, and the clocks of keys at the end of the micro-batch. Sync both to disk.
 
         Raises CepError if a file cannot be written.
         """

@@ -334,8 +334,12 @@ def _retyped(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
 
 
 def _retyped_fluents(before: StateLayout, now: StateLayout) -> list[str]:
-    """Return the reasons why the function of `each` cannot receive the first micro-batch. It contains the last
-    intervals of a former fluent and the intervals of a new fluent of the same name in one DataFrame."""
+    """Return the attributes of fluents whose new type prevents the function of `each` from receiving the first
+    micro-batch, with the reasons.
+
+    One DataFrame of this micro-batch contains the last intervals of a former fluent, and the intervals of the new
+    fluent that has the same name.
+    """
     return [
         f"attribute `{name}` of the fluent `{fluent}`: {change}: give the new fluent another name"
         for fluent in sorted(before.ended(now.fluents or {}))

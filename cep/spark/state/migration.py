@@ -423,8 +423,12 @@ def _numbered(name: str, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The result of a migration, as names of rules that have state: those that continue (`kept`), those that are `new`,
-    and those that are `gone`."""
+    """The result of a migration: the names of the rules that have state.
+
+    - `kept`: the rules that continue with their state.
+    - `new`: the rules that only the new program has.
+    - `gone`: the rules that only the former program had.
+    """
 
     kept: tuple[str, ...]
     new: tuple[str, ...]

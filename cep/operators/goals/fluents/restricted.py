@@ -168,7 +168,7 @@ class RestrictedGoal(NumberedState, InRounds):
         return self._table(both[chosen, 0], both[chosen, 1:], np.full(len(chosen), code), new)
 
     def _ask(self, slots: Ints, time: int) -> None:
-        """Compute and store the answers of these tuples, from the knowledge as of `time`."""
+        """Compute and store the answers of the tuples `slots`, from the knowledge as of `time`."""
         fresh = np.unique(slots[self.first[slots] < 0])
         if not len(fresh):
             return
@@ -182,8 +182,8 @@ class RestrictedGoal(NumberedState, InRounds):
         self.count += len(answers)
 
     def _answered(self, table: Table) -> tuple[Ints, Ints]:
-        """Return the answers of the conditions for these rows, as two arrays. The first contains the row index of each
-        answer. The second contains the values that the answer binds."""
+        """Return the answers of the conditions for the rows of `table`, as two arrays. The first contains the row index
+        of each answer. The second contains the values that the answer binds."""
         named = columns_of(table, self.spec.types, True)
         if not self.spec.binds:
             index = np.flatnonzero(self.spec.conditions.holds(named, rows(table)))

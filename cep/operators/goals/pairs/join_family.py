@@ -57,7 +57,7 @@ def divided(goal: JoinGoal, members: Sequence[JoinGoal]) -> None:
 
 
 def sizes(goal: JoinGoal, members: Sequence[JoinGoal]) -> list[tuple[int, int]]:
-    """Return the number of waiting rows of each member of a family's join, and their bytes."""
+    """Return, for each member of a family's join, the number of its waiting rows and their size in bytes."""
     cold, number, member = goal.cold[: goal.count], len(members), members[0]
     waiting = np.flatnonzero(goal.hot[: goal.count, NEXT] != GONE)
     owners = cold[waiting, _places(goal, cold)[waiting]]

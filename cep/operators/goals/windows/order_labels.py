@@ -54,7 +54,7 @@ class Labels:
         return labels
 
     def codes_of(self, numbers: Ints) -> Ints:
-        """Return the pool codes of the values that have these labels. The code for MISSING is MISSING."""
+        """Return the pool codes of the values that have the labels `numbers`. The code for MISSING is MISSING."""
         known, places = np.unique(numbers, return_inverse=True)
         codes = np.array([self._at.get(number, MISSING) for number in known.tolist()], np.int64)
         coded: Ints = codes[places.reshape(-1)] if len(known) else np.empty(0, np.int64)
