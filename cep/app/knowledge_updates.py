@@ -46,8 +46,8 @@ class KnowledgeUpdates:
     """Changes of the knowledge from files and from streams.
 
     A change that cannot be applied is an error if it comes from a file, and a dead letter if it comes from a stream. A
-    change from a stream is also a dead letter if it is late. From either source, a change is a dead letter if it gives
-    a rule's graph pattern values of another type than before.
+    change from a stream is also a dead letter if it is late. From either source, a change is a dead letter if it
+    changes the type of the values that a rule's graph pattern returns.
     """
 
     def __init__(self, read: Sequence[Update], streams: Sequence[Arriving] = ()) -> None:
@@ -187,8 +187,8 @@ class KnowledgeUpdates:
         """Record changes that cannot be applied as dead letters, or raise the error if it is fatal. All changes have
         the same time.
 
-        The error is fatal if at least one of the changes comes from a file. An error about values of another type is
-        never fatal.
+        The error is fatal if at least one of the changes comes from a file. An error is never fatal if the reason is
+        that a graph pattern would return values of a different type than before.
         """
         if error.code != "type" and not all(change.line for change in changes):
             raise error

@@ -64,7 +64,7 @@ class GoalTotals:
     """The totals of an operator over all buckets.
 
     - `produced`: the number of rows that the operator produced.
-    - `time`: the time that it took, in nanoseconds.
+    - `time`: the time that the operator took, in nanoseconds.
     - `state_by_bucket`: for each bucket, the number of rows in the operator's state, and their size in bytes.
     """
 

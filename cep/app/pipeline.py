@@ -247,7 +247,7 @@ def _stepped(engine: Engine, counts: Mapping[str, int], refused: Iterable[Refuse
 
 
 def added(derived: Mapping[str, pl.DataFrame]) -> Counter[str]:
-    """Count the rows of each derived event type, without those that are withdrawals."""
+    """Count the rows of each derived event type, without withdrawals."""
     counts = {name: (table[CHANGE] > 0).sum() if CHANGE in table else table.height for name, table in derived.items()}
     return Counter({name: int(number) for name, number in counts.items() if number})
 

@@ -220,7 +220,7 @@ class SparkOptions(PlaceOptions):
 
     @property
     def open_ended(self) -> bool:
-        """Return True if the input may continue after the records that exist now, like that of a broker."""
+        """Return True if the input may continue after the records that exist now, as the input from a broker does."""
         return self.once or self.follow
 
     @property

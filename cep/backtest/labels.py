@@ -193,7 +193,7 @@ def _plain(value: Any) -> Any:
 def _of_json(document: Any, keys: Sequence[Attribute]) -> list[dict[str, Any]]:
     """Return the rows of a JSON document: a list of records, or windows of NAB as `{name: [[start, end], ...]}`.
 
-    If the key has one attribute, its value is the name of NAB's windows.
+    If the key has one attribute, its value in a row for a NAB window is the window's `name`.
     """
     if isinstance(document, dict):
         rows = []

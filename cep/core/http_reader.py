@@ -39,8 +39,8 @@ class HttpFailure(Exception):
 class Server:
     """A server, and how to log in to it.
 
-    `private`: True if link-local addresses and those of cloud metadata are allowed. `login`: the prefix of the
-    environment variables that hold the login.
+    `private`: True if link-local addresses and the addresses of cloud metadata services are allowed. `login`: the
+    prefix of the environment variables that hold the login.
     """
 
     host: str

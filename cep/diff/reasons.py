@@ -80,9 +80,9 @@ def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | Non
 
 
 def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
-    """Return how long before the end of an occurrence its constituents end.
+    """Return how long before the end of an occurrence its constituents end, in microseconds.
 
-    The result has one time per depth of the tree of constituents, the longest at this depth.
+    The result has one duration per depth of the tree of constituents, which is the longest at this depth.
     """
     nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), occurrence, depth=DEEPEST + 1)], []
     while nodes:

@@ -35,9 +35,11 @@ class Failure:
 
     - missing: no occurrence that has these `values` matches `pattern`.
     - condition: the conditions `judged` are false.
-    - relation: the two parts are not in the relation of `pattern`. `occurrence` is the second part, `by` the distance.
+    - relation: the two parts are not in the relation of `pattern`. `occurrence` is the second part. `by` is how far the
+      parts are from satisfying the relation.
     - deadline: the attempt is longer than its WITHIN, by the duration `by`.
-    - came: `occurrence` happened in a period in which it had to be absent. The nearer end of the period is `by` away.
+    - came: `occurrence` happened in a period in which it had to be absent. `by` is the time from the occurrence to the
+      nearer end of the period.
     - unheld: the fluent `pattern` did not hold at the end of the attempt or, if `time` is not None, at that time.
     - held: the fluent held over `occurrence`, but must not hold.
     - open: the attempt needs all occurrences up to a time that is later than `Matcher.until`, by the duration `by`.

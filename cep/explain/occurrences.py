@@ -42,7 +42,8 @@ class Occurrence:
     """An occurrence of an event, or an interval of a fluent. `start` and `end` are in microseconds. An occurrence
     includes both times.
 
-    - `order`: the arrival number of the input record. For a derived event, it is that of the record that completed it.
+    - `order`: the arrival number of the input record. For a derived event, it is the arrival number of the record that
+      completed the event.
     - `name`: the handle of the occurrence in the lineage.
     - `number`: the number of equal occurrences that precede this one.
     - `bounds`: the brackets of a fluent's interval; empty for an event.

@@ -35,7 +35,7 @@ class FormulaLowering:
         """Lower the formula of a rule whose results have a delay of `late` microseconds.
 
         - `keep`: the variables that the pattern must bind.
-        - `cycle`: the fluents that depend on the rule's fluent and on which it depends.
+        - `cycle`: the fluents that depend on the rule's fluent and that the rule's fluent depends on.
         - `now`: the fluents of the cycle that depend on each other without a delay. If `lagging` is False, `now`
           contains all fluents of the cycle.
         - `lagging`: True if a rule of the cycle contains NOT or AGGREGATE.

@@ -33,7 +33,7 @@ WORD = "held"
 FORM = "`held(moving(V), start())`, `held(location(P) = X, end() - 5 s)`"
 Asked = tuple[str, tuple[Expression, ...], bool]
 """A tested fluent: its name, its arguments, and a flag that is True if the test is negated. If the fluent has a value,
-it is the last argument."""
+this value is the last argument."""
 
 
 class KnownFluents(Protocol):
@@ -186,8 +186,8 @@ class HeldConditions:
 class _Bound:
     """A lower bound for a time.
 
-    `lag`: the maximum distance in microseconds from the time to the end of a match. `of_start`: if True, the distance
-    is measured to the start of the match instead.
+    `lag`: the maximum distance in microseconds from the time to the end of a match, or to its start if `of_start` is
+    True.
     """
 
     of_start: bool
@@ -198,7 +198,7 @@ Search = Callable[[str, frozenset[str]], _Bound | None]
 
 
 def _fluent(expression: Expression) -> str | None:
-    """Return the name of the fluent in `f(X)`, `f(X) = v` or `f`. Return None for another expression."""
+    """Return the name of the fluent in `f(X)`, `f(X) = v` or `f`. Return None for any other expression."""
     match expression:
         case Call("=" | "!=", (inner, _)):
             return _fluent(inner)

@@ -139,8 +139,8 @@ class Schemas:
             self.found[name] = Schema(name, tuple(Attribute(n, "unknown", True) for n in names), False, False)
 
     def _check_names(self, name: str, rules: Sequence[ast.EventRule], named: ast.EventRule) -> None:
-        """Check the heads of an event that have named arguments. Their names must match the declaration of the event,
-        or the head `named` if the event is not declared."""
+        """Check those heads of an event that have named arguments. The names must match the event's declaration. If the
+        event is not declared, the names must match those in the head `named`."""
         declared = name in self.found
         if not declared:
             assert named.names is not None, "a head has names"

@@ -33,8 +33,8 @@ def wanted(rules: Rules, types: Mapping[ArgumentPosition, str | None]) -> dict[A
     the column has the attribute's type. If a policy ranks by the column and nothing else uses it, the column is a
     float.
 
-    The result lacks a position if no type can be inferred for it, or several types other than int and float. Such a
-    column has the type `any`.
+    The result lacks a position if no type can be inferred, or if several types are inferred. Such a column has the type
+    `any`. But if the inferred types are int and float, the column is an int.
     """
     wants = _Wants(rules, types)
     for rule in rules.rules:

@@ -171,7 +171,7 @@ class Formula(ABC):
 
     def asks_whole(self) -> list[tuple[Formula, str, Span]]:
         """Return the parts whose results at a time must be complete before the formula can be evaluated at this time.
-        With each part, return the operator's word and the position."""
+        With each part, return the word and the position of the operator."""
         return []
 
     def looks_back(self) -> int:
@@ -233,7 +233,7 @@ def formulas(formula: Formula) -> list[Formula]:
 
 
 def asked_now(formula: Formula) -> list[Formula]:
-    """Return a formula, and all formulas inside it whose current value can affect its current value.
+    """Return `formula`, and each formula inside it whose current value can affect the current value of `formula`.
 
     Formulas are left out if they are inside an operator that looks back by a minimum time.
     """

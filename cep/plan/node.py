@@ -214,7 +214,7 @@ class Node(WithProperties[NodeProperties]):
 
     def after(self, texts: Sequence[str]) -> str | None:
         """Return the rule text for results that the node produces when time has passed, such as `ENDS AFTER 5 min`.
-        Return None if they have the same text as its other results.
+        Return None if these results have the same text as the node's other results.
 
         `texts`: the texts of the node's columns.
         """

@@ -143,13 +143,14 @@ class Pattern(WithProperties[PatternProperties]):
         yield from ()
 
     def changes(self) -> Iterator[tuple[Pattern, str]]:
-        """Yield copies of the pattern with another small change, each with a description, for mutation testing."""
+        """Yield copies of the pattern for mutation testing, each with a description. In each copy, one detail of the
+        operator is different, for example its duration, its policy or a shared variable."""
         yield from ()
 
     @abstractmethod
     def attempts(self, matcher: Matcher, bound: BoundValues) -> list[Attempt]:
-        """Return all matches of the pattern, for explanations. If a part has no match, return the attempts that come
-        closest without this part.
+        """Return all matches of the pattern, for explanations. If a part has no match, return the best attempts without
+        this part (see `cep.explain.matching.Attempt.rank`).
 
         - `matcher`: a `cep.explain.matching.Matcher`, which creates the attempts.
         - `bound`: the values of variables that are already known.

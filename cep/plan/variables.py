@@ -10,8 +10,8 @@ from cep.plan.node import PartColumn
 from cep.rules.terms import Variable
 
 MOST = 16
-"""The maximum number of candidates to try for one variable. There are several if the variable is in several arguments
-of the same event."""
+"""The maximum number of candidates to try for one variable. A variable has several candidates if it is in several
+arguments of the same event."""
 
 
 def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterable[str]) -> list[dict[str, int]]:

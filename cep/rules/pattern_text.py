@@ -135,8 +135,8 @@ def aggregate(
     form: Over | None,
     by: Sequence[str],
 ) -> Text:
-    """Return `pattern AGGREGATE results OVER LAST events|duration BY by`. `form`: the window, if it has one of the
-    other forms (EACH, SESSION, EVERY)."""
+    """Return `pattern AGGREGATE results OVER LAST events|duration BY by`. `form`: the form of the window (EACH, SESSION
+    or EVERY), or None if LAST alone describes the window."""
     groups = f" BY {', '.join(by)}" if by else ""
     listed = ", ".join(map(print_result, results))
     return Text(f"{pattern.text} AGGREGATE {listed} OVER {over(events, duration, form)}{groups}", POSTFIXED, bool(by))

@@ -292,7 +292,7 @@ def _kept_input(options: ServeOptions, program: ServedProgram) -> int | None:
 
 
 def _measure(meter: Meter, engine: Engine, done_round: Round, dead_letters: LoggedDeadLetters, stats: RunStats) -> None:
-    """Add the counts of a round, such as the counts of rows and dead letters, to the metrics."""
+    """Add the counts of one step of the engine to the metrics, for example the numbers of rows and dead letters."""
     meter.revision = engine.revision_stats
     new, no_records = stats.dead - meter.dead, stats.no_records - meter.no_records
     unmatched, latest = stats.unmatched - meter.unmatched, engine.latest

@@ -23,7 +23,8 @@ class LoggedDeadLetters(DeadLetters):
     - `refused`: the number of rows that the engine refused, by code.
     - `late`: the number of rows that were refused because they were late, by event type.
 
-    After each round, the two counters are added to the metrics and replaced by empty ones.
+    After each step of the engine, the server adds `refused` and `late` to the metrics and replaces them by empty
+    counters.
     """
 
     def __init__(self, path: str | None, log: Log, clock: Callable[[], float] = monotonic) -> None:

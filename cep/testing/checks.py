@@ -53,7 +53,7 @@ class Failure:
 class Result:
     """The result of a test.
 
-    `laws`: the number of runs under a law (see `cep.testing.laws`) whose result equalled that of the plain run.
+    `laws`: the number of runs under a law (see `cep.testing.laws`) that had the same result as the run without laws.
     """
 
     test: RuleTest

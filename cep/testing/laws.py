@@ -23,7 +23,7 @@ from cep.testing.runs import Outcome, Prepared, Schedule
 
 SEEDS = 3
 """The default number of schedules that are tried for each law. A schedule determines how a run differs from the plain
-run."""
+run, which passes all records in one batch."""
 SHRINKS = 400
 """The greatest number of runs in the search for the smallest failing schedule."""
 
@@ -57,9 +57,10 @@ def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
 
 
 def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Sequence[int]) -> tuple[int, list[Failure]]:
-    """Run a test under each law that applies to it.
+    """Run a test under each law that applies to it. `plain`: the result of the plain run, which passes all records in
+    one batch.
 
-    Returns the number of runs whose result equals that of the plain run, and one failure for each broken law.
+    Returns the number of runs whose result equals `plain`, and one failure for each broken law.
     """
     passed, failures = 0, []
     for law in laws:

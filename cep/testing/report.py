@@ -48,7 +48,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 def closing_line(results: Sequence[Result]) -> str:
     """Return the last line of a report. It contains the number of passed tests, the number of failed tests, and the
-    number of repeated runs (laws) whose result equalled that of the plain run."""
+    number of runs under laws that had the same result as the run without laws."""
     failed = sum(not result.passed for result in results)
     passed = len(results) - failed
     laws = sum(result.laws for result in results)

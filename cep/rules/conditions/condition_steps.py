@@ -86,8 +86,8 @@ class Answering(Protocol):
 class Argument:
     """An argument of a predicate that has a value before the predicate is evaluated.
 
-    - `written`: a function that computes the value of the argument's expression. It is None if it is not needed,
-      because this value is missing in the same rows as that of `fitted`.
+    - `written`: a function that computes the value of the argument's expression. It is None if the value of `fitted` is
+      missing in the same rows, so that this function is not needed.
     - `fitted`: a function that computes the value in the type of the relation's column. The value is missing in
       rows in which this column cannot contain it.
     """
@@ -189,7 +189,11 @@ def union(
     live: Live,
 ) -> Step:
     """Return a step that replaces each row by one row per answer of any alternative, with the values that the
-    alternative binds. The answers are in order and without duplicates."""
+    alternative binds.
+
+    The new rows have the order of the original rows. If several alternatives have the same answer for a row, it occurs
+    once.
+    """
 
     def run(batch: BoundRows) -> None:
         batch.settle(needed)

@@ -35,7 +35,7 @@ rounding errors of a chord, but so small that the chord decides most comparisons
 
 @cache
 def geod() -> Geod:
-    """Return the ellipsoid. It loads pyproj at the first call, so that programs without distances start faster."""
+    """Return the ellipsoid. The first call loads pyproj, so programs without distances start faster."""
     from pyproj import Geod
 
     return Geod(ellps="WGS84")

@@ -13,7 +13,7 @@ from cep.rules.static.materialized import MaterializedRelation, TableProbe
 
 
 class PreviousTable:
-    """A view of a table as it was when `settle` was last called."""
+    """A view of a table as it was when `MaterializedRelation.settle` was last called."""
 
     def __init__(self, table: MaterializedRelation) -> None:
         self.table = table

@@ -69,7 +69,7 @@ class Relations:
         self.constrained = any(rule.head is None for rule in program.rules)
         self.asks_first = self.asks_clock = False
         self.cycle: frozenset[str] = frozenset()
-        """The predicates that depend on the current rule's predicate and on which it depends."""
+        """The predicates that depend on the current rule's predicate and that this predicate depends on."""
         self.filled: dict[int, None] = {}
         self._numbers = count(1)
 
