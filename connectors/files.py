@@ -323,8 +323,8 @@ def _text(
 def _read_text(
     file: Input, stream: ByteStream, schemas: Mapping[str, Schema], chunk: int, first: int, readers: ChunkReaders | None
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block | None]]:
-    """Read an input whose format messages can also have. Yield the tables, the dead letters and the positions of the
-    records of each block.
+    """Read an input in a format that messages can also have. Yield the tables, the dead letters and the positions of
+    the records of each block.
 
     The modules of these formats are imported here, because most runs need at most one of them.
     """

@@ -101,7 +101,7 @@ class Geometries:
 
     @cached_property
     def _areas(self) -> tuple[Ints, Ints]:
-        """The ids of things that have a shape, in ascending order. For each one, also the row of its shape.
+        """The ids of things that have a shape, in ascending order. For each one, also the row number of its shape.
 
         The rows of `_shapes` are numbered first, then the rows of `_points`. A thing that has several shapes appears
         several times.

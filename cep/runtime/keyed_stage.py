@@ -180,7 +180,7 @@ class KeyedStage:
         return KeySide(tuple(columns), tuple(types[column] for column in columns))
 
     def _absent(self, unit: int, absent: int, ways: Sequence[Copartitioned]) -> KeySide:
-        """Return the key columns of the negated input of a goal that joins pairs, as positions in the goal's join key.
+        """Return the key columns of the negated input of a join, as positions in the join key.
 
         `absent`: the node of the negated input. `ways`: the location of each column of the key (`_ways`).
         """

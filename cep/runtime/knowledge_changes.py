@@ -30,7 +30,7 @@ from cep.runtime.knowledge_source import Answers, KnowledgeSource, ProgramKnowle
 _FIRST = -(2**62)
 
 SOURCES = 4
-"""The number of knowledge sources of past times that are kept in memory after they were queried."""
+"""The number of knowledge sources that are kept in memory for past times, after they were queried."""
 COMPACT = 64
 """The number of applied changes that are kept separately before some of them are merged."""
 

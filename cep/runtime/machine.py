@@ -37,8 +37,8 @@ SLICE = 131_072
 
 
 CarriedState: TypeAlias = "tuple[Mapping[str, pa.RecordBatch], Translation, Translation | None]"
-"""The states of another machine's goals, by name of the goal, and two translations: of pool codes and of handles. The
-second translation is None if handles stay as they are."""
+"""The states of another machine's goals, by name of the goal, and two translations. The first one translates pool
+codes. The second one translates handles, and is None if handles stay as they are."""
 
 
 class Machine:

@@ -62,10 +62,10 @@ _CHANGES = np.zeros(KINDS, np.bool_)
 _BEGINS[BEGINNINGS] = _CLOSED[[BEGINS_AT, ENDS]] = 1
 _CHANGES[[*BEGINNINGS, ENDS, ENDS_AT]] = True
 _WORDS, _HALVES = ("ends", "begins"), (")", "]", "(", "[")
-"""The words for an end and for a beginning, and the brackets. A bracket tells if the interval that begins or ends
-contains the time of this change.
+"""The words for the end and the beginning of an interval, and the brackets. A bracket tells if the interval contains
+the time at which it ends or begins.
 
-The index of a bracket is 2 for a beginning, plus 1 if the interval contains the time of the change.
+The index of a bracket is 2 for a beginning, plus 1 if the interval contains this time.
 """
 FEW_WORDS = 32
 """The maximum number of changes whose words are looked up one by one, because that is faster for so few."""
@@ -90,8 +90,8 @@ def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: M
 
 
 def with_begun(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """Add intervals that have begun to frames (see `cep.runtime.decode.frames`). An interval that also ends in the same
-    step is not added.
+    """To frames (see `cep.runtime.decode.frames`), add the intervals that have begun. An interval that also ends in the
+    same step is not added.
 
     The added intervals have no end, and come before the complete ones. `schemas`: the schemas of the frames. `outputs`:
     the schemas of the output.

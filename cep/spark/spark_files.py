@@ -109,7 +109,7 @@ def input_ended(folder: Path) -> bool:
 
 
 def ends_sent(folder: Path) -> int:
-    """Return how often the end of the input was sent, including the last micro-batch that has begun."""
+    """Return how often the end of the input was sent. The last micro-batch that has begun counts too."""
     begun = last(folder / "offsets")
     return 0 if begun < 0 else int(offset(folder, begun)["end"])
 

@@ -573,7 +573,7 @@ class Outbox:
         return list(firsts)
 
     def serves(self, name: str) -> bool:
-        """Return True if a sender for this receiver is running."""
+        """Return True if a sender for the receiver `name` is running."""
         return name in self._served
 
     def statuses(self) -> list[ReceiverStatus]:

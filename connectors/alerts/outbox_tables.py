@@ -102,7 +102,7 @@ def writing(where: str) -> Iterator[None]:
 
 
 def _prove(base: sqlite3.Connection, where: str) -> None:
-    """Verify the database of an outbox. Of the changes, only the newest and those of open alerts are verified. If the
+    """Verify the database of an outbox. Only the newest changes, and the changes of open alerts, are verified. If the
     outbox is new, create its tables."""
     (result,) = base.execute("pragma integrity_check(1)").fetchone()
     if result != "ok":

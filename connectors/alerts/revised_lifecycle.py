@@ -399,8 +399,8 @@ class RevisedLifecycle:
 def _placed(changes: Iterable[AlertChange]) -> Iterator[tuple[tuple[int, bool], AlertChange]]:
     """Yield each change of a key with a sort key.
 
-    The sort keys order the changes of all keys by time. At the same time, changes that resolve an alert because its
-    `until` has passed come last.
+    The sort keys order the changes of all keys by time. Among changes that have the same time, those that resolve an
+    alert because its `until` has passed come last.
     """
     place = (BEGINNING, False)
     for change in changes:

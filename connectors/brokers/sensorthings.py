@@ -33,7 +33,8 @@ LOGIN = "SEMCEP_SENSORTHINGS"
 """The prefix of the environment variables that contain a login."""
 
 AGAIN = 256
-"""The number of the highest ids that are requested again, because concurrent transactions may commit out of order."""
+"""The number of observations that are requested again. They have the highest ids, and concurrent transactions may
+commit out of order."""
 
 _LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # keys in a position; keys from 1 on hold the latest known observations
 _SETS = "Things", "Datastreams", "Observations"

@@ -99,7 +99,7 @@ def flattened(
 
 
 def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
-    """Return the rows of a column whose numbers are in `index`.
+    """Return the rows of a column that have the row numbers `index`.
 
     Polars creates string views, from which pyarrow cannot select rows. So they are converted first.
     """

@@ -249,7 +249,7 @@ class Batch:
 
 
 def dead_record(block: Block, order: int, code: str, reason: str) -> DeadLetter:
-    """Return a dead letter for the record of a block that has the number `order`."""
+    """Return a dead letter for the record with the number `order` in a block."""
     file, line, text = block.at(order)
     return DeadLetter(file, line, reason, code, text)
 

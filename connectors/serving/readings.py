@@ -124,7 +124,7 @@ def _numbers(table: pl.DataFrame, attribute: str) -> pl.DataFrame:
 
 
 def _thinned(table: pl.DataFrame) -> pl.DataFrame:
-    """Reduce a series to the lowest and highest value in each of many equal parts of its time."""
+    """Divide the time of a series into many equal parts. Keep only the lowest and the highest value of each part."""
     if table.height <= POINTS:
         return table
     low, high = table["end"][0], table["end"][-1]

@@ -152,7 +152,7 @@ def touching(
 ) -> Bindings:
     """Return the bindings for which all patterns match in `triples`, and at least one pattern matches in `few`.
 
-    `last`: the number of patterns that may match in `few`, counted from the first.
+    `last`: only the first `last` patterns are tried in `few`.
     """
     parts: list[Bindings] = []
     for i, pattern in enumerate(patterns) if len(few) else ():

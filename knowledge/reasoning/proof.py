@@ -125,8 +125,8 @@ class Prover:
         return self.rules[best[2]].name, best[3]
 
     def _premises(self, rule: TripleRule, triple: IdTriple, before: int) -> list[list[IdTriple]]:
-        """Return lists of premises from which the rule derives the triple. Return one list for each of some instances
-        of the rule.
+        """Return lists of premises from which the rule derives the triple, one list per instance of the rule. Not all
+        instances are returned.
 
         `before`: a round. The premises must have been derived in earlier rounds.
         """

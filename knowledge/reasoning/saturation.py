@@ -251,7 +251,7 @@ def delta_bodies(
     body, which uses all facts.
 
     In each body, one atom is looked up in the new facts, and the other atoms in all facts. If an atom tests a whole
-    list, the body also contains an atom for the members of the list. Therefore an atom of the first kind is never
+    list, the body also contains an atom for the members of the list. Therefore the atom that tests the list is never
     looked up in the new facts.
     """
     if new is None:

@@ -49,8 +49,8 @@ exceeds KNOWN plus twice the number of rows."""
 TABLES = 64
 """The number of tables of one unit that may accumulate before the revisers read them."""
 FEW = 1024
-"""A limit for pending output rows. Once it is exceeded, and their number has doubled since the last time, withdrawals
-and additions of the same row cancel each other."""
+"""A limit for pending output rows. If more rows are pending, and more than twice as many as after the last call of
+`_net_given`, this method removes opposite changes of the same row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,8 +334,8 @@ def _retyped(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
 
 
 def _retyped_fluents(before: StateLayout, now: StateLayout) -> list[str]:
-    """Return the attributes of fluents whose new type prevents the function of `each` from receiving the first
-    micro-batch, with the reasons.
+    """Return the reasons why the function of `each` cannot receive the first micro-batch. There is one reason for each
+    attribute of a fluent whose type has changed.
 
     One DataFrame of this micro-batch contains the last intervals of a former fluent, and the intervals of the new
     fluent that has the same name.
