@@ -12,7 +12,7 @@ SINCE_EVER = BEFORE_TIME + 1
 """The start of an interval that has always held: it began before the earliest time."""
 
 FOREVER = END_OF_TIME
-"""The delay of results that are known only at the end of the input, in microseconds."""
+"""The delay, in microseconds, of results that are known only at the end of the input."""
 
 RECORDS_OF, TIMES_OF, TRANSITIONS_OF = "records of ", "times of ", "transitions of "
 """Prefixes of the names of a fluent's tables: input records, beginnings and ends, and transitions that rules derive."""
@@ -44,8 +44,8 @@ INCONSISTENT = "answer streams"
 streams, which is always 0."""
 
 OWN_END = -3
-"""The matrix row that holds the records' ends in a table of records, as a negative index. The bounds and the starts of
-the records are in the two rows after it."""
+"""The index of the matrix row that contains the ends of the records, in a table of records. It counts from the last
+row. The next two rows contain the bounds and the starts of the records."""
 
 HOLDS, TRANSITIONS, EDGES, CHANGES, RECORDS = "holds", "transitions", "edges", "changes", "records"
 

@@ -38,9 +38,9 @@ class Pool:
     """A two-way mapping between values and codes. Codes are small integers from 0 on. A value keeps its code until
     `sweep` drops the value.
 
-    Dictionaries contain the mapping. The hash table in front of them only speeds up large columns. Its key is one word
-    per value: a hash of a text, or the bits of a number. A second word distinguishes values that have equal keys. Only
-    the first of these values is in the hash table; the others are looked up in the dictionaries.
+    Dictionaries contain the mapping. A hash table, which is searched first, only speeds up large columns. Its key is
+    one word per value: a hash of a text, or the bits of a number. A second word distinguishes values that have equal
+    keys. Only the first of these values is in the hash table; the others are looked up in the dictionaries.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Pool:
         return self.encode_floats(np.where(column == MISSING, np.nan, column / 1e6))
 
     def holds(self, codes: Ints) -> bool:
-        """Return True if each code is MISSING, or is or was in use."""
+        """Return True if each code is MISSING, is in use, or was in use before."""
         return not codes.size or int(codes.max()) < max(1, len(self._values))
 
     def value(self, code: int) -> Value:

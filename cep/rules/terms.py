@@ -247,8 +247,8 @@ def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Pre
 
 
 def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
-    """Find out which variables are local to a disjunction, and record them in it and in the disjunctions inside it.
-    Return other conditions unchanged.
+    """Find out which variables are local to a disjunction. Record them in this disjunction and in the disjunctions
+    inside it. Return other conditions unchanged.
 
     `uses`: how often the whole rule uses each variable.
     """
@@ -281,7 +281,8 @@ def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple
 
 
 def without_alternatives(rule: StaticRule) -> list[StaticRule]:
-    """Expand a rule that has disjunctions into rules without disjunctions. Together they derive the same."""
+    """Expand a rule that has disjunctions into rules without disjunctions. Together they derive the same rows as the
+    rule."""
     return [replace(rule, conditions=conditions) for conditions in disjunctive_normal_form(rule.conditions)]
 
 

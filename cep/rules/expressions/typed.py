@@ -36,8 +36,8 @@ class TypedConstant:
 class TypedCall:
     """A call of a function. Its arguments have exactly the types that the function takes.
 
-    Comparisons and `or and not` are functions that return bool. There are also functions for conversions, which the
-    language does not have:
+    Comparisons and `or and not` are functions that return bool. The following functions convert values. Programs cannot
+    call them:
 
     - `to_float` from int or any, and `to_any`
     - `seconds` from a number to a time or duration
