@@ -72,7 +72,7 @@ def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
 
 
 def unplain(table: pl.DataFrame) -> pl.DataFrame:
-    """Convert the texts that the function `plain` has written back to values of several types."""
+    """Restore the values of several types from the texts that the function `plain` has written."""
     for name in [name for name in table.columns if name.startswith(_MIXED)]:
         values = pl.Series(name.removeprefix(_MIXED), map(_value, table[name].to_list()), dtype=pl.Object)
         table = table.drop(name).with_columns(values)

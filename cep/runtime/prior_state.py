@@ -141,7 +141,7 @@ def _waiting(runs: Mapping[str, int], parts: Sequence[pa.RecordBatch]) -> dict[s
 def rules_with(
     plan: Plan, names: Mapping[PlanUnit, str], rules: Collection[int] | None = None
 ) -> dict[str, frozenset[str]]:
-    """Return the rules that have a state: for each rule, the names of its goals that have a state.
+    """Return, for each rule that has a state, the names of its goals that have a state.
 
     `rules`: the numbers of the rules to consider, or None for all rules.
     """

@@ -81,7 +81,8 @@ class GivenBatches:
             path.unlink(missing_ok=True)
 
     def resume(self, spark: SparkSession) -> None:
-        """Give the last micro-batch of the former program, if the function has not received it completely."""
+        """Give the user's function the last micro-batch of the former program, if the function has not received it
+        completely."""
         before, last = self._before, self._generation.begins - 1
         if before is not None and before.pending() == last:
             before.give(spark, last, self._tables(spark, []))

@@ -233,8 +233,8 @@ def tell_lacking(log: Log, engine: Engine, start: migration.StartingPoint, seen:
 
 
 def _former(engine: Engine, query: Job, log: Log) -> FormerFluents | None:
-    """Return the fluents of the program before a migration that end when the program of `engine` takes over, and the
-    query of the former program.
+    """Return the former program's fluents that end when the program of `engine` takes over. The result also contains
+    the query of the former program.
 
     Returns None if no fluent ends, and the user's function does not need that query. Warns if fluents end, but the
     former program can no longer be compiled. Raises CepError if the function needs it.

@@ -115,10 +115,10 @@ class ChangingInput:
         return {"length": self._revision.length, "floor": self._revision.floor}
 
     def restore(self, watermark: int, times: Mapping[str, int]) -> None:
-        """Continue at a watermark with `times` from a snapshot.
+        """Continue at a watermark, with the `times` of a snapshot.
 
-        Results that were final in the snapshot stay final, even if the snapshot's revision window is shorter than this
-        one's.
+        Results that were final in the snapshot stay final, even if the snapshot's revision window is shorter than the
+        present one.
         """
         revision, length = self._revision, times["length"]
         revision.watermark, revision.floor = watermark, times["floor"]

@@ -281,7 +281,10 @@ class Line:
     """
 
     def __init__(self, socket: socket.socket, outgoing: int | None, taken: int | None) -> None:
-        """`outgoing`, `taken`: the file descriptors of the memory. The caller can close them afterwards."""
+        """Create one end of a connection over `socket`.
+
+        `outgoing`, `taken`: the file descriptors of the memory. The caller can close them afterwards.
+        """
         self.socket = socket
         self._given = None if outgoing is None else GivenMemory(outgoing)
         self._taken = None if taken is None else TakenMemory(taken)

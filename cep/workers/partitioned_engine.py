@@ -136,9 +136,10 @@ class PartitionedEngine(Engine):
     """A program that runs in worker processes. They end together with the engine, or when `stop` is called."""
 
     def __init__(self, program: CompiledProgram, options: EngineOptions, workers: int | WorkerProcesses) -> None:
-        """`workers`: the number of workers to start, or existing workers that no other engine uses any more.
+        """Create the engine.
 
-        Existing workers do not end together with this engine.
+        `workers`: the number of workers to start, or existing workers that no other engine uses any more. Existing
+        workers do not end together with this engine.
         """
         check_partitions(workers if isinstance(workers, int) else len(workers))
         refuse_workers(program.plan, options)

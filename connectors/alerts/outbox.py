@@ -339,8 +339,8 @@ class Outbox:
         return self._entries("where alert = ? and number < ? order by number desc limit ?", alert, until, most)[::-1]
 
     def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
-        """Yield the changes of an alert that were sent to receivers, latest first. `before`: only changes that have
-        lower revisions are yielded."""
+        """Yield the changes of an alert that are not `quiet`, latest first. `before`: only changes that have lower
+        revisions are yielded."""
         loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
         where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
         while entries := self._entries(where, alert, before):

@@ -35,8 +35,8 @@ class RtecWriter(Writer):
     def __init__(
         self, path: str, schemas: Mapping[str, Schema], tick: int, opening: Callable[[str], None] | None = None
     ) -> None:
-        """Raises CepError if the path is the address of a topic, if the path is a folder, or if the file cannot be
-        written."""
+        """Open the output. Raises CepError if the path is the address of a topic, if the path is a folder, or if the
+        file cannot be written."""
         if live(path) or path.endswith("/"):
             raise CepError(
                 "--output-format rtec: all events go to one file", hint="use `--output found.txt`", code="output"

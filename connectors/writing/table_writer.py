@@ -42,7 +42,8 @@ class TableWriter:
     """
 
     def __init__(self, text: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Schema] | None = None) -> None:
-        """Raises CepError if `text` is not the name of a table, or the table cannot be read."""
+        """Prepare to write to a table. Raises CepError if `text` is not the name of a table, or the table cannot be
+        read."""
         self.name: TableName = table_name(text)
         self.times = "iso"
         self.counts = dict.fromkeys(schemas, 0)

@@ -221,8 +221,8 @@ def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> I
 
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
-    """Yield the rows that wait for the watermark in a state of another program. This program reads the rows as if they
-    arrived now.
+    """Yield the rows that wait for the watermark in a state of another program. The present program, `program`, reads
+    the rows as if they arrived now.
 
     `path`: the file of the state. `events`: the events whose rows are read. Raises CepError if the state is missing.
     """
