@@ -22,7 +22,7 @@ class LarsCheck:
     """A LARS program as its author wrote it.
 
     - `undeclared`: the input atoms, if the program has no event declarations.
-    - `others`: the number of rules in files of the program that are not LARS.
+    - `others`: the number of rules that are in files of other dialects.
     """
 
     program: LarsProgram
@@ -62,7 +62,7 @@ class LarsCheck:
         return len(self.program.rules) + self.others
 
     def show_circles(self) -> None:
-        """Print the reason for each component of the program that is not stratified."""
+        """Print, for each component that is not stratified, the reason."""
         from cep.language.dialects.lars.account import circles
 
         for circle in circles(self.program, self.source):

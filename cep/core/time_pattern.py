@@ -246,7 +246,10 @@ def whole_digits(pattern: str) -> tuple[int, int] | None:
 
 
 def padded(text: str, pattern: str) -> str:
-    """Restore the leading zeros that a whole number has lost, for a pattern of adjacent numbers."""
+    """Return `text`, a time that was stored as a whole number, with the leading zeros that it has lost.
+
+    `pattern`: a pattern of adjacent numbers (see `whole_digits`). For any other pattern, return `text` unchanged.
+    """
     least, full = whole_digits(pattern) or (0, 0)
     return text.zfill(full) if least <= len(text) < full and text.isascii() and text.isdigit() else text
 

@@ -121,9 +121,10 @@ class Comparison:
         return [difference for own in differences.values() for difference in own]
 
     def alert_reason(self, difference: Difference) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        """Return the alerts that correspond to a difference (see `RunAlerts.behind`), in the old and in the new run.
+        """Return two values: the alerts in the old run that correspond to a difference, and those in the new run (see
+        `RunAlerts.behind`).
 
-        An element is None if that program has no such alert.
+        A value is None if the program of its run does not have the alert.
         """
         event = self.events[difference.event]
         schema = event.old if difference.new is None else event.new

@@ -171,7 +171,7 @@ def compared_event(
     """Prepare an event of two programs for comparison, which includes the choice of its key.
 
     The key consists of those attributes of the event that are in `asked`. If there are none, the key is the key of an
-    alert on the event. If no alert has such a key, it consists of the event's strings and IRIs. `old_alerts`,
+    alert on the event. If no alert has such a key, the key consists of the event's strings and IRIs. `old_alerts`,
     `new_alerts`: the alerts of the two programs.
     """
     sides = [(schema, alerts) for schema, alerts in ((new, new_alerts), (old, old_alerts)) if schema is not None]

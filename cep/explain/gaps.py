@@ -23,7 +23,8 @@ NEAREST = 2
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A part of a formula that does not hold as required at the time `moment`, a code of `cep.core.interval_sets`.
+    """The reason why a part of a formula does not hold as required at the time `moment`, a code of
+    `cep.core.interval_sets`.
 
     The `kind` says what is wrong:
 
@@ -93,7 +94,7 @@ class FormulaGaps:
     def together(self, left: Pattern, right: Pattern, negated: bool, bound: BoundValues, code: int) -> list[Gap]:
         """Return the gaps of `left AND right` or, if `negated`, of `left AND NOT right`.
 
-        If the left side holds for several values, the result is for the values that leave the fewest gaps.
+        If the left side holds for several values of its variables, use the values that leave the fewest gaps.
         """
         lefts = self.there(left, bound, code)
         if not lefts:

@@ -238,11 +238,11 @@ class Matcher:
     def holding(
         self, pattern: Pattern, fluent: Pattern, no: bool, bound: BoundValues, instant: str | None = None
     ) -> list[Attempt]:
-        """Return the matches of a pattern for which a fluent holds. If `no` is True, return those for which it does not
-        hold.
+        """Return those matches of a pattern for which a fluent holds. If `no` is True, return the matches for which it
+        does not hold.
 
-        The fluent is checked at the end of the match. `instant`: a variable that contains another time for this check,
-        or None.
+        The fluent is checked at the end of the match, or at the time that the variable `instant` contains if it is not
+        None.
         """
         attempts: list[Attempt] = []
         for attempt in self.attempts(pattern, bound):

@@ -134,7 +134,7 @@ class Formulas:
                             )
 
     def looks_ahead(self, rule: ast.WhileRule, cycle: frozenset[str]) -> Iterator[tuple[str, Span]]:
-        """Yield each operator of a rule that looks ahead to a fluent of the cycle: its word and its span. Report
+        """Yield the word and the span of each operator in a rule that looks ahead to a fluent of the cycle. Report
         operators that cannot be recursive."""
 
         def through(formula: Formula) -> bool:
@@ -348,7 +348,7 @@ class Formulas:
         return len(atom.arguments) == len(schema.attributes)
 
     def unbound(self, variable: Variable, formula: Formula) -> None:
-        """Report a variable of the head to which the formula gives no value."""
+        """Report a head variable to which the formula gives no value."""
         name = variable.name
         if name in formula_variables(formula):
             self.error(

@@ -32,7 +32,7 @@ from cep.rules.terms import (
 class Component:
     """Conditions of one WHERE that share variables. One node must decide all of them.
 
-    - `variables`: the variables of the conditions that the pattern binds.
+    - `variables`: those variables of the conditions that the pattern binds.
     - `timed`: True if the conditions use the start, end or duration of a match.
     - `binds`: True if the conditions bind further variables.
     - `late`: for a formula whose conditions query the background knowledge, the formula's delay in microseconds.

@@ -318,8 +318,8 @@ def _batches(
 
 
 def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
-    """Load the knowledge. Also return True if it contains descriptions of Things that an earlier start of the server
-    has stored.
+    """Load the knowledge. Also return a flag, which is True if the knowledge contains descriptions of Things that an
+    earlier start of the server has stored.
 
     Stored descriptions are used if the input continues from a snapshot. Raises CepError if the knowledge cannot be
     loaded.

@@ -35,7 +35,7 @@ class NoDeadLetters:
 
 @dataclass(slots=True)
 class OpenRows:
-    """A collector of the alert intervals that have begun but not ended, for alerts on fluents.
+    """A collector of the open intervals of alerts on fluents. An open interval has begun, but not ended.
 
     `tables`: for each alert, the table of beginnings, the table of ends, and the arguments that identify an interval.
     """

@@ -108,7 +108,7 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
 
 
 def _judge(item: CoverageItem, probe: _Probe, outcome: Outcome, compared: Outcome) -> None:
-    """Record the cases of a part that a test has tried.
+    """Record which cases of a part a test has tried.
 
     - `outcome`: the results that decide the part's first case.
     - `compared`: the results that decide the part's second case.
@@ -225,8 +225,11 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Add two copies of a rule without its comparisons, and return the names of the copies. Equations (`=`) stay. The
-    first copy also keeps the comparison at `span`. If a copy is not valid, both names are None."""
+    """Add two copies of a rule without most of its comparisons, and return the names of the copies.
+
+    The first copy keeps the comparison at `span` and all equations (`=`). The second copy keeps only the equations. If
+    a copy is not valid, both names are None.
+    """
 
     def kept(condition: Condition, only: bool) -> bool:
         binds = not isinstance(condition, Comparison) or condition.operator == "="

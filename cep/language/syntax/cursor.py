@@ -194,7 +194,7 @@ class Cursor:
     def grow(self, below: int, token: Token) -> None:
         """Set `height` to the height of a new node of the tree. Raises CepError if it exceeds HIGHEST.
 
-        `below`: the largest height of the node's operands. `token`: the position of the error.
+        `below`: the largest height of the node's operands. `token`: the token at which the error is reported.
         """
         self.height = below + 1
         if self.height > HIGHEST:

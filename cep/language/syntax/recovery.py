@@ -23,7 +23,7 @@ names."""
 
 
 class SyntaxErrors(CepErrors):
-    """The mistakes in the statements of a program that the parser could not read.
+    """The mistakes in those statements of a program that the parser could not read.
 
     `tree`: the statements without mistakes. `names`: the names that the statements with mistakes declare.
     """

@@ -1,5 +1,5 @@
-"""Warn about a variable of a negated pattern that also occurs elsewhere in the rule, but is not joined with that
-occurrence.
+"""Warn about a variable that occurs in a negated pattern and elsewhere in the rule, although the two occurrences are
+not joined.
 
 A negated pattern is joined only on the variables of the operator to which it belongs
 (docs/decisions/2026-11-22-absent-variables.md).
@@ -17,8 +17,8 @@ from cep.rules.terms import Variable
 
 
 def unjoined(rules: Rules) -> list[Warning]:
-    """Return a warning for each variable of a negated pattern that seems to be joined with the rest of the rule, but is
-    not. The warning points to the variable's first use."""
+    """Return a warning for each variable in a negated pattern that seems to be joined with the rest of the rule, but is
+    not. The warning points to the variable's first use in the negated pattern."""
     remarks: list[Warning] = []
     for rule in rules.rules:
         if any(absent(pattern) for pattern in patterns(rule.body)):

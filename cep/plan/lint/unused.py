@@ -81,7 +81,7 @@ def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterato
 
 
 def _capital(local: str, others: Collection[str], shared: Collection[str]) -> str | None:
-    """Return the variable of the rule that differs from `local` only in upper and lower case. Return None if there is
+    """Return the rule's variable that differs from `local` only in upper and lower case. Return None if there is
     none."""
     if local in shared:
         return None

@@ -84,7 +84,7 @@ class Answering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a predicate that has a value before the predicate is evaluated.
+    """A predicate's argument that has a value before the predicate is evaluated.
 
     - `written`: a function that computes the value of the argument's expression. It is None if the value of `fitted` is
       missing in the same rows, so that this function is not needed.

@@ -68,8 +68,8 @@ class Relation(Arrangeable, Protocol):
 class RelationInfo:
     """Statistics about a relation in an engine.
 
-    `by_difference`: True if the engine updates the relation by the rows that a change of its source adds and removes.
-    False if it queries the whole source again.
+    `by_difference`: True if, after a change of the relation's source, the engine only adds and removes the rows that
+    differ. False if it queries the whole source again.
     """
 
     rows: int

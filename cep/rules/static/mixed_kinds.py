@@ -1,4 +1,4 @@
-"""Warnings about variables of a graph pattern whose values have several types. A rule cannot compare a text with a
+"""Warnings about a graph pattern's variables if their values have several types. A rule cannot compare a text with a
 number."""
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ MOST_ATOMS = 2**31 - 1
 
 
 def longest(tick: int) -> int:
-    """Return the length of an unbounded window in ticks. It is so long that the window reaches back to the first
-    possible tick from every tick."""
+    """Return the length of an unbounded window in ticks. It is so long that the window always reaches back to the first
+    possible tick."""
     return FARTHEST // tick
 
 

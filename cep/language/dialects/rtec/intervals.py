@@ -68,8 +68,8 @@ class HoldsForConverter:
         return term_variables(part)
 
     def ground(self, name: str, head: Sequence[Term], clause: Clause, loose: Term) -> Predicate:
-        """Return a condition on the possible values of a fluent, which gives values to the head variables that the body
-        does not bind.
+        """Return a condition that gives values to those head variables that the body does not bind. It looks up the
+        possible arguments and values of the fluent `name`.
 
         `loose`: the head argument that the body does not bind. Raises CepError if the fluent has no grounding clause.
         """
