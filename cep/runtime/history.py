@@ -103,7 +103,11 @@ class OccurrenceHistory:
         return list(map(sorted, places))
 
     def _places(self, names: Ints) -> dict[int, Places]:
-        """Return the positions of the records behind each input of this engine, by handle. `names`: the handles."""
+        """Return the positions of the records from which each input of this engine comes, by handle. `names`: the
+        handles.
+
+        The input of a stage may be an occurrence that another stage derived from several records.
+        """
         places = {}
         for table in (table for tables in self.sources.values() for table in tables):
             chosen = table[:, sorted_runs.found(table, names, IDENTITY)[1]]

@@ -349,7 +349,7 @@ class Mirror:
             raise damaged(address) from None
 
     def _unpack(self) -> None:
-        """Write the files that the last manifest lists to the local folders."""
+        """Write to the local folders the files that the last manifest lists."""
         here = {name: entry for name, entry in self._files.items() if name not in self._away}
         for pack in sorted({entry.pack for entry in here.values()}):
             address = self.packs.place(pack)

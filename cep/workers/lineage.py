@@ -18,8 +18,8 @@ _TOLD = {BECAUSE: told, CONSTITUENTS: told_constituents}
 def made_one(table: pl.DataFrame) -> pl.DataFrame:
     """Merge rows that are equal except for their position and constituents.
 
-    The first of these rows is kept with its position and constituents, as in a single engine. If several have the same
-    position, it is the one whose records arrived first. It gets the rules of all merged rows.
+    The merged row is the first of these rows, with its position and constituents, as in a single engine. Rows at the
+    same position are ordered by the arrival of their input records. The merged row gets the rules of all these rows.
     """
     own = plain(table).select(pl.exclude(ARRIVAL, TIE, *_TOLD))
     numbers = own.with_row_index(_ROW).select(pl.first(_ROW).over(own.columns)).to_series()

@@ -28,8 +28,8 @@ Places = list[tuple[int, int, int]]
 class Lineage:
     """The names of occurrences, and the constituents of each derived occurrence.
 
-    `places_of`: a function that returns, for each of some names, the positions of the records from which it was
-    derived.
+    `places_of`: a function that takes names of occurrences. It returns, for each name, the positions of the input
+    records from which the occurrence was derived.
     """
 
     def __init__(self, places_of: Callable[[Ints], list[Places]]) -> None:

@@ -77,7 +77,8 @@ STRETCHES, FEWEST = 16, 4
 With sparse input, and during incremental revision, the window has the minimum number.
 """
 LEAST_ROWS = 16_384
-"""The minimum number of input rows in a stretch. They also take at least twice the memory of the stored state.
+"""The minimum number of input rows in a stretch. The rows of a stretch also take at least twice as much memory as the
+stored state.
 
 A stretch whose length is 1/FEWEST of the window may have fewer rows.
 """
