@@ -138,8 +138,8 @@ class StateByKey:
 
 
 def recode(tables: Mapping[str, Table], codes: Translation, places: Mapping[str, Sequence[int]]) -> None:
-    """Replace the pool codes in tables by event. `places`: for each event, the indexes of the matrix rows that contain
-    codes."""
+    """Translate the pool codes in tables, which are stored by event. `places`: for each event, the indexes of the
+    matrix rows that contain codes."""
     for name, table in tables.items():
         for row in places[name]:
             table[row] = codes(table[row])

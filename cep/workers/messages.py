@@ -27,7 +27,7 @@ from cep.workers.shared_memory import GivenMemory, TakenMemory
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A request to create an engine for each of `stages`, the numbers of stages. It has no answer.
+    """A request to create an engine for each stage whose number is in `stages`. It has no answer.
 
     `program`: a program that `cep.compile` has compiled.
     """

@@ -80,8 +80,8 @@ class Outbox:
 
     @property
     def first(self) -> int:
-        """The number of the first change from which all changes are kept. Older changes are kept only if they are the
-        last change of an open alert."""
+        """The number from which on all changes are kept. Older changes are kept only if they are the last change of an
+        open alert."""
         return self._pruned + 1
 
     def remembered(self, name: str, value: str) -> str:

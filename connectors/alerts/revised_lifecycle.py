@@ -301,8 +301,8 @@ class RevisedLifecycle:
     # --- all keys ---
 
     def _settle(self, turn: _Turn, stable: int) -> list[str]:
-        """Include the occurrences that have become final in `AlertKey.base`, and drop them. Return the slots of their
-        keys.
+        """Include in `AlertKey.base` the occurrences that have become final, and drop these occurrences. Return the
+        slots of their keys.
 
         `stable`: the time up to which occurrences are final.
         """

@@ -146,8 +146,8 @@ def cut(
     until: int | None,
     meanings: Mapping[str, str],
 ) -> dict[str, pl.DataFrame]:
-    """Restrict rows of changes to the time between `since` and `until` (see `clipped`). Drop changes that cancel each
-    other after that.
+    """Restrict rows of changes to the time between `since` and `until` (see `clipped`). Then drop changes that cancel
+    each other.
 
     If the interval of a fluent is shortened, the row gets a new `@id`. `meanings`: for each fluent, the fingerprint
     that is part of its ids.

@@ -99,14 +99,14 @@ def _kind(type: pa.DataType) -> str:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains a commit of the append job `name.append` whose number is `number` or
-    greater."""
+    """Return True if the table contains a commit that added rows under the name `name.append`, and whose number is
+    `number` or greater."""
     return name.append is not None and added(name, table(name), number)
 
 
 def added(name: TableName, existing: DeltaTable | None, number: int = 1) -> bool:
-    """Return True if a table that has been loaded contains a commit of the append job `name.append` whose number is
-    `number` or greater."""
+    """Return True if a table that has been loaded contains a commit that added rows under the name `name.append`, and
+    whose number is `number` or greater."""
     if existing is None or name.append is None:
         return False
     with _explaining(name):

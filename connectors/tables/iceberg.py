@@ -52,8 +52,8 @@ def check(name: TableName, schema: pa.Schema | None = None) -> None:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains a commit of the append job `name.append` whose number is `number` or
-    greater."""
+    """Return True if the table contains a commit that added rows under the name `name.append`, and whose number is
+    `number` or greater."""
     return name.append is not None and _added(name, table(name), number)
 
 

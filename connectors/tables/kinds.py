@@ -19,8 +19,8 @@ class TableKind(Protocol):
         unknown."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Return True if the table contains a commit of the append job `name.append` whose number is `number` or
-        greater."""
+        """Return True if the table contains a commit that added rows under the name `name.append`, and whose number is
+        `number` or greater."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
         """Write rows to a table in one commit, which gets the number `number`.

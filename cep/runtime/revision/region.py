@@ -37,7 +37,7 @@ SMALL = 2_000_000
 """The size in bytes below which a stored state is changed directly, without an overlay."""
 
 Goals = tuple[int, ...]
-"""The numbers of some goals. A region counts its goals that have state from 0."""
+"""The numbers of some goals. A region numbers those of its goals that have state, starting at 0."""
 
 LiveGoals = Sequence[tuple[PlanUnit, Goal]]
 """The goals of the running program. They have the current states, unlike the stored states of the window."""
