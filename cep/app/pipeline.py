@@ -123,8 +123,8 @@ def flow(
     that arrives after such a silence is late if it ends before the new event time.
 
     The end of the input closes every open window and deadline. A signal does not close them, because more input could
-    follow. If a signal interrupted a step (see `Interrupt.steps`), reading stops. The rows of that batch are not
-    counted, and further results of the step are dropped.
+    follow. If a signal interrupted a step (see `Interrupt.steps`), reading stops. The rows of the interrupted batch are
+    not counted, and further results of the step are dropped.
     """
     twice, said = stats.twice, stats.remarks  # values from an earlier program
     doubtful, units = Doubtful.of(engine.inputs), SmallUnits.of(engine.inputs)

@@ -45,7 +45,7 @@ def reporting_errors(log: Log = plain) -> Iterator[None]:
     """Convert errors inside a `with` block to messages and exit statuses.
 
     A CepError is reported, and the command exits with 2, or with 3 if a query failed. After Ctrl-C it exits with 130.
-    If the process that reads the command's output has ended, as `head` does, it exits without a message.
+    If the process that reads the command's output has ended, as `head` does, the command exits without a message.
     """
     try:
         yield

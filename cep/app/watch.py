@@ -19,8 +19,8 @@ OFTEN = 10.0
 MANY, SLOW, MOST = 10_000, 1.5, 100
 """Limits for warnings about hot keys, which have many more rows than others.
 
-A key is reported if it has MANY rows in a batch and the batch therefore takes SLOW times as long. At most MOST keys are
-reported.
+A key is reported if a batch has at least MANY rows of the event type, and a step is SLOW times as long as it would be
+if all keys were equally frequent. At most MOST keys are reported.
 """
 _TOLD = 3
 

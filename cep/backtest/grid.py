@@ -230,8 +230,8 @@ def _apart(axis: Axis, value: Value) -> float:
 
 
 def front(figures: Sequence[Figures], figure: str) -> list[int]:
-    """Return the numbers of the points on the Pareto front of a figure and the load, sorted by load. On the front, no
-    other point is better in both."""
+    """Return the numbers of the points on the Pareto front of a figure and the load, sorted by load. A point is on the
+    front if no other point is better in both."""
     loads = [inf if figure.load is None else figure.load for figure in figures]
     ranks = [rank(figure, point_figures) for point_figures in figures]
     best, points = -inf, []

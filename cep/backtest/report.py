@@ -124,7 +124,7 @@ def _text(name: str, figures: Figures, long: bool) -> str:
 def _points(result: BacktestResult) -> Iterator[str]:
     """Yield a table of the points, followed by a table of the points on the Pareto front.
 
-    If the best point is chosen by a figure, the points are sorted by it, the best first.
+    If the best point is chosen by a figure, the points are sorted by this figure, the best first.
     """
     judged = result.judged
     order = list(range(len(result.points)))

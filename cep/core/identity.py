@@ -1,7 +1,7 @@
 """Identities of occurrences. An identity is the same in every run over the same input, however the input is divided
 into batches.
 
-Rules that have the same meaning give the same identities.
+If a rule is replaced by a rule with the same meaning, the identities stay the same.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _ESCAPED = r"[^ !#-\[\]-~]"
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
     """Add the column `@id` to derived occurrences. An identity has 32 hexadecimal digits.
 
-    It is a hash of the event's meaning (see `Engine.meanings`), its name, start, end (except for fluents), arguments,
-    and the number of equal occurrences before it. This function reads that number from the column `@number`, and
-    removes the column. If the column is missing, the table must contain all equal occurrences.
+    The identity of an occurrence is a hash of the meaning (see `Engine.meanings`) and name of its event, of its start,
+    end (except for fluents) and arguments, and of the number of equal occurrences before it. This function reads that
+    number from the column `@number`, and removes the column. If the column is missing, the table must contain all equal
+    occurrences.
     """
     ids = identities(table, schema, meaning)
     if NUMBER in table.columns:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Members = Callable[[Sequence[int]], Iterable[tuple[slice, int | None, int]]]
 """A function that yields those windows of a group that have a result.
 
-Its argument is the ends of the group's occurrences, in order. A window consists of the range of its occurrences, its
-start, and its end. If the start is None, the window starts with its first occurrence.
+Its argument contains the ends of the group's occurrences, in order. A window consists of the range of its occurrences,
+its start, and its end. If the start is None, the window starts with its first occurrence.
 """
 
 

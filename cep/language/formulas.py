@@ -67,8 +67,8 @@ class Formulas:
     def _recursive(self) -> set[str]:
         """Check the recursion among fluents. Return the fluents whose recursion was refused.
 
-        For each recursive fluent, record the fluents of its cycle in `cycles`, and the fluents that it uses without a
-        delay in `now`. Record the fluents whose cycle contains NOT or AGGREGATE in `lagging`.
+        For each recursive fluent, `cycles` then contains the fluents of its cycle, and `now` contains the fluents that
+        it uses without a delay. `lagging` contains the fluents whose cycle contains NOT or AGGREGATE.
         """
         refused: set[str] = set()
 

@@ -37,7 +37,7 @@ this value is the last argument."""
 
 
 class KnownFluents(Protocol):
-    """The part of `Fluents` that this module needs."""
+    """The part of `cep.language.fluents.Fluents` that this module needs."""
 
     @property
     def declared(self) -> Collection[str]: ...

@@ -19,8 +19,8 @@ _HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The conditions under which a goal forgets an occurrence. The one that becomes true first decides. A field that is
-    None or False does not apply.
+    """The conditions under which a goal forgets an occurrence. The goal forgets it as soon as one of these conditions
+    is true. A field that is None or False does not apply.
 
     - `lasting`: the number of microseconds since the occurrence's start; for UNLESS and windows, since its end
     - `reach`: the number of microseconds since the occurrence's end

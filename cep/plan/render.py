@@ -110,7 +110,8 @@ class Rendering:
         return f"{self.reference(number).text} <- {self.text(number).text}"
 
     def text(self, number: int) -> Text:
-        """Return the text of a node. The nodes that it reads appear by label or, if they are leaves, by event."""
+        """Return the text of a node. In this text, a node that is read is shown by its label, or by its event if it is
+        a leaf."""
         return self.nodes[number].text(self, number, self.sides(number))
 
     def details(self, number: int) -> list[tuple[str, str]]:

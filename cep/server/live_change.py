@@ -77,8 +77,8 @@ class Prepared:
 class LiveProgram:
     """The program of a server, and its versions.
 
-    `begin`: the function that switches the server to another program. Its second argument contains the intervals of
-    fluents that end with the previous program. The caller must hold the lock of the program's batches (`batches.lock`).
+    `begin`: the function that switches the server to another program. Its second argument contains the intervals that
+    end because the previous program ends. The caller must hold the lock of the program's batches (`batches.lock`).
     """
 
     def __init__(

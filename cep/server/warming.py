@@ -119,7 +119,7 @@ def _one(run: Sequence[Batch]) -> Batch:
 
 
 def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdates, stop: Callable[[], int]) -> Warmed:
-    """Process earlier input with an engine, as far back as it needs and as the journal reaches.
+    """Process the earlier input that an engine needs, as far as the journal contains it.
 
     - `latest`: the approximate latest end of a record.
     - `updates`: the changes of the knowledge, from the first one on.

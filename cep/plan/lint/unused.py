@@ -1,5 +1,5 @@
-"""Warn about conditions that have no effect: a variable that is not used elsewhere, or a graph pattern that contains no
-variable of the rule."""
+"""Warn about conditions that have no effect: an equation that only gives a value to a variable which is not used
+elsewhere, or a graph pattern that contains no variable of the rule."""
 
 from __future__ import annotations
 

@@ -56,8 +56,9 @@ class MaterializedRelation:
     A table that has been edited can also lose rows. A query on it returns answers in the order of values (see
     `cep.rules.static.row_edits`).
 
-    Each edit takes effect at a time. As long as the table is `timed`, a query finds the rows that are present at the
-    end of an occurrence. A query without times finds the rows that are present after all edits.
+    Each edit takes effect at a certain time. As long as the table is `timed`, a query for an occurrence finds the rows
+    that are present at the end of this occurrence. A query without times finds the rows that are present after all
+    edits.
     """
 
     def __init__(self, name: str, types: Sequence[str]) -> None:

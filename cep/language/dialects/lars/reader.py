@@ -103,8 +103,8 @@ def statements(
 
 
 def whole(cursor: LarsCursor, rules: list[LarsRule], declared: list[ast.Statement]) -> LarsProgram:
-    """Return the program that consists of `rules` and `declared`. In the result, every graph pattern knows all prefixes
-    that the program declares."""
+    """Return the program that consists of `rules` and `declared`. In the result, every graph pattern can use all
+    prefixes that the program declares."""
 
     def seeing(element: BodyLiteral) -> BodyLiteral:
         if not isinstance(element, Graph):

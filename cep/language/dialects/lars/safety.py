@@ -111,8 +111,8 @@ class _RuleChecker:
     def complain(self) -> None:
         """Report the variables of the rule that have no value.
 
-        If some of these variables are calculated from the others, only the others are reported. If each is calculated
-        from another one, all are reported.
+        A variable is not reported if it is calculated from other variables that have no value. But if every variable
+        without a value is calculated from another one, all are reported.
         """
         follows = {name for element in self.rule.body if isinstance(element, Comparison) for name in _defined(element)}
         roots = [name for name in self.unbound if name not in follows] or list(self.unbound)
