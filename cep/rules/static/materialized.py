@@ -134,7 +134,6 @@ class MaterializedRelation:
                 self._reclaim(self._edits)
 
     def _reclaim(self, edits: Edits) -> None:
-        """Reclaim the space of removed rows."""
         from cep.core.hashtable import KeySet
 
         self._rows = KeySet(max(1, self.arity))
