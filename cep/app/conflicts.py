@@ -227,7 +227,8 @@ def _texts(value: Any) -> list[str]:
 def _paths(text: str) -> Iterator[str]:
     """Yield the files and folders that a parameter's text may name.
 
-    These are the text itself, the part after `name=`, the part after `@`, and the files that match a pattern.
+    These are the text itself, the part after `name=`, the part after `@`, the files that match a pattern, and the files
+    that the options of a live input's address name.
     """
     for path in map(local_path, dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@")))):
         if live(path):

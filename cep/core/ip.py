@@ -55,7 +55,7 @@ def canonical_host(host: str) -> str:
 
 
 def here(text: str) -> bool:
-    """Return True if a host is this machine. Only its name or address is checked, without a query to the network."""
+    """Return True if a host is `localhost` or a loopback address. Its name is not looked up in the network."""
     name = canonical_host(text)
     try:
         return name == "localhost" or inner(name).is_loopback

@@ -125,8 +125,8 @@ def _told(refusal: Explained) -> str:
 
 
 def time_within(row: Row, schema: Schema) -> int | None:
-    """Return the last instant of a row's interval, in microseconds. Returns None if the row has neither start nor
-    end."""
+    """Return the last instant of a row's interval, in microseconds. If the interval has no end, return its start.
+    Returns None if it has neither."""
     start, end = row[0], row[1]
     if schema.fluent is None or end is None:
         return None if end is None and start is None else int(start if end is None else end)

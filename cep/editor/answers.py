@@ -260,9 +260,10 @@ class Program:
         return "" if bound is None else f"{_code(bound)}"
 
     def _variable_type(self, index: Index, occurrence: Occurrence) -> tuple[str, str, str]:
-        """Return the type of a variable, and the event and attribute from which the type comes.
+        """Return the type of a variable, and the event and attribute from which the type comes. All three are empty if
+        no event has the variable as an argument.
 
-        The event is the first one that has the variable as an argument.
+        If several events have it, the first one counts.
         """
         statement = index.statements[int(occurrence.scope)]
         for event, place, token in _arguments(statement.tokens):

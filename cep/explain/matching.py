@@ -169,8 +169,8 @@ class Matcher:
         members_at: Members,
         results: Sequence[AggregateResult],
     ) -> list[Attempt]:
-        """Return the windows over the complete matches `whole`. Windows are left out if their aggregates differ from
-        the values in `bound`."""
+        """Return the windows over the complete matches `whole`. Windows are left out if their groups or aggregates have
+        other values than those in `bound`."""
         attempts = []
         for attempt in windowed(whole, by, members_at, results, self.judge):
             late = attempt.end - self.until

@@ -312,7 +312,11 @@ builtin = type
 
 
 def same(left: Value, other: Value) -> bool:
-    """Return True if two values are equal in the language of rules. A missing value equals nothing."""
+    """Return True if two values are equal in the language of rules. A missing value equals nothing.
+
+    A float may differ from the other number by a relative error of 1e-9, because the engine may add numbers in a
+    different order.
+    """
     if left is None or other is None or isinstance(left, bool) != isinstance(other, bool):
         return False
     if isinstance(left, float) and isinstance(other, int | float):

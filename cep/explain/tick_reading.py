@@ -168,8 +168,8 @@ class TickReading:
         return [atom for atom in every if atom.tick in ticks], ticks
 
     def _windows(self, literal: LarsLiteral) -> Iterable[tuple[list[TickAtom], range]]:
-        """Return the windows of a literal. Each window has the form that `_window` returns. There is one window per
-        key, or a single window if the window of tuples has no key."""
+        """Return the windows of a literal. Each window has the form that `_window` returns. A window of tuples that has
+        a key yields one window per key. Any other literal has a single window."""
         window = literal.window
         if not isinstance(window, TupleWindow) or window.by is None:
             return [self._window(literal)]

@@ -42,8 +42,8 @@ def explain(
 
     - `compiled`: the recursive events that run as one compiled pass, or None if this is not known.
     - `answers`: for each key of `plan.rules.asked`, the answers to this query of the background knowledge.
-    - `written`: if the answer set solver runs some of the author's rules, the number of all the author's rules.
-      Otherwise None. The plan does not contain the solver's rules, but auxiliary rules in their place.
+    - `written`: for a LARS program, the number of rules that the author wrote, because the plan contains the rules to
+      which they were lowered. None for any other program.
     """
     return _Listing(plan, compiled, width, answers or {}, written).text()
 

@@ -162,7 +162,11 @@ class Shadow:
                         self._same[name] -= number
 
     def _cancel(self, name: str) -> None:
-        """Remove the rows that both programs have derived. Both engines must have reached the same watermark."""
+        """Remove the rows that both programs have derived. Both engines must have reached the same watermark.
+
+        If a program then has more than MOST rows, its oldest rows are removed, too, unless the served program may still
+        withdraw them.
+        """
         old, new = (rows.setdefault(name, Counter()) for rows in self._rows)
         for row in [row for row in (old if len(old) < len(new) else new) if row in old and row in new]:
             number = min(old[row], new[row])

@@ -80,7 +80,8 @@ class TokenFileWatch(threading.Thread):
         self._over.set()
 
     def _signature(self) -> tuple[int, ...] | None:
-        """Return numbers that differ after each change of the file. Returns None if the file is missing."""
+        """Return numbers that differ after each change of the file. They are empty for a pipe or another special file.
+        Returns None if the file is missing."""
         try:
             status = os.stat(self._file)
         except OSError:
