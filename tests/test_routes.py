@@ -196,7 +196,7 @@ def test_where_each_alert_goes(tmp_path: Path) -> None:
     ]
     assert unreached(routes, alerts, ORIGIN) == ["masts"]
     some = read(tmp_path, FILE.replace("'team=\"water\"', 'severity!=\"minor\"'", "'severity=\"severe\"'"))
-    assert "  no receiver until Severe, unless a matcher above fits" in lines(some, alerts, ORIGIN, say_duration)
+    assert "  no receiver until Severe, unless an `if` above is true" in lines(some, alerts, ORIGIN, say_duration)
     two = read(tmp_path, TWO_ROUTES.format(port=25, wait="30s"))
     assert lines(two, alerts[:1], ORIGIN, say_duration) == [
         "flood: Moderate, Severe after 30 min",

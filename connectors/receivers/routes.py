@@ -303,7 +303,7 @@ def lines(routes: Routes, alerts: Iterable[Alert], origin: Publisher, write: Cal
             lines.append("  reaches no receiver")
         elif certain != alert.severity:
             until = f" until {certain}" if certain else ""
-            lines.append(f"  no receiver{until}, unless a matcher above fits")
+            lines.append(f"  no receiver{until}, unless an `if` above is true")
     if lost:
         lines.append(f"{', '.join(lost)}: {'reaches' if len(lost) == 1 else 'reach'} no receiver")
     return lines
