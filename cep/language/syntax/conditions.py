@@ -191,7 +191,7 @@ def _between(cursor: Cursor, first: Token, left: Expression, denied: bool) -> tu
     height = cursor.height
     start = cursor.token
     low = expression(cursor)
-    cursor.expect("AND", "`and` and the greater end", messages.BETWEEN)
+    cursor.expect("AND", "`and` before the upper end", messages.BETWEEN)
     height = max(height, cursor.height)
     second = cursor.token
     high = expression(cursor)

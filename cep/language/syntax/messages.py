@@ -63,6 +63,10 @@ NULL = (
     "`x: int?` declares an attribute that may be missing"
 )
 GRAPH = "a graph pattern is a condition: `... WHERE { ?Station wgs84:lat ?Lat }`, where `?Lat` is the variable `Lat`"
+GRAPH_AS_VALUE = (
+    "write the graph pattern as a separate condition, `... WHERE { ?Station wgs84:lat ?Lat }`, "
+    "and use its variable `Lat` here"
+)
 BRACE = "each `{` needs a `}`; braces in strings and comments do not count"
 INSIDE = "braces hold a complete SPARQL pattern: `{ ?S a wt:Station OPTIONAL { ?S wt:height ?H } FILTER(?H > 100) }`"
 

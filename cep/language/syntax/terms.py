@@ -101,7 +101,7 @@ def _operand(cursor: Cursor) -> Expression:
         cursor.close(opening, ")", "an operator or `)`", messages.logic_hint(cursor.token))
         return inner
     if token.kind == "graph":
-        cursor.stop("a graph pattern has no value", f"{messages.GRAPH}; compare it in another condition")
+        cursor.stop("a graph pattern has no value", messages.GRAPH_AS_VALUE)
     hint = messages.VALUE
     if token.key == "NOT" and cursor.previous.key in COMPARISONS and cursor.peek().text in messages.FOREIGN_NULLS:
         refuse_null(cursor, cursor.peek())

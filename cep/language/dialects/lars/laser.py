@@ -49,8 +49,8 @@ F = TypeVar("F")
 WINDOWS = ("time_win", "tuple_win")
 ASKED = {"diamond": SOME, "box": EVERY}
 RULE = "a rule is `h(X) :- time_win(10, 0, 1, diamond(p(X))) and q(X)`"
-TIME_WIN = "`time_win(10, 0, 1, diamond(p(X)))`: ten ticks back, none ahead, at every tick"
-TUPLE_WIN = "`tuple_win(3, diamond(p(X)))`: among the last three atoms"
+TIME_WIN = "`time_win(10, 0, 1, diamond(p(X)))` looks ten ticks back and none ahead, at every tick"
+TUPLE_WIN = "`tuple_win(3, diamond(p(X)))` is true if `p(X)` is among the last three atoms"
 COMP = "`COMP(>=, V, 18)`"
 MATH = "`MATH(+, S, T, 1)`, which is S = T + 1"
 
@@ -218,7 +218,7 @@ def _windowed(cursor: LarsCursor) -> LarsLiteral:
     if isinstance(window, TimeWindow) and window.step == 1:
         return literal  # each such window contains the current tick
     where = cursor.span(asked)
-    cursor.stop("the operator of the window is missing", f"use `diamond(..)`, `box(..)` or `@(T, ..)`: {hint}", where)
+    cursor.stop("the operator of the window is missing", f"use `diamond(..)`, `box(..)` or `@(T, ..)`; {hint}", where)
 
 
 def _number(cursor: LarsCursor, hint: str) -> LarsToken:
