@@ -301,7 +301,8 @@ class Successor(Engine):
         """Restore a snapshot of this program, and return the engine. Raises CepError if the snapshot is damaged or
         belongs to another program.
 
-        `make_successor`: a function that creates an engine from the texts of the former program.
+        The snapshot may also contain the state of the former program, and of programs before it. `make_successor`: a
+        function that creates an engine for such a program from the program's texts.
         """
         if snapshot.program_of(blob) == self._state:
             return self.restore(blob)

@@ -10,8 +10,8 @@ AHEAD = 5 * 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class AheadLimits:
-    """The limit for records of live inputs, and the limit for records of files, in microseconds. None means that there
-    is no limit."""
+    """How far the time of a record may be ahead of the clock, in microseconds: `live` for records of live inputs,
+    `files` for records of files. None means that there is no limit."""
 
     live: int | None = AHEAD
     files: int | None = None

@@ -154,8 +154,8 @@ class Knowledge(KnowledgeSource):
         return known[2]
 
     def _followed(self, graph: Graph, source: Source) -> Refreshed | None:
-        """Return the answers to a pattern as a table that later changes update. The pattern does not consist of triples
-        only.
+        """Return the answers to a pattern that is not only a list of triples, as a table. After each change of the
+        knowledge, the table is updated.
 
         Return None if such a table cannot be updated for this pattern, or if it would be too large.
         """

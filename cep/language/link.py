@@ -101,8 +101,11 @@ class Together:
         )
 
     def _never(self, types: Types, declared: Collection[str]) -> Iterator[ast.Statement]:
-        """For each fluent that other files read, but that no rule of LARS can derive, yield a declaration and a rule
-        that is never true."""
+        """Yield statements for fluents that LARS rules define but can never derive, if other files read these fluents.
+
+        Each such fluent gets a declaration, and a rule that is never true, so that the other files can be compiled.
+        `types`: the types of the attributes that are known. `declared`: the fluents that have a declaration.
+        """
         assert self.lars is not None, "it derives something"
         program = self.asking(types)
         columns = column_types(program, given_types(program), "any")

@@ -255,7 +255,7 @@ class ProgramKnowledge:
 def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str], pool: Pool) -> ProgramKnowledge:
     """Query the background knowledge for all patterns in the rules. Return the tables of answers, and the errors.
 
-    `tables`: the predicates whose facts the caller passes.
+    `tables`: the predicates that have tables of facts. The knowledge must not offer predicates with these names.
     """
     known = ProgramKnowledge({}, {}, [])
     answers_by_name: dict[str, Answers] = {}

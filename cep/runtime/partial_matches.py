@@ -503,9 +503,10 @@ class _Search:
         return f"no {text}" if other == properties.negated else text
 
     def _text(self, number: int, shown: Sequence[str]) -> str:
-        """Return the text of a node. `shown`: the texts of its columns.
+        """Return the text of a node of the plan. `shown`: the texts of the node's columns.
 
-        The text of an event has `shown` as its arguments. The text of any other pattern is the source text.
+        A node that reads an event is shown as this event with the arguments `shown`. A node for another pattern is
+        shown as the pattern is written in the program.
         """
         node, properties = self.plan.nodes[number], self.rendering.properties[number]
         fluent = None if properties.event is None else self.plan.schemas[properties.event].fluent

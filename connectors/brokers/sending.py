@@ -70,7 +70,7 @@ class Sending:
 
 
 def with_ids(written: bytes, canonical: bytes) -> bytes:
-    """Put an `id` before each line of JSON: a hash of the line's canonical form.
+    """Write an id and a space before each line of JSON. The id is a hash of the line's canonical form.
 
     `written`: the lines as they are sent. `canonical`: the same lines with times in ISO 8601.
     """

@@ -416,8 +416,10 @@ class _LineRows:
     cells: Cells
 
     def with_odd(self, slow: Sequence[tuple[int, int]]) -> _LineRows:
-        """Return a copy that also contains events which must be read one by one. `slow`: the `row` and `place` of each
-        such event."""
+        """Return a copy that also contains events which must be read one by one.
+
+        `slow`: for each such event, the number of its line and its index among the events of this line.
+        """
         row, place = np.concatenate([np.stack([self.row, self.place]), np.array(slow, np.int64).T], axis=1)
         index = np.lexsort((place, row))
         good = np.concatenate([self.good, np.zeros(len(slow), np.bool_)])[index]

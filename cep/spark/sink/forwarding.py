@@ -87,8 +87,8 @@ class Broker:
 
 
 class Table:
-    """A destination that adds rows to a table. `job`: the name of the `checkpoint`, by which the table recognizes
-    repeated commits."""
+    """A destination that adds rows to a table. `job`: a name of the checkpoint. Each commit contains it, so that a
+    repeated commit adds nothing."""
 
     def __init__(self, name: TableName, job: str, checkpoint: Path) -> None:
         self._name, self._job, self._note = name, job, checkpoint / NOTE

@@ -284,8 +284,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"live": offsets} if offsets else {}
 
     def _clock(self, start: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:
-        """Return the current time as the entry `clock` of the offset `following`. Returns an empty dictionary if there
-        are no new records that must be compared with the clock."""
+        """Return an entry for the offset `following`: `clock`, the current time. Returns an empty dictionary if the
+        offset has no new records that must be compared with the clock."""
         ahead = self.files.ahead
         live = ahead.live is not None and following.get("live") != start.get("live")
         files = ahead.files is not None and following["files"] != start["files"]

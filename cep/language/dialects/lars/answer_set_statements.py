@@ -116,7 +116,8 @@ class AnswerSetStatements:
     def _derived(self, number: int, timed: bool) -> list[ast.Statement]:
         """Return the rules that extract a predicate from the solver's output.
 
-        `timed`: True if the solver derives atoms of the predicate for certain ticks. These atoms are extracted, too.
+        `timed`: True if the solver also derives atoms of the predicate that name their tick (`p(X) @ T`), besides atoms
+        of the current tick. Both kinds are then extracted.
         """
         name, places = self.parts.names[number], self.given.of[number]
         own = tuple(Variable(f"X{index}") for index in range(len(places)))
