@@ -157,9 +157,10 @@ def ask_absent_ahead(store, chains, slots, i):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def link(store, chains, slot, head, p):  # type: ignore[no-untyped-def]
-    """Append row `p` to a chain of a slot.
+    """Append row `p` to a chain, which is a linked list of rows of `store`.
 
-    `head`: the column of `chains` with the first row. `chains` must have a row for the slot (`more_chains`).
+    `slot`: the number of the chain's key, and its row in `chains`, which must exist (`more_chains`). `head`: the column
+    of `chains` with the first row of the chain. The next column has the last row.
     """
     tail = chains[np.uint64(slot), head + 1]
     store[np.uint64(p), PREVIOUS] = tail

@@ -121,7 +121,7 @@ class Side:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The columns that form a tuple, which are all except the kind of change."""
+        """All columns except `kind`. They are the values of the tuple that changes."""
         return tuple(column for column in range(self.width) if column != self.kind)
 
 

@@ -6,6 +6,8 @@ Intervals that touch are joined. As long as the last input interval has no end, 
 
 Intervals that have been output in full are dropped. So a key only stores the intervals that the operator can still
 reach in the past, however often the key has changed.
+
+Times are time codes: see `cep.core.interval_sets`.
 """
 
 from __future__ import annotations
@@ -253,7 +255,7 @@ def due_keys(state, pool, heap, counts, until, due):  # type: ignore[no-untyped-
 
 @inside
 def _due(state, pool, code, key, until):  # type: ignore[no-untyped-def]
-    """Return the code at which the key of an expired timer next changes.
+    """Return the time code at which the key of an expired timer next changes.
 
     The result is INFINITE if the timer was out of date, or if the key's result does not change again. If the change is
     after `until`, the key keeps a timer for it.
@@ -535,7 +537,8 @@ class TemporalEvaluation:
         return held
 
     def next_change(self) -> int:
-        """Return the code at which the result next changes if the inputs do not change, or INFINITE."""
+        """Return the time code at which the result next changes if the inputs stay the same. It is INFINITE if the
+        result does not change."""
         return int(next_due(self._state, self._pool, self._heap, self._counts))
 
     def ahead(self, keys: Ints, inputs: Sequence[Intervals], first: int, last: int) -> Intervals:
@@ -543,7 +546,7 @@ class TemporalEvaluation:
 
         - `keys`: the keys, in ascending order. The result refers to them by their index.
         - `inputs`: the intervals of each input in the stretch, sorted by key. Earlier input is in the state.
-        - `first`, `last`: the first and the last code of the stretch.
+        - `first`, `last`: the first and the last time code of the stretch.
         """
         known = keys[keys < len(self._state)]
         flags = np.zeros(len(keys), np.int64)

@@ -115,7 +115,7 @@ class PassingSupports:
         return Changes(changes[1, :count], changes[2, :count], changes[3, :count])
 
     def next_change(self) -> int:
-        """Return the code at which a tuple may next change, or INFINITE."""
+        """Return the time code at which a tuple may next change. It is INFINITE if no tuple will change."""
         opening, other = self._queues
         return min(opening.next, other.next)
 
