@@ -76,7 +76,8 @@ class LarsCheck:
         return f"{name}({', '.join(types)})" if types else name
 
     def warnings(self, compiled: Sequence[Warning]) -> list[Warning]:
-        """Return the compiler's warnings, followed by the warnings that only apply to LARS."""
+        """Return the compiler's warnings, followed by the warnings that only apply to LARS. Only the compiler's warning
+        is returned if both concern the same place."""
         from cep.language.dialects.lars.advice import advice
 
         known = {warning.span for warning in compiled}

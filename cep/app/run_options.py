@@ -255,7 +255,8 @@ class RunOptions:
     def on_spark(self) -> bool:
         """Return True if the program runs on Spark.
 
-        Raises CepError if `--on` has another value, or if an option that needs Spark is used without it.
+        Raises CepError if `--on` has another value, if an option that needs Spark is used without it, or if `--workers`
+        is more than 1 on Spark.
         """
         if self.spark.on_spark:
             if self.evaluation.workers > 1:

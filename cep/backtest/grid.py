@@ -231,7 +231,10 @@ def _apart(axis: Axis, value: Value) -> float:
 
 def front(figures: Sequence[Figures], figure: str) -> list[int]:
     """Return the numbers of the points on the Pareto front of a figure and the load, sorted by load. A point is on the
-    front if no other point is better in both."""
+    front if no other point is better in one of them and at least as good in the other.
+
+    Of several points that are equal in both, only the first is returned.
+    """
     loads = [inf if figure.load is None else figure.load for figure in figures]
     ranks = [rank(figure, point_figures) for point_figures in figures]
     best, points = -inf, []
@@ -244,7 +247,7 @@ def front(figures: Sequence[Figures], figure: str) -> list[int]:
 
 def at_edge(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
     """Return the names of the numeric parameters whose value in a point is the smallest or the largest of the tried
-    values."""
+    values. Parameters with fewer than three tried values are left out."""
     names = []
     for axis, value in zip(axes, point):
         if axis.parameter.type in (*NUMERIC, "time") and len(axis.values) > 2:

@@ -205,8 +205,8 @@ def substring(text: str, first: int, length: int | None = None) -> str:
 
 
 def split(text: str, separator: str, place: int) -> str | None:
-    """Split a text and return one part. `place`: the number of the part. 1 is the first part, and -1 is the last
-    part."""
+    """Split a text and return one part, or None if there is no such part. `place`: the number of the part. 1 is the
+    first part, and -1 is the last part."""
     parts = text.split(separator) if separator else []
     index = place - 1 if place > 0 else place + len(parts)
     return parts[index] if place and 0 <= index < len(parts) else None

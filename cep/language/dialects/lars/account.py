@@ -19,9 +19,10 @@ def circles(program: LarsProgram, source: Source) -> list[str]:
 
 
 def counted(program: LarsProgram) -> list[str]:
-    """Return how many rules, components, recursive components and components that are not stratified the program has.
+    """Return how many rules and components the program has, and how many components are recursive or not stratified.
 
-    Each count is a text, such as `3 rules`.
+    Each count is a text, such as `3 rules`. A component that is not stratified does not count as recursive. If one of
+    these two counts is 0, it is left out.
     """
     groups = [component for component in components(program) if component.predicates]
     cyclic = sum(component.cyclic is not None for component in groups)
