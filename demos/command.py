@@ -103,7 +103,7 @@ class TuningOptions:
 
 @takes(BlizzardOptions)
 def blizzard(options: BlizzardOptions) -> None:
-    """Find the winter storms of New York in 2013, and the towns they hit.
+    """Find winter storms in New York in 2013, and the towns they hit.
 
     \b
       cep demo blizzard --picture storms.png --map areas.png
