@@ -79,6 +79,14 @@ def test_what_is_declared_reads_all_records_but_the_bad_ones(data: st.DataObject
     assert lines_read(f"data.{kind}", declared) >= count - len(bad)
 
 
+def test_of_two_orders_of_day_and_month_the_one_that_reads_more_records_is_declared() -> None:
+    """Only the last of 289 records has a day above 12, and one record is bad."""
+    american = FORMS["american"]
+    text = "time,level\n" + "".join(f"{'?!' if n == 100 else american(n)},{n}\n" for n in range(289))
+    declared = printed("data.csv", text)
+    assert '"%m/%d/%Y %I:%M %p"' in declared and lines_read("data.csv", declared) == 288
+
+
 def _number(text: str) -> object:
     try:
         return int(text) if text.isdigit() else float(text)

@@ -223,3 +223,20 @@ def test_the_left_of_since_does_not_go_back() -> None:
     """
     with pytest.raises(CepError, match="NOT must know all of it at the same time"):
         compile(program)
+
+
+def test_a_tuple_that_held_only_before_the_first_time_of_the_input_is_not_output() -> None:
+    program = """event b(k: string) TIME t.
+    fluent g(k: string).
+    fluent d(k: string).
+    fluent e(k: string).
+    initially g("p").
+    terminate g(K) <- b(K).
+    e(K) WHILE (b(K) AND g(K)) AND NOT d(K).
+    d(K) WHILE EVENTUALLY[0 s, 5 s) EVENTUALLY(0 s, 3 s) g(K).
+    d(K) WHILE b(K) SINCE[3 s, 6 s) e(K).
+    """
+    found = holds(program, [Event("b", ("p",), 8_000_000, 8_000_000)])
+    assert [(each.type, each.start, each.end, each.bounds) for each in found if each.type in "de"] == [
+        ("e", 8_000_000, 8_000_000, "[]")
+    ]

@@ -297,21 +297,18 @@ def _fields(name: str, raw: Sequence[str], decimal: str, thousands: str | None, 
 
 
 def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
-    """Count the texts in a column of times that are not times. The result is empty if all texts are times, or if too
-    many are not."""
+    """Count the texts in a column of times that are not times in the format that fits the most texts. The result is
+    empty if all texts are times, or if too many are not."""
     counts = Counter(texts)
     if len(texts) < 20:
         return Counter()
     most = _TRIED // 25
     tried = list(counts)[:: max(1, len(counts) // most)][:most]
     tests: list[Callable[[str], bool]] = [_is_iso, *(partial(_fits, pattern) for pattern in _patterns())]
-    for fits in tests:
-        if sum(map(fits, tried)) * 3 < len(tried) * 2:
-            continue
-        odd = Counter({text: number for text, number in counts.items() if not fits(text)})
-        if 0 < odd.total() <= allowed(len(texts)):
-            return odd
-    return Counter()
+    candidates = [fits for fits in tests if sum(map(fits, tried)) * 3 >= len(tried) * 2]
+    odd = [Counter({text: number for text, number in counts.items() if not fits(text)}) for fits in candidates]
+    least = min(odd, key=Counter.total, default=Counter[str]())
+    return least if least.total() <= allowed(len(texts)) else Counter()
 
 
 def most_times(texts: Sequence[str]) -> tuple[str | None, int]:

@@ -140,7 +140,7 @@ class SupportsStretches(InRounds):
     def _from_first(self, slots: Ints, code: Ints, begins: Ints, known: int) -> tuple[Ints, Ints, Ints]:
         """Adapt changes so that no tuple holds before the code `holds_from`. A tuple that has a support earlier begins
         to hold at `holds_from`."""
-        before = code < self.holds_from
+        before = (code < self.holds_from) | ((code == self.holds_from) & (begins == 0))
         if before.any():
             counted(slots[before], code[before], begins[before], self.state)
             slots, code, begins = slots[~before], code[~before], begins[~before]
