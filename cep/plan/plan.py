@@ -228,7 +228,7 @@ PASSES = (
     Pass(
         "horizon",
         _horizon,
-        "finds the inputs, the nodes whose rows all have equal start and end, and how long goals must remember rows",
+        "finds the input events, the nodes whose rows are all instants, and how long goals must remember rows",
         True,
     ),
     Pass("lint", _lint, "warns of valid code that is probably a mistake", True),
