@@ -235,6 +235,9 @@ class Aggregation(Node):
             needs_instant="an aggregate",
         )
 
+    def by_time(self) -> bool:
+        return self.over is not None
+
     def one_at_once(self) -> bool:
         return not self.by
 

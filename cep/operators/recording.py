@@ -72,6 +72,9 @@ class Recording(Node):
             needs_instant="a fluent",
         )
 
+    def by_time(self) -> bool:
+        return True
+
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         own = inference.columns[self.child][: self.width]
         return (*own, inference.column("int", False))

@@ -143,6 +143,9 @@ class Deadline(Node):
     def going_on(self) -> str:
         return GOING_ON
 
+    def by_time(self) -> bool:
+        return self.duration > 0
+
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         for mine, theirs in self.key:
             inference.meet(number, (self.left, mine), (self.absent, theirs))

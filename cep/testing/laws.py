@@ -126,8 +126,9 @@ def _disorder(prepared: Prepared, records: Records, lateness: int, random: Rando
     """Return a random order of arrival in which no record arrives later than `lateness` allows.
 
     Records of the same time keep their order if the program depends on it, or if they may correct each other by a KEY.
+    The records of `fixed_ends` also keep their order.
     """
-    jitter: dict[int, int] = {}
+    jitter = dict.fromkeys(prepared.fixed_ends, 0)
     arrivals, corrected = [], _corrected(prepared)
     for place, end in enumerate(records.ends.tolist()):
         delay = random.randrange(max(lateness, 1))
@@ -143,23 +144,24 @@ def _late(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
     """Draw a run in which records arrive late within the `revise` window. Some records are withdrawn and sent again."""
     assert prepared.revise is not None, "the law is for tests that revise"
     records = prepared.records
-    order = _kept_in_window(records, prepared.revise, random)
+    order = _kept_in_window(prepared, prepared.revise, random)
     again = [place for place in order.tolist() if random.random() < 0.3 and _may_come_again(prepared, records, place)]
     if again:
         records, order = _with_withdrawals(records, order, again)
     return records, Schedule(order, _some(random, len(order)))
 
 
-def _kept_in_window(records: Records, revise: int, random: Random) -> NDArray[np.int64]:
+def _kept_in_window(prepared: Prepared, revise: int, random: Random) -> NDArray[np.int64]:
     """Return a random order of arrival in which no record arrives later than `revise` allows.
 
-    Records with the same end keep their order, so that a correction follows the record that it corrects.
+    Records with the same end keep their order, so that a correction follows the record that it corrects. The records of
+    `fixed_ends` also keep their order.
     """
-    ends = records.ends.tolist()
+    ends = prepared.records.ends.tolist()
     arrivals, latest = [], 0
     for place, end in enumerate(ends):
         latest = max(latest, end) if place else end
-        room = max(revise - (latest - end), 1)
+        room = 1 if end in prepared.fixed_ends else max(revise - (latest - end), 1)
         arrivals.append((latest + random.randrange(room), place))
     by_end: dict[int, list[int]] = {}
     for number, (_, place) in enumerate(arrivals):
