@@ -1,5 +1,5 @@
-"""Where a policy chooses among results that time completes, their records keep their order of arrival in the laws of
-`cep test` and in the random programs of `test_equivalence`."""
+"""The laws of `cep test` change the order in which records arrive. A policy may choose by this order, for example among
+results of windows that end together. In this case, the laws must leave the records of these windows in order."""
 
 from __future__ import annotations
 
