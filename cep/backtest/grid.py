@@ -246,8 +246,8 @@ def front(figures: Sequence[Figures], figure: str) -> list[int]:
 
 
 def at_edge(axes: Sequence[Axis], point: Sequence[Value]) -> list[str]:
-    """Return the names of the numeric parameters whose value in a point is the smallest or the largest of the tried
-    values. Parameters with fewer than three tried values are left out."""
+    """Return the names of the numeric parameters whose value in a point is the smallest or the largest value that the
+    grid tries. Parameters with fewer than three values in the grid are left out."""
     names = []
     for axis, value in zip(axes, point):
         if axis.parameter.type in (*NUMERIC, "time") and len(axis.values) > 2:

@@ -1,7 +1,9 @@
-"""The score of the Numenta Anomaly Benchmark (Lavin and Ahmad 2015, arXiv:1510.03336), over times instead of rows.
+"""The score of the Numenta Anomaly Benchmark (Lavin and Ahmad 2015, arXiv:1510.03336). A position in a window is
+measured in time, not in rows.
 
-Let s(y) = 2 / (1 + exp(5 y)) - 1. Only the earliest detection in a window counts. It earns `tp` times s(y) / s(-1),
-where y goes from -1 at the start of the window to 0 at its end. A window without a detection costs `fn`.
+Let s(y) = 2 / (1 + exp(5 y)) - 1. A profile has three weights: `tp` for true positives, `fp` for false positives, and
+`fn` for false negatives. Only the earliest detection in a window counts. It earns `tp` times s(y) / s(-1), where y goes
+from -1 at the start of the window to 0 at its end. A window without a detection costs `fn`.
 
 A detection outside of windows costs `fp` times -s(y). Here y is the time since the end of the last window, divided by
 the length of that window. The cost is the full `fp` if y is at least 3, or if there is no earlier window.
@@ -54,11 +56,8 @@ def nab_scores(detections: Mapping[Key, Times], windows: Sequence[Window]) -> Na
 
 
 def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[float, int, float]:
-    """Return the sum that the windows earn, the number of windows without a detection, and the sum over false
-    positives.
-
-    The sum over false positives is negative.
-    """
+    """Return three parts of the score, before they are weighted: the sum over the windows that have a detection, the
+    number of windows that have none, and the sum over false positives, which is negative."""
     first = [int(end) + 1 for _, _, end in windows]
     false = 0.0
     for key, times in detections.items():
@@ -77,10 +76,8 @@ def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[
 
 
 def _false(times: Times, windows: Sequence[tuple[int, int, int]]) -> float:
-    """Return the sum over the false positives of one key, which is negative.
-
-    Each false positive is weighted by its distance from the end of the last window before it.
-    """
+    """Return the unweighted sum over the false positives of one key, which is negative. A false positive counts more if
+    it is further from the end of the last window before it."""
     by_end = sorted((end, end - start) for start, end, _ in windows)
     if not by_end:
         return -float(len(times))

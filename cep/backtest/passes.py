@@ -35,8 +35,8 @@ Seen = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The figures of a point. `whole`: the figures over the whole history. If there is a holdout, there are also the
-    figures before and after the time of the holdout."""
+    """The figures of a point: over the `whole` history and, if there is a holdout, over the parts `before` and `after`
+    the start of the holdout."""
 
     whole: Figures
     before: Figures | None = None

@@ -22,7 +22,7 @@ ROOM = 1.6
 """The largest load that is shown, as a multiple of the largest load on the Pareto front. Points with a larger load are
 omitted."""
 MANY = 200
-"""The size of a dot grows with the number of points at its place, up to this number of points."""
+"""The number of points at one place from which the size of the place's dot no longer grows."""
 GREY, DARK, BLUE, RED = "#9aa0a6", "#5f6368", "#1a5fb4", "#c01c28"
 
 

@@ -152,7 +152,6 @@ def _points(result: BacktestResult) -> Iterator[str]:
 
 
 def _table(result: BacktestResult, numbers: Sequence[int]) -> Iterator[str]:
-    """Yield a header, then one line for each point in `numbers`, with its main figures."""
     judged = result.judged
     shown = ["recall", "precision", "lead", "load"]
     if result.figure is not None and result.figure not in shown:

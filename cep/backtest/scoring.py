@@ -48,7 +48,7 @@ class Episodes:
 class Scoring:
     """The rules of scoring. Durations are in microseconds.
 
-    - `merge`: the largest gap between two detections of one episode.
+    - `merge`: the largest gap that may separate two detections of one episode.
     - `flapping`: the duration below which an episode counts as short, or None if short episodes are not counted.
     - `nab`: True if the scores of NAB are also computed.
     """
@@ -105,7 +105,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 
 def episodes_of(detections: Mapping[Key, Times], merge: int) -> Episodes:
-    """Merge detections into episodes. In an episode, two successive detections are at most `merge` apart. `detections`:
+    """Merge detections into episodes: detections of one key that follow each other at most `merge` apart. `detections`:
     sorted times, by key."""
     firsts, lasts, places, count = [_NONE], [_NONE], dict[Key, tuple[int, int]](), 0
     for key, times in detections.items():
@@ -192,7 +192,7 @@ def _quiet(episodes: Episodes, since: int, until: int) -> int:
 def halves(
     detections: Mapping[Key, Times], labels: Sequence[Label], instant: int
 ) -> tuple[tuple[dict[Key, Times], list[Label]], tuple[dict[Key, Times], list[Label]]]:
-    """Split detections and labels at a time. A label belongs to the part in which it starts."""
+    """Split detections and labels at `instant`. A label belongs to the half in which it starts."""
     early = {key: times[times < instant] for key, times in detections.items()}
     late = {key: times[times >= instant] for key, times in detections.items()}
     before = [label for label in labels if label.start < instant]

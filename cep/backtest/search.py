@@ -58,8 +58,8 @@ ROWS = 1 << 18
 class BacktestResult:
     """The figures of all points of a grid.
 
-    - `merge`: the largest gap between two detections of an episode. By default, it is the longest window of the rules.
-      It is None if this window differs between points.
+    - `merge`: the largest gap that may separate two detections of one episode. By default, it is the longest window of
+      the rules. It is None if this window differs between points.
     - `remarks`: doubts about the labels.
     - `chosen`: the number of the chosen point, or None if no point was chosen.
     """
@@ -243,7 +243,8 @@ class Search:
         return [parts[name] for name in names], history
 
     def _apart(self) -> int | None:
-        """Return the largest gap between two detections of an episode. Returns None if it differs between points."""
+        """Return the largest gap that may separate two detections of one episode. Returns None if this gap differs
+        between points."""
         if self.merge is not None or any(axis.parameter.type == "duration" for axis in self.axes):
             return self.merge
         return self._window(self.program, self.detect)
@@ -309,8 +310,8 @@ class Search:
         return ", ".join(sorted(told))
 
     def _of(self) -> dict[str, Any]:
-        """Return everything on which the figures depend, except the parameter values of the grid. The result identifies
-        the backtest in its state file."""
+        """Return everything on which the figures depend, except the parameter values of the grid. A state file belongs
+        to this backtest if it contains the same."""
         scores, history = self.options.scores, self.options.history
         sources = inputs(history.inputs, self.schemas, history.format)
         names = [axis.parameter.name for axis in self.axes]
@@ -385,8 +386,8 @@ class Search:
         return window_of(program.rules.rules, target)
 
     def _pass(self, points: Sequence[Point], seen: Seen) -> tuple[History, list[int]]:
-        """Run several points in one pass. Return their detections. Also return, for each point, the largest gap between
-        two detections of an episode."""
+        """Run several points in one pass. Return their detections and, for each point, the largest gap that may
+        separate two detections of one episode."""
         params = [{axis.parameter.name: value for axis, value in zip(self.axes, point)} for point in points]
         named = [self._texts(param) for param in params]
         wanted, alerts = ([], [self.detect]) if self.is_alert else ([self.detect], [])
@@ -497,7 +498,7 @@ def _range(history: HistorySummary) -> str:
 
 
 def _say_nothing(source: str, text: str, /, *, lost: bool) -> None:
-    """Ignore a message about a lost source, because files lose no records."""
+    """Ignore a message about a lost source. A history is read from files, which are never lost."""
 
 
 def _detected(program: CompiledProgram, name: str) -> tuple[str, Schema, bool]:

@@ -23,21 +23,22 @@ from cep.rules.alert import Alert
 SEVERITY = "severity"
 _BOUNDS = "[]"
 _JSON = ("int", "float", "bool", "string", "iri")
-"""The attribute types whose values alerts store unchanged. Values of other types become strings."""
+"""The types of attributes whose values an `AlertChange` contains as they are. It contains all other values as
+strings."""
 
 
 def alert_table(name: str) -> str:
-    """Return the name under which an alert is compared with events. No event has a name of this form."""
+    """Return the name under which differences of an alert are reported. No event can have such a name."""
     return f"alert {name}"
 
 
 def alert_changes(
     engine: Engine, alerts: Sequence[Alert], rows: Mapping[str, Counter[Row]], until: int
 ) -> list[AlertChange]:
-    """Compute the changes of alerts up to the time `until`. Inhibited alerts are marked.
+    """Compute the changes of a program's alerts up to the time `until`. Inhibited alerts are marked.
 
-    - `engine`: an engine of the program to which the alerts belong.
-    - `rows`: all rows that this program derived, including the tables of its alerts.
+    - `engine`: an engine of the program.
+    - `rows`: all rows that the program derived, by event and by table of its alerts.
     """
     schemas = {table: engine.plan.schemas[table] for alert in alerts for table in alert.tables}
     lifecycle = AlertLifecycle(alerts, schemas, engine.inputs.keys() - engine.outputs.keys(), engine.meanings())
@@ -109,12 +110,13 @@ class RunAlerts:
             self.lives[alert_table(changes[0].name)].append(AlertLife(tuple(changes), _row(changes)))
 
     def behind(self, event: ComparedEvent, schema: Schema, row: Row, own: bool) -> dict[str, Any] | None:
-        """Return the alerts of this run that correspond to a row of the alert `event`. Returns None if this program
-        does not have the alert.
+        """Return the alerts of this run that correspond to `row`, an alert of one of the two runs. Returns None if the
+        program of this run does not declare the alert.
 
-        - `schema`: the schema of the row.
-        - `own`: True if the row is itself an alert of this run. Otherwise, an alert corresponds to the row if both have
-          the same key and they overlap.
+        - `event`: the alert's declarations in both programs.
+        - `schema`: the schema of `row`.
+        - `own`: True if `row` is from this run. Otherwise, an alert corresponds to it if both have the same key and
+          overlap.
         """
         mine = self.schemas.get(event.name)
         if mine is None:
@@ -149,8 +151,9 @@ def _schema(engine: Engine, alert: Alert) -> Schema:
 
 
 def key_names(engine: Engine, alert: Alert) -> list[str]:
-    """Return the names of the parts of an alert's key: attributes of the alert's event, or variables that are not
-    attributes. If two names are equal, all parts are named after their variables."""
+    """Return the names of the parts of an alert's key. A part is named after the attribute of the alert's event, or
+    after its variable if no attribute has this value. If two attribute names were equal, all parts are named after
+    their variables."""
     schema = engine.plan.schemas.get(alert.event)
     names = {} if schema is None else dict(zip(alert.arguments, names_of(schema)))
     key_columns = [names.get(key, key) for key in alert.keys]
@@ -188,10 +191,10 @@ def life_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def compared_alert(name: str, old: Schema | None, new: Schema | None, asked: Sequence[str] = ()) -> ComparedEvent:
-    """Prepare an alert of two programs for comparison. Two alerts can only correspond if their keys are equal.
+    """Prepare an alert that both programs declare for comparison, and choose the key by which its rows are matched.
 
-    - `old`, `new`: the alert's schemas in both programs, or None if a program does not have it.
-    - `asked`: the names of the attributes to use as the key, if the alert has them.
+    - `old`, `new`: the alert's schema in each program, or None if the program does not declare it.
+    - `asked`: the names of the attributes to use as the key. By default, the key is the alert's own key.
     """
     sides = [schema for schema in (new, old) if schema is not None]
     known = [column for column in names_of(sides[0])[:-1] if all(column in names_of(schema)[:-1] for schema in sides)]

@@ -121,10 +121,10 @@ class Comparison:
         return [difference for own in differences.values() for difference in own]
 
     def alert_reason(self, difference: Difference) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        """Return two values: the alerts in the old run that correspond to a difference, and those in the new run (see
-        `RunAlerts.behind`).
+        """Return the alerts of the old run and the alerts of the new run that correspond to a difference, as
+        `RunAlerts.behind` returns them.
 
-        A value is None if the program of its run does not have the alert.
+        For a program that does not declare the alert, the value is None.
         """
         event = self.events[difference.event]
         schema = event.old if difference.new is None else event.new

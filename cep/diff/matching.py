@@ -81,8 +81,8 @@ class ComparedEvent:
         return self.old is None or self.new is None or names_of(self.old) == names_of(self.new)
 
     def _unequal(self, old: list[Row], new: list[Row]) -> tuple[list[Row], list[Row]]:
-        """Remove the rows that both runs have. Attributes are compared by name, because their order may differ between
-        the programs."""
+        """Return both lists without the rows that occur in both. Attributes are compared by name, because the programs
+        may declare them in different orders."""
         assert self.old is not None and self.new is not None, "only then rows have several forms"
         columns = sorted({*names_of(self.old), *names_of(self.new)})
         forms = [_named(row, names_of(self.old), columns) for row in old]
@@ -113,7 +113,7 @@ def names_of(schema: Schema) -> list[str]:
 
 
 def codes_of(row: Row, fluent: bool) -> tuple[int, int]:
-    """Return the codes of the first and the last time of a row (see `cep.core.interval_sets`)."""
+    """Return the first and the last instant of a row's interval as codes of `cep.core.interval_sets`."""
     start, end = row[0], row[1]
     if not fluent:
         return 2 * start, 2 * end
@@ -168,11 +168,13 @@ def compared_event(
     new_alerts: Iterable[Alert] = (),
     asked: Sequence[str] = (),
 ) -> ComparedEvent:
-    """Prepare an event of two programs for comparison, which includes the choice of its key.
+    """Prepare an event that both programs derive for comparison, and choose the key by which its rows are matched.
 
-    The key consists of those attributes of the event that are in `asked`. If there are none, the key is the key of an
-    alert on the event. If no alert has such a key, the key consists of the event's strings and IRIs. `old_alerts`,
-    `new_alerts`: the alerts of the two programs.
+    The key is the first of these that is not empty:
+
+    - the event's attributes that are in `asked`,
+    - the key of an alert on the event (`old_alerts` and `new_alerts` are the alerts of the programs),
+    - the event's attributes that are strings or IRIs.
     """
     sides = [(schema, alerts) for schema, alerts in ((new, new_alerts), (old, old_alerts)) if schema is not None]
     first = sides[0][0]

@@ -21,8 +21,7 @@ _EXAMPLE = "`git:main:rules.cep`"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One of the two programs of a comparison. It was compiled with its alerts. `name`: its name on the command
-    line."""
+    """One of the two programs of a comparison. `name`: its name on the command line."""
 
     name: str
     source: ProgramSource

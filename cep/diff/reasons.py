@@ -80,10 +80,8 @@ def occurrence_of(explainer: Explainer, name: str, row: Row) -> Occurrence | Non
 
 
 def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
-    """Return how long before the end of an occurrence its constituents end, in microseconds.
-
-    The result has one duration per depth of the tree of constituents, which is the longest at this depth.
-    """
+    """Return, for each depth of an occurrence's tree of constituents, the longest time between the end of a constituent
+    and the end of the occurrence, in microseconds."""
     nodes, reach = [derivation(Memory(explainer.engine), Judge(explainer.engine), occurrence, depth=DEEPEST + 1)], []
     while nodes:
         nodes = [part for node in nodes for link in (node, *node.chain) for part in (*link.parts, *link.chain)]
@@ -93,15 +91,16 @@ def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
 
 
 def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...] = ()) -> Explained | None:
-    """Explain why a program did not derive a row that the other program derived.
+    """Explain why a program did not derive a row that the other program derived. Returns None if the program has no
+    rule for the row's event.
 
     - `schema`: the row's schema in the other program.
-    - `back`: for each depth of the explanation tree, the greatest age of the occurrences that are considered, in
-      microseconds before the end of the row. The other program derived the row from occurrences of this age.
+    - `back`: for each depth of the explanation tree, the age in microseconds, before the row's end, of the oldest
+      occurrence from which the other program derived the row.
 
-    Older occurrences are considered only if no useful explanation is found without them. In the explanation, `exists`
-    is True if the program derived an occurrence with the same values at this time, for instance one that starts
-    earlier. Returns None if the program never derives the event.
+    The first search considers no older occurrences than `back`. If it explains nothing, a second search considers all.
+    The key `exists` of the explanation is True if the program did derive an occurrence that has the same values at this
+    time.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:

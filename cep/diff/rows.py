@@ -52,13 +52,12 @@ class DerivedRows:
                 own[row] = 1
 
     def changes(self) -> dict[str, Counter[Row]]:
-        """Return, for each table, its rows. The count of a row is how often it was added minus how often it was
+        """Return, for each table, the rows with their counts: how often each was added minus how often it was
         withdrawn."""
         return self._counts
 
     def rows(self) -> dict[str, Counter[Row]]:
-        """Return, for each table, the rows that were not withdrawn, with their counts. A table belongs to an event, a
-        fluent or an alert."""
+        """Return, for each table, the rows that were not withdrawn, with their counts."""
         return {name: +counts for name, counts in self._counts.items() if +counts}
 
 

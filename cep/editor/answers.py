@@ -261,10 +261,7 @@ class Program:
 
     def _variable_type(self, index: Index, occurrence: Occurrence) -> tuple[str, str, str]:
         """Return the type of a variable, and the event and attribute from which the type comes. All three are empty if
-        no event has the variable as an argument.
-
-        If several events have it, the first one counts.
-        """
+        the variable is not an argument of an event in its statement."""
         statement = index.statements[int(occurrence.scope)]
         for event, place, token in _arguments(statement.tokens):
             schema = self.understood.schemas.get(event)

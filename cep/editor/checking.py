@@ -70,7 +70,7 @@ class Understood:
 class Checker:
     """A checker of programs.
 
-    `knowledge`: the files of knowledge for every program, in addition to those that test files name.
+    `knowledge`: files of knowledge that every program uses, in addition to the files that its test file names.
     """
 
     def __init__(self, knowledge: Sequence[str] = (), reasoning: str | None = None) -> None:

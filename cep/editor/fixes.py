@@ -87,9 +87,9 @@ def _proposed(index: Index, finding: Finding, begin: int, end: int) -> Iterator[
 
 
 def _wrong_word(index: Index, finding: Finding, instead: str, begin: int, end: int) -> tuple[int, int] | None:
-    """Return the range of the word that a hint replaces. Returns None if this word is not found.
+    """Return the start and end of the word that a hint replaces. Returns None if this word is not found.
 
-    It is the text that the finding marks, or a similar word that the message quotes.
+    The word is the text from `begin` to `end`, or the word nearest to it that the finding's message quotes.
     """
     quoted = nearest(instead, [word for word in _QUOTED.findall(finding.message) if word != instead])
     if quoted is None or index.text[begin:end].strip('"') == quoted:

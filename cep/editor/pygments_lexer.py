@@ -72,7 +72,7 @@ def _between(text: str, start: int, end: int) -> Iterator[tuple[int, object, str
 
 
 def _kind(token: Token, before: str, after: str) -> object:
-    """Return the Pygments token type of a token. `before`, `after`: the keys of its neighbours."""
+    """Return the Pygments token type of a token. `before`, `after`: the texts of the previous and the next token."""
     if token.kind == "mark":
         return Punctuation if token.text in _BRACKETS else Operator
     if after != ":" and token.text in _KEYWORDS and not (after == "(" and token.text in _BUILT_IN):

@@ -9,9 +9,9 @@ def ordered_inputs(plan: Plan) -> frozenset[str]:
     """Return the input events whose order of arrival may affect results, even if no record is late and records that end
     at the same time keep their order.
 
-    A node may choose among occurrences of the same interval by the order in which their last records arrived. These
-    records may have different ends if time completes one of the occurrences (`Node.by_time`), directly or through other
-    rules. The result contains all inputs of such nodes, except those that are only negated.
+    A node that chooses among occurrences of the same interval may choose by the arrival of their last records. This
+    order differs from the order of the records' ends if one occurrence completes only as time passes (`Node.by_time`).
+    The result contains all inputs of such nodes, except inputs that are only negated.
     """
     properties = [node.properties() for node in plan.nodes]
     parts = [

@@ -1,10 +1,11 @@
 """Coverage of a program by its tests. A condition, for example, is covered if the tests have tried it both true and
 false.
 
-The parts of a program are rules, conditions, absences, time limits, windows, fluents and alerts. Each part has one or
-two cases to try. Most parts have probes, which are copies of the part's rule under other names. One probe is the rule
-itself, and one is the rule without the part. A condition has two more probes: the rule without other comparisons, and
-the rule without any comparison. All probes run together with the program, in one pass over the records of a test.
+The parts of a program are rules, conditions, absences, time limits, windows, fluents and alerts. For each part, the
+tests should try one or two cases. Most parts have probes, which are copies of the part's rule under other names. One
+probe is the rule itself, and one is the rule without the part. A condition has two more probes: the rule without other
+comparisons, and the rule without any comparison. All probes run together with the program, in one pass over the records
+of a test.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LACKING = {
     FLUENT: ("never held", ""),
     ALERT: ("never fired", "was never resolved"),
 }
-"""Remarks about cases that the tests have not tried, by kind of part. The first remark of a pair is for the part's
-first case, the second remark for its second case. An empty remark is never shown."""
+"""The remarks that a report makes about untried cases, by kind of part: the remark if the first case is untried, and
+the remark if the second case is. A report shows no remark if the text is empty."""
 
 
 @dataclass(slots=True)
@@ -110,8 +111,8 @@ def coverage_of(file: RuleTestFile, programs: Programs) -> list[CoverageItem]:
 def _judge(item: CoverageItem, probe: _Probe, outcome: Outcome, compared: Outcome) -> None:
     """Record which cases of a part a test has tried.
 
-    - `outcome`: the results that decide the part's first case.
-    - `compared`: the results that decide the part's second case.
+    - `outcome`: the results that show whether the first case was tried.
+    - `compared`: the results that show whether the second case was tried.
     """
     item.first |= _total(outcome, probe.whole) > 0 or _total(outcome, probe.alone) > 0
     if probe.kind == WINDOW:
@@ -132,8 +133,8 @@ def _total(outcome: Outcome, name: str | None) -> int:
 def _judge_formulas(items: dict[tuple[str, str, Span], CoverageItem], prepared: Prepared) -> None:
     """Record which parts of formulas matter for a test. A part matters if the test has other results without it.
 
-    One run evaluates many programs, each of which lacks one part. It continues to the end of the input, so that the
-    results of formulas that look ahead are known.
+    One run evaluates many programs, each of which lacks one part. The run continues to the end of the input, so that
+    all formulas that refer to later times have their results.
     """
     options = prepared.source.options
     read = ReadProgram.of(prepared.source.text, prepared.source.name, options)
@@ -190,8 +191,8 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
     merged, probes = rules, list[_Probe]()
 
     def copied(rule: Rule, body: Any, name: str) -> str | None:
-        """Copy a rule, give the copy another body, and add it. Return the name of the copy, or None if the copy would
-        not be valid."""
+        """Add to the program a copy of a rule that has another body and derives the event `name`. Return `name`, or
+        None if the program would not be valid with this copy."""
         nonlocal merged
         schema = replace(rules.schemas[rule.event], name=name, fluent=None)
         copy = replace(rule, event=name, body=body)
@@ -225,10 +226,11 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Add two copies of a rule without most of its comparisons, and return the names of the copies.
+    """Add two copies of a rule to the program, which show the effect of the comparison at `span`. Return the names of
+    the copies.
 
-    The first copy keeps the comparison at `span` and all equations (`=`). The second copy keeps only the equations. If
-    a copy is not valid, both names are None.
+    The first copy keeps only this comparison and all equations (`=`). The second copy keeps only the equations. Both
+    names are None if one of the copies is not valid.
     """
 
     def kept(condition: Condition, only: bool) -> bool:

@@ -101,7 +101,6 @@ def _plain(prepared: Prepared) -> Schedule:
 
 
 def _some(random: Random, count: int) -> frozenset[int]:
-    """Draw random positions at which a batch of records can be divided. Sometimes, return all positions."""
     share = random.choice((0.1, 0.3, 0.6, 1.0))
     return frozenset(place for place in range(1, count) if random.random() < share)
 
@@ -123,10 +122,10 @@ def _shuffle(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
 
 
 def _disorder(prepared: Prepared, records: Records, lateness: int, random: Random) -> NDArray[np.int64]:
-    """Return a random order of arrival in which no record arrives later than `lateness` allows.
+    """Return a random order of arrival in which no record is later than `lateness` permits.
 
-    Records of the same time keep their order if the program depends on it, or if they may correct each other by a KEY.
-    The records of `fixed_ends` also keep their order.
+    Records that end at the same time keep their order if results may depend on it, or if one may correct another.
+    Records whose ends are in `prepared.fixed_ends` are not delayed.
     """
     jitter = dict.fromkeys(prepared.fixed_ends, 0)
     arrivals, corrected = [], _corrected(prepared)
@@ -152,10 +151,10 @@ def _late(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
 
 
 def _kept_in_window(prepared: Prepared, revise: int, random: Random) -> NDArray[np.int64]:
-    """Return a random order of arrival in which no record arrives later than `revise` allows.
+    """Return a random order of arrival in which no record is later than `revise` permits.
 
-    Records with the same end keep their order, so that a correction follows the record that it corrects. The records of
-    `fixed_ends` also keep their order.
+    Records that end at the same time keep their order, so that a correction follows the record that it corrects.
+    Records whose ends are in `prepared.fixed_ends` are not delayed.
     """
     ends = prepared.records.ends.tolist()
     arrivals, latest = [], 0
@@ -186,8 +185,8 @@ def _may_come_again(prepared: Prepared, records: Records, place: int) -> bool:
 def _with_withdrawals(
     records: Records, order: NDArray[np.int64], again: Sequence[int]
 ) -> tuple[Records, NDArray[np.int64]]:
-    """Add a withdrawal and a second copy of each record whose position is in `again`. Return all records and their
-    order of arrival."""
+    """For each position in `again`, let the record be withdrawn after its arrival, and then arrive a second time.
+    Return all records, with the withdrawals, and their order of arrival."""
     names = list(records.tables)
     tables = {}
     first_new: dict[int, int] = {}

@@ -189,7 +189,8 @@ def match(wanted: Sequence[Wanted], rows: Sequence[Row]) -> Matched:
 
 
 def _augment(first: int, fits: Sequence[Sequence[int]], owner: dict[int, int]) -> bool:
-    """Assign a row to the expectation `first`, along an augmenting path. Returns False if no such path exists.
+    """Assign a row to the expectation `first`, and reassign other expectations if necessary (an augmenting path).
+    Returns False if this is impossible.
 
     - `fits`: for each expectation, the rows that satisfy it.
     - `owner`: for each row, the expectation to which it is assigned.

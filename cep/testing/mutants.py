@@ -42,8 +42,8 @@ class Mutant:
 class Survivor:
     """A mutant that passes all tests: the file and line of its change, and the description of the change.
 
-    `seen`: True if the mutant derives other results than the original program in some test, but no expectation covers
-    the difference.
+    `seen`: True if its results differ from those of the original program in some test, but no expectation covers the
+    difference.
     """
 
     file: str

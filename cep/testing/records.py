@@ -153,7 +153,8 @@ def _given(
 
 
 def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: int) -> CepError:
-    """Add a place in the test file to an error about records that are written inside this file.
+    """Replace the error about records that are written inside a test file by an error that shows the place in this
+    file.
 
     The place is the first column of the header that is not an attribute of the event. If all columns are attributes, it
     is the first column.

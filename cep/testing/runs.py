@@ -89,7 +89,7 @@ class Prepared:
 
     @cached_property
     def fixed_ends(self) -> frozenset[int]:
-        """The ends of the records that must keep their order of arrival, because results may depend on it."""
+        """The ends of the records whose order of arrival may affect the results (see `ordered_inputs`)."""
         ordered = ordered_inputs(self.program.plan)
         numbers = [number for number, name in enumerate(self.records.tables) if name in ordered]
         return frozenset(self.records.ends[np.isin(self.records.types, numbers)].tolist())
@@ -159,7 +159,7 @@ def _dead(row: RefusedRow) -> DeadLetter:
 
 
 class Programs:
-    """The compiled programs of test files, one for each set of parameter values.
+    """A cache of compiled programs of test files, by the values of their parameters.
 
     `texts`: texts that replace the contents of program files, by absolute path.
     """
