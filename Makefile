@@ -128,12 +128,9 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.run $(VENV)/.kernels
 	@$(BIN)/python -m benchmarks $(WRITE)
 	@$(BIN)/python -m benchmarks.small $(WRITE)
-	@$(BIN)/python -m benchmarks.small --curve $(WRITE)
 	@$(BIN)/python -m benchmarks.curves $(WRITE)
-	@$(BIN)/python -m benchmarks.waiting_rows $(WRITE)
 	@$(BIN)/python -m benchmarks.peers $(WRITE)
 	@$(BIN)/python -m benchmarks.first $(WRITE)
-	@$(BIN)/python -m benchmarks.workers --events 3000000 --only 'README, csv, 1,000' --turns 4 $(WRITE)
 
 fuzz: $(VENV)/.test
 	@SEMCEP_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 7200 tests/test_equivalence.py tests/test_closure.py \

@@ -6,13 +6,12 @@ the same condition tested row by row (`Y - X > c`), up to a thousand rows.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from time import process_time
 
 import numpy as np
 import polars as pl
-
-from benchmarks.report import parser, publish
 
 EVENTS, KEYS, ROWS = 200_000, (1, 100), (1, 10, 100, 1_000, 10_000, 100_000)
 MOST, MOST_TRIED = 1_000_000, 1_000
@@ -61,10 +60,10 @@ def lines(many: Sequence[int]) -> Iterator[str]:
 
 
 def main() -> None:
-    options = parser("benchmarks.waiting_rows", __doc__)
+    options = argparse.ArgumentParser(prog="python -m benchmarks.waiting_rows", description=__doc__)
     options.add_argument("--rows", type=int, nargs="+", default=ROWS, help="rows of a key that wait")
-    asked = options.parse_args()
-    publish("waiting rows", "python -m benchmarks.waiting_rows", lines(asked.rows), asked.write)
+    for line in lines(options.parse_args().rows):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

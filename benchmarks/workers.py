@@ -26,7 +26,6 @@ from time import clock_gettime, perf_counter, process_time, thread_time
 from benchmarks import streams
 from benchmarks.measure import ONE_CORE
 from benchmarks.processes import ROOT, write
-from benchmarks.report import parser, publish
 
 READING = "event a(id: int, x: int) TIME time.\n"
 CORES = 2
@@ -201,7 +200,7 @@ def table(cases: Iterable[tuple[Case, list[tuple[Measured, Measured]]]]) -> Iter
 
 
 def main() -> None:
-    options = parser("benchmarks.workers", __doc__)
+    options = argparse.ArgumentParser(prog="python -m benchmarks.workers", description=__doc__)
     options.add_argument("--events", type=int, default=1_000_000)
     options.add_argument("--turns", type=int, default=1)
     options.add_argument("--only", metavar="WORD", default="", help="cases whose name holds this")
@@ -212,8 +211,8 @@ def main() -> None:
         found = run(program(name), Path(first), Path(source), Path(target), int(workers))
         print(json.dumps([found.own, found.first, found.workers, found.clock, found.derived]))
         return
-    command = f"python -m benchmarks.workers --events {asked.events} --only '{asked.only}'"
-    publish("workers", command, table(pairs(asked.events, asked.only, asked.turns)), asked.write)
+    for line in table(pairs(asked.events, asked.only, asked.turns)):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":
