@@ -26,9 +26,9 @@ class AnswerRows:
 
     - `schemas`: the schemas of the fluents and events.
     - `mode`: ALL to output the rows that hold, NEW to output the rows that begin to hold.
-    - `every`: when to write answers, as `--output-every` says. None means at every tick.
+    - `every`: the value of `--output-every`, or None to write answers at every tick.
     - `tick`: the length of a tick in microseconds.
-    - `outputs`: the schemas of the answers, which are instants.
+    - `outputs`: the schemas of the rows that `take` returns. Each row is an instant.
 
     Raises CepError if `every` is not valid.
     """
@@ -94,8 +94,8 @@ class AnswerRows:
         return np.arange(first, until + 1, self._width)
 
     def _rows(self, name: str, changes: pl.DataFrame | None, instants: Ints) -> pl.DataFrame | None:
-        """Return the answers of a fluent at the times `instants`. These are the rows that hold at these times. If the
-        mode is NEW, they are the rows that begin to hold."""
+        """Return the answers of a fluent at the times `instants`: the rows that hold at these times or, if the mode is
+        NEW, the rows that begin to hold."""
         names = [attribute.name for attribute in self.schemas[name].attributes]
         held = self._open.get(name)
         if changes is not None:
@@ -127,8 +127,7 @@ class AnswerRows:
 
 
 def _turn(names: Iterable[str]) -> pl.Expr:
-    """Return an expression that numbers equal rows: for each row, the number of earlier rows that have the same
-    values."""
+    """Return an expression that counts, for each row, the earlier rows that have the same values."""
     names = list(names)
     numbers = pl.int_range(pl.len())
     return (numbers.over(names) if names else numbers).alias(_TURN)

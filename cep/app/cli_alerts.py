@@ -445,10 +445,8 @@ def verdicts(options: VerdictsOptions) -> None:
 
 
 def label_end(alert: dict[str, Any]) -> str:
-    """Return the end of the label for a closed alert.
-
-    This is the time at which the alert ended. If the alert has not ended, it is the watermark at which it was closed.
-    """
+    """Return the end of the label for a closed alert: the time at which the alert ended or, if it had not ended, the
+    watermark at which a person closed it."""
     return str(alert["over"] or max(alert["end"], alert["closed"]))
 
 
@@ -485,7 +483,7 @@ def _time(text: str, option: str) -> datetime:
 
 
 def _minutes(span: str) -> str:
-    """Replace the unit `m` in a duration by `min`. Durations of amtool and of routes use `m` for minutes."""
+    """Replace the unit `m` of a duration, which amtool and routes use for minutes, by `min`."""
     return re.sub(r"(?<=\d)(\s*)m$", r"\1min", span.strip())
 
 
@@ -521,7 +519,7 @@ def _said(alert: dict[str, Any], what: str) -> None:
 
 
 def _state(alert: dict[str, Any]) -> str:
-    """Return the state of an alert. If the alert's receivers are not notified at present, return the reason instead."""
+    """Return the state of an alert, or the reason why its receivers are not notified at present."""
     if alert["state"] in ("firing", "kept"):
         for word in ("inhibited", "silenced"):
             if alert[word]:

@@ -252,7 +252,7 @@ def _why(explainer: Explainer, asked: EventQuestion | None, options: ExplainOpti
 
 
 def _not(explainer: Explainer, asked: EventQuestion, options: ExplainOptions, back: int | None) -> int:
-    """Explain why an event was not derived, and return the exit status. It is 1 if the event was derived after all."""
+    """Explain why an event was not derived. Return the exit status, which is 1 if the event was derived after all."""
     from cep.connectors.why import revised
     from cep.connectors.why.lines import refusals, withdrawn
 

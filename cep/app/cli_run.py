@@ -184,12 +184,9 @@ class _Sourced:
 
     - `shown`: the schemas of the events that are written.
     - `derived`: the same schemas with further columns for changes.
-    - `batches`: the records.
-    - `changes`: the updates of the knowledge.
-    - `inputs`: the inputs, as the options name them.
     - `stretch`: the first and the last time of the output.
     - `rows`: the converter from changes to answers, or None if the output mode needs no conversion.
-    - `dealt`: the engine, if it runs in several workers.
+    - `dealt`: the engine, if it runs in several workers. Otherwise None.
     """
 
     engine: Engine

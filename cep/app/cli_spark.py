@@ -32,8 +32,8 @@ class BatchWatcher:
     """A callback for Spark. It passes the report of each micro-batch to `watch`, and logs warnings.
 
     - `files`: the number of files to read, or None if the input has no end.
-    - `remarks`: warnings about suspicious input, which are logged.
-    - `changes`: a detector of files that have changed since they were listed.
+    - `remarks`: the collector of warnings about suspicious input.
+    - `changes`: the detector of files that have changed since they were listed.
     """
 
     watch: Watch
@@ -99,8 +99,8 @@ def _of_folders(options: RunOptions) -> RunOptions:
 
 
 def _run(request: JobRequest, reads: JobInputs, query: Job, start: JavaStart) -> int:
-    """Run a query and return the exit status. The caller has locked the checkpoint of the query. `start`: a handle to
-    the start of Java."""
+    """Run a query and return the exit status. The caller has locked the checkpoint of the query. `start`: the
+    parameters with which Java starts."""
     from pathlib import Path
 
     from cep.app.meter import charts

@@ -148,8 +148,8 @@ class OutputGuard:
                     raise refuse(f"{inner}: `{written}` lies in the folder of {outer}, `{folder}`", _HINT)
 
     def _is(self, wanted: tuple[int, int]) -> str | None:
-        """Return the input that is the same file or folder as `wanted`, by its name in messages. Returns None if there
-        is no such input."""
+        """Return the input that is or contains the file or folder `wanted`, by its name in messages. Returns None if
+        there is no such input."""
         for what, path in self._read:
             if _identity(path) == wanted:
                 return what
@@ -161,10 +161,10 @@ class OutputGuard:
         return None
 
     def _conflict(self, folder: Identity, option: str) -> tuple[str, str] | None:
-        """Return an input that is inside a folder, as (name in messages, path). Returns None if there is no such input.
+        """Return an input file that is directly inside a folder, as (name in messages, path). Returns None if there is
+        no such input.
 
-        Only inputs directly in the folder count. If the folder belongs to a run, such as `--state`, inputs at any depth
-        count.
+        If the folder is the output of a Spark job, or belongs to a run like `--state`, any input at any depth counts.
         """
         deep = self._spark or option in _OWN
         for what, path in self._read:
@@ -225,10 +225,10 @@ def _texts(value: Any) -> list[str]:
 
 
 def _paths(text: str) -> Iterator[str]:
-    """Yield the files and folders that a parameter's text may name.
+    """Yield the files and folders that the value of a parameter may name.
 
-    These are the text itself, the part after `name=`, the part after `@`, the files that match a pattern, and the files
-    that the options of a live input's address name.
+    These are the value itself, the part after `name=`, the part after `@`, and the files that match the value as a
+    pattern. If the value is the address of a live input, they are the files in the address's options.
     """
     for path in map(local_path, dict.fromkeys((text, text.partition("=")[2], text.removeprefix("@")))):
         if live(path):

@@ -79,8 +79,8 @@ class StoredRecords:
     def explained(self, engine: Engine, first: Engine | None, asked: str | None = None) -> Explainer:
         """Run an engine over all records, and return an explainer of its results. The engine must remember its rows.
 
-        - `first`: if the input contains corrections, an engine that revises results. It processes the input first and
-          applies the corrections.
+        - `first`: an engine that revises results, or None if no record corrects another one. It processes the records
+          first, and `engine` then processes the corrected records.
         - `asked`: the event whose changes are recorded, or None for all events.
         """
         origins, interrupt = Origins(names=self.names), Interrupt()

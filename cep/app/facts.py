@@ -58,10 +58,8 @@ def _leading_zeros(table: pl.DataFrame) -> set[str]:
 
 
 def _texts(declared: FactDeclaration, columns: Sequence[str]) -> set[str]:
-    """Return the columns that must be read as text, because the exact spelling matters.
-
-    These are columns of strings, in which `0042` is not 42, and columns of dates in a format such as `%d%m%Y`.
-    """
+    """Return the columns that must be read as text. These are columns of strings, in which `0042` is not 42, and
+    columns of dates in a format such as `%d%m%Y`."""
     attributes = declared.attributes
     named = by_name([attribute.name for attribute in attributes], columns)
     return {

@@ -31,11 +31,11 @@ class Interruptible(Protocol):
 
 
 AHEAD = 64
-"""The greatest number of changes that are passed to the engine before their time, if the engine computes new tables for
-each change."""
+"""The greatest number of changes that one step of the engine applies, if the engine computes new tables for each
+change."""
 TOGETHER = 1024
-"""The greatest number of changes that are passed to the engine before their time, if the engine computes tables for all
-of them at once."""
+"""The greatest number of changes that one step of the engine applies, if it computes the tables for all of them at
+once."""
 LARGE = 1 << 24
 """The minimum size in bytes of an N-Quads file that is read as a stream."""
 PIECE = 1 << 16
@@ -72,8 +72,8 @@ class KnowledgeUpdates:
             self._apply(engine, [self._next() for _ in range(len({time for time, _, _ in self._due}))])
 
     def _go_on(self, engine: Engine) -> None:
-        """Apply the changes up to the watermark of a restored engine. A change that cannot be applied is refused again,
-        as in the earlier run. Lines that a stream cannot read are not reported again."""
+        """Apply the changes up to the watermark of a restored engine, as the earlier run did. Changes that cannot be
+        applied are refused again. Lines that a stream cannot parse are not reported again."""
         until = engine.watermark
         for stream in self._streams:
             while not stream.over and not stream.quiet and stream.now <= until:
@@ -184,11 +184,11 @@ class KnowledgeUpdates:
         self._most = TOGETHER if engine.changes is not None and engine.changes.together else AHEAD
 
     def _refuse(self, changes: Sequence[Update], error: CepError) -> None:
-        """Record changes that cannot be applied as dead letters, or raise the error if it is fatal. All changes have
-        the same time.
+        """Record changes that cannot be applied as dead letters, or raise `error` if it is fatal. All changes have the
+        same time.
 
-        The error is fatal if at least one of the changes comes from a file. An error is never fatal if the reason is
-        that a graph pattern would return values of a different type than before.
+        The error is fatal if at least one of the changes comes from a file, unless the reason is that a graph pattern
+        would return values of another type than before the change.
         """
         if error.code != "type" and not all(change.line for change in changes):
             raise error

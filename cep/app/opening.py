@@ -31,8 +31,7 @@ class ProgramSource:
 
     - `text`: the text of all files, joined.
     - `name`: the program's name in messages.
-    - `options`: the options of the compiler.
-    - `known`: the knowledge in these options, or None.
+    - `known`: the knowledge in `options`, or None.
     """
 
     name: str

@@ -73,8 +73,8 @@ class JournaledBatches:
     def _taken(self, batch: Batch) -> Batch:
         """Write a batch to the journal, if there is one, and return the batch.
 
-        A batch may contain the duration of a silence of the input. If the silence began before the latest handover to
-        another program, it is counted from the handover on.
+        If the batch reports how long the input was silent, time before the latest handover to another program is
+        subtracted.
         """
         self._silence = batch.silence
         if batch.handover is None:
@@ -104,7 +104,7 @@ class JournaledBatches:
         self.read_by(events)
 
     def go_on(self) -> bool:
-        """Return True if the iteration ended because another consumer takes over (`hand_over`)."""
+        """Return True if the iteration has ended because another consumer takes over (`hand_over`)."""
         ended, self._ends = self._ends, False
         return ended
 
@@ -124,9 +124,9 @@ class Follower(Protocol):
 
 
 class Acknowledgements:
-    """The permission to acknowledge messages. The reader of a broker's messages asks for it between two polls.
+    """An object that the reader of a broker's messages asks, between two polls, which messages it may acknowledge.
 
-    If the program has failed, the reader must not acknowledge messages that it did not process.
+    If the program has failed, the reader must not acknowledge messages that the program did not process.
     """
 
     def __init__(self, journal: Journal | None = None) -> None:
@@ -149,8 +149,8 @@ class Acknowledgements:
 class _Snapshot:
     """A snapshot, and the position of the journal when the snapshot was taken.
 
-    - `written`: the pending writes that must finish before the snapshot may be saved.
-    - `cost`: the seconds that the snapshot took.
+    - `written`: the writes of derived events that must finish before the snapshot may be saved.
+    - `cost`: the seconds that it took to take the snapshot.
     """
 
     blob: bytes
@@ -295,7 +295,7 @@ class ProgramThread(threading.Thread):
     def _keep(self, journal: Journal) -> None:
         """Take a snapshot if the last one is old enough, even while the journal is replayed.
 
-        The snapshot is saved when all results derived before it are stored. Processing continues in the meantime.
+        Processing continues. The snapshot is saved when all results derived before it are stored.
         """
         began = monotonic()
         taken = self._taken

@@ -242,7 +242,8 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
 
 
 def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
-    """Let new rules read the earlier input files, unless they have already done so. Log how far back these files reach.
+    """Run the new rules over the earlier input files, unless an earlier run has done so. Log how far back these files
+    reach.
 
     Raises the same errors as `cep.spark.warming.warmed`: CepError and Spark's errors.
     """

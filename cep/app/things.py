@@ -139,7 +139,8 @@ class ThingsFollower:
     def __init__(
         self, names: Sequence[str], known: Knowledge | None, changes: KnowledgeChanges | None, kept: bool, log: Log
     ) -> None:
-        """Begin with the triples that are in the knowledge now. Later fetches are compared with these triples.
+        """Record the triples of each service that the knowledge contains now. Later fetches are compared with these
+        triples.
 
         - `known`: the loaded knowledge.
         - `changes`: the changes of the knowledge so far.
@@ -183,7 +184,7 @@ class ThingsFollower:
 
     def _change(self) -> bytes:
         """Return the difference between the fetched and the recorded triples as a change of the knowledge. Returns
-        empty bytes if they do not differ."""
+        empty bytes if the triples are the same."""
         from cep.knowledge.change import Change
 
         gone, come = set[str](), set[str]()

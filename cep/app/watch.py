@@ -17,9 +17,9 @@ from cep.runtime.run_stats import RunStats, revised_numbers
 OFTEN = 10.0
 """The number of seconds between two log entries of progress, for a run in one process."""
 MANY, SLOW, MOST = 10_000, 1.5, 100
-"""Limits for warnings about hot keys, which have many more rows than others.
+"""Limits for warnings about hot keys.
 
-A key is reported if a batch has at least MANY rows of the event type, and a step is SLOW times as long as it would be
+A key is reported if a batch has at least MANY rows of the event type, and the step takes SLOW times as long as it would
 if all keys were equally frequent. At most MOST keys are reported.
 """
 _TOLD = 3

@@ -176,7 +176,7 @@ class ServerParts:
     def _begin(self, program: ServedProgram, closing: Mapping[str, pl.DataFrame]) -> Service:
         """Serve another program from now on, and return the service that publishes its results.
 
-        `closing`: the intervals of fluents that end because the previous program ends.
+        `closing`: intervals of fluents of the previous program, which ends now.
         """
         before = self.answers
         before.scene.begin(closing)
@@ -388,8 +388,8 @@ def _unstored(program: ServedProgram, text: str) -> CepError:
 def _trouble(run: ProgramThread, history: StoreListener, store: StoreProcess, sources: Sources) -> str | None:
     """Return the reason why the server is not ready, or None if it is ready.
 
-    The server is not ready until each source has connected once, because messages sent before that may be lost. It is
-    also not ready while kernels are compiled.
+    The server is not ready until each source has connected once, because messages sent before that may be lost. While
+    kernels are compiled, it is not ready either.
     """
     awaited = f"waiting for {', '.join(sorted(sources.awaited))}" if sources.awaited else None
     waits = compilation.state or awaited if store.alive else "the store is being opened again"

@@ -467,8 +467,8 @@ class LiveProgram:
     def _handover(
         self, number: int, after: Engine, warmed: Warmed, ended: Mapping[str, pl.DataFrame]
     ) -> tuple[dict[str, int], Handover]:
-        """Return two values: the times at which the fluents and alert tables of the new program begin, and a record of
-        the handover for the store.
+        """Return the time from which each new fluent and alert table is written, and a record of the handover for the
+        store.
 
         New fluents, and new alerts on fluents, begin at the watermark.
         """
@@ -524,8 +524,8 @@ class LiveProgram:
             )
 
     def _refuse_other_results(self, engine: Engine) -> None:
-        """Raise ChangeRefused if the current program could no longer revise its own results after the new program has
-        taken over."""
+        """Raise ChangeRefused if the current program, which revises results, could not revise its own results correctly
+        after the new program has taken over."""
         before = self._program.engine
         if self._program.running.lateness_by is not None and engine.inputs != before.inputs:
             text = (

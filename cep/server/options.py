@@ -68,8 +68,8 @@ class ServerInputOptions(InputOptions):
 
     @property
     def taken(self) -> ServerInputOptions:
-        """The options for reading the input. If late records revise results, files are read in their own order, without
-        sorting."""
+        """The options for reading the input. If late records revise results, each file is read in its own order,
+        without sorting."""
         return self if self.revise is None and self.lateness_by is None else self.as_they_stand
 
 

@@ -54,12 +54,9 @@ class ServedProgram:
     - `inputs`: the inputs; empty for a program on Spark.
     - `live`: True if the inputs have no end.
     - `rest`: the object that acknowledges messages to brokers, or None.
-    - `sources`: the state of the sources, including those that are lost.
     - `origins`: the file and line of each record.
-    - `folder`: the state folder of the server.
-    - `journal`: the journal of the input, or None.
+    - `journal`: the journal of the input, or None if there is none.
     - `running`: the options of the program's engines.
-    - `version`: the version that runs.
     - `versions`: the stored versions, or None if they are not kept.
     - `meant`: the fingerprints of the program's events in the folder of --state, or None.
     - `since`: the events that an earlier program derived while this server ran. Each is mapped to the time up to which
@@ -219,8 +216,8 @@ def _read_for(
 ) -> Mapping[str, Schema]:
     """Return the schemas of the events that the server reads from the input.
 
-    These include the events that the shadow reads. If another version runs, they include the events of the program in
-    the files. With --revise, they include the events of the former program in the snapshot.
+    The events of all programs that may run are included: the program, its shadow, and the program in the files if
+    another version runs. With --revise, the former program in the snapshot is included, too.
     """
     if not options.changeable or options.place.on_spark:
         return engine.inputs
@@ -350,7 +347,7 @@ def _silence(options: ServeOptions, live: bool) -> float | None:
 
 
 def _folder(options: ServeOptions, engine: Engine, stack: ExitStack) -> tuple[Path, StateFolder | None]:
-    """Return the state folder, locked against other servers, and the fingerprints of events that it contains.
+    """Return the state folder, locked against other servers, and the fingerprints of events that the folder contains.
 
     Also log the events whose meaning has changed since the last start.
     """

@@ -99,7 +99,8 @@ def run_server(options: ServeOptions) -> int:
 
 @contextmanager
 def may_pass() -> Iterator[None]:
-    """Mark errors during the start that a restart may fix. Their cause is a full disk or an exhausted quota."""
+    """Set the code `failed` in errors of the start whose cause is a full disk or an exhausted quota, because a restart
+    may succeed."""
     try:
         yield
     except CepError as error:

@@ -144,8 +144,8 @@ class Shadow:
     def _add(self, side: int, derived: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> None:
         """Add the rows that one program derived and that end after the shadow began.
 
-        An interval of a fluent is added when it has ended. If one program withdraws a row that both had derived, the
-        row is a difference from then on.
+        An interval of a fluent is added when it has ended. If both programs have derived a row and one program
+        withdraws it, the row becomes a difference.
         """
         differences = DerivedRows()
         for name, table in derived.items():
@@ -164,8 +164,8 @@ class Shadow:
     def _cancel(self, name: str) -> None:
         """Remove the rows that both programs have derived. Both engines must have reached the same watermark.
 
-        If a program then has more than MOST rows, its oldest rows are removed, too, unless the served program may still
-        withdraw them.
+        If more than MOST rows of a program remain, its oldest rows are removed, too, unless the served program may
+        still withdraw them.
         """
         old, new = (rows.setdefault(name, Counter()) for rows in self._rows)
         for row in [row for row in (old if len(old) < len(new) else new) if row in old and row in new]:

@@ -37,7 +37,7 @@ class NoDeadLetters:
 class OpenRows:
     """A collector of the open intervals of alerts on fluents. An open interval has begun, but not ended.
 
-    `tables`: for each alert, the table of beginnings, the table of ends, and the arguments that identify an interval.
+    `tables`: for each alert, the table of beginnings, the table of ends, and the attributes that identify an interval.
     """
 
     tables: Sequence[tuple[str, str, tuple[str, ...]]]

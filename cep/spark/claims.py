@@ -17,16 +17,15 @@ from cep.spark.handed_blocks import lost_file
 from cep.spark.tasks import TaskInput
 
 Keeps = Callable[[int, int], int | None]
-"""A function that takes a stage and a bucket. It returns the version of the engine that this worker keeps for them, or
-None if the worker keeps no such engine."""
+"""A function that takes the number of a stage and of a bucket. It returns the version of the engine that the calling
+worker has in memory for this bucket, or None if it has none."""
 
 Wants = tuple[int, tuple[tuple[int, int], ...]]
-"""The stage of a task input, and pairs of a bucket and the version of the bucket's state."""
+"""The description of a task input: its stage, and the version of the state of each of its buckets."""
 
 
 class Claims:
-    """The task inputs of a job, as files in `folder`. `wants`: for each input, its stage and the engine states that it
-    needs."""
+    """The task inputs of a job, as files in `folder`. `wants`: a description of each input."""
 
     def __init__(self, folder: str, job: str, wants: Sequence[Wants]) -> None:
         self.folder, self.job, self.wants = folder, job, wants

@@ -41,12 +41,12 @@ Write = Callable[[Iterable[DeadLetter]], None]
 
 
 def line_of(order: int) -> int:
-    """Return the line number in an `@order`."""
+    """Return the line number that an `@order` contains."""
     return order & ((1 << LINE_BITS) - 1)
 
 
 def file_of(order: int) -> int:
-    """Return the file number in an `@order`."""
+    """Return the file number that an `@order` contains."""
     return order >> LINE_BITS
 
 
@@ -118,8 +118,8 @@ def remove_uncounted(begin: str, generation: int, versions: Mapping[str, int]) -
 
 
 def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: str) -> list[str]:
-    """Convert rows to records: one line of JSON for each row, in the order of the rows. A stage needs this for dead
-    letters, because it does not have the original text.
+    """Convert rows to records, one line of JSON per row. A stage needs this for dead letters, because it does not have
+    the original text of the records.
 
     `schema`: the schema of the rows. `declared`: the schema of the input records. `times`: the format of times.
     """

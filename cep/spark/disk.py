@@ -193,8 +193,8 @@ def _locked_file(folder: Path, name: str, timeout: float) -> BinaryIO:
 def holder(folder: Path) -> str:
     """Return the name of the run that holds the folder's lock or held it last.
 
-    After a run is killed, some of its processes may continue for a moment. They stop when they read the name of another
-    run here.
+    After a run is killed, some of its processes may continue for a moment. They stop when this name is no longer that
+    of their own run.
     """
     try:
         return (folder / LOCK).read_text()

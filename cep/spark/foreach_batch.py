@@ -42,7 +42,7 @@ class Receiver(Protocol):
     micro-batch again after a restart."""
 
     def begins(self, batch: int) -> None:
-        """Prepare for a micro-batch, which an earlier run may have tried before."""
+        """Prepare for a micro-batch. An earlier run may have started the same micro-batch."""
 
     def give(self, spark: SparkSession, batch: int) -> None:
         """Process a committed micro-batch. Any exception ends the query."""
@@ -75,14 +75,14 @@ class GivenBatches:
         self._layout = ParquetLayout(self._schemas)
 
     def begins(self, batch: int) -> None:
-        """Remove the dead letters of an earlier attempt at this micro-batch. The new attempt may write files with other
-        names."""
+        """Remove the dead letters that an earlier attempt at this micro-batch has written, because the new attempt may
+        write files of other names."""
         for path in () if self._dead is None else read_letters(self._dead, batch):
             path.unlink(missing_ok=True)
 
     def resume(self, spark: SparkSession) -> None:
-        """Give the user's function the last micro-batch of the former program, if the function has not received it
-        completely."""
+        """Call the user's function for the last micro-batch of the former program, unless the function has already
+        processed it completely."""
         before, last = self._before, self._generation.begins - 1
         if before is not None and before.pending() == last:
             before.give(spark, last, self._tables(spark, []))
@@ -95,7 +95,8 @@ class GivenBatches:
     def give(self, spark: SparkSession, batch: int, more: Mapping[str, DataFrame] = MappingProxyType({})) -> None:
         """Call the function for a committed micro-batch. Remove the files of earlier micro-batches first.
 
-        `more`: DataFrames of events that the program does not derive. Exceptions of the function are raised.
+        `more`: DataFrames to pass to the function in addition to the derived events. Exceptions of the function are
+        raised.
         """
         folder, number = Path(self._sink.folder), self._sink.first + batch
         log = CommitLog(folder)

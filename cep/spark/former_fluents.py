@@ -41,8 +41,8 @@ _State = tuple[int, int, int]
 class FormerFluents:
     """The `fluents` of a former program that end when a new program takes over.
 
-    - `work`: the stages and options with which the former program's query ran.
-    - `generation`: the generation of this query.
+    - `work`: the description of the former query's tasks.
+    - `generation`: the former query's generation in the checkpoint.
     - `start`: the point at which the new program starts.
     """
 
@@ -102,9 +102,10 @@ def _ended(
 
 
 def _closed(program: ShippedProgram, name: str, table: pl.DataFrame, until: int) -> tuple[str, pl.DataFrame]:
-    """End the open intervals of a fluent at `until`. Return the name of the output table and its rows.
+    """End the open intervals of a fluent at `until`. Return the name of the output table, and the intervals as rows of
+    this table.
 
-    If the program writes changes, the rows are the ends of these intervals.
+    If the program writes changes, each row is the end of an interval.
     """
     if program.changes:
         return program.edges(name, table, until, ENDS_AT)

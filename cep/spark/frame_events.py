@@ -21,7 +21,7 @@ class Events(dict[str, "DataFrame"]):
     attributes.
 
     `dead` contains the rows that are not valid events. Its columns are `event`, `code` (a short name of the reason),
-    `reason`, and `record` (the row as JSON).
+    `reason`, and `record` (the rejected row as JSON).
     """
 
     def __init__(self, events: Mapping[str, DataFrame], dead: DataFrame, shared: DataFrame | None = None) -> None:

@@ -44,7 +44,7 @@ _END = END // 1000  # milliseconds
 
 
 def stage_work(packed: Packed[ShippedProgram], number: int) -> StageWork:
-    """Return the work of a stage that has no stored states, in a worker."""
+    """Return the work of a stage whose states are not stored. This function runs in a worker."""
     program = packed.open()
     return StageWork(program, number, packed.name.hex(), tuple(program.outputs), "", BucketStates("", number), None)
 
@@ -52,10 +52,8 @@ def stage_work(packed: Packed[ShippedProgram], number: int) -> StageWork:
 def derived(
     spark: SparkSession, program: ShippedProgram, frames: Sequence[Provided]
 ) -> tuple[dict[str, DataFrame], DataFrame, DataFrame]:
-    """Return the results of a program over static DataFrames.
-
-    The results are a DataFrame for each derived event, the dead letters, and the blocks from which both are computed.
-    """
+    """Return the results of a program over static DataFrames: a DataFrame for each derived event, a DataFrame of dead
+    letters, and the DataFrame of blocks from which the others are computed."""
     packed = Packed.of(program)
     blocks = dealt(spark, program, frames)
     for stage in program.stages:
@@ -77,7 +75,7 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provide
 
 
 def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
-    """Return the function that converts rows to blocks in a worker. `timed`: True if the blocks need the column
+    """Return a function that converts rows to blocks, for use in workers. `timed`: True if the blocks need the column
     `TIMED`."""
     bare = Packed.of(program.bare())
 
@@ -109,7 +107,7 @@ def columns_of(schema: Schema) -> StructType:
 def _stepping(packed: Packed[ShippedProgram], number: int) -> Callable[[pa.Table], pa.Table]:
     """Return the function that Spark calls for each bucket of a stage.
 
-    The result is not a `partial`, because Spark inspects the function's arguments and annotations.
+    It is a lambda and not a `partial`, because Spark inspects the function's arguments and annotations.
     """
     return lambda table: _stepped(packed, number, table)
 

@@ -59,10 +59,10 @@ def lost_file(path: str) -> CepError:
 
 
 class HandedBlocks:
-    """A sequence of blocks, stored by column. An iteration reads the rows of a block when it reaches the block. It
-    raises CepError if the rows are lost.
+    """A sequence of blocks, stored by column. An iteration reads the rows of a block when it reaches the block. The
+    iteration raises CepError if a file of blocks is missing or damaged.
 
-    - `numbers`: a matrix with one column per block. Its rows are the fields of blocks.
+    - `numbers`: a matrix with one column per block, and one row per field of blocks.
     - `texts`: the names of events and sources. `numbers` contains indexes into this sequence.
     - `holders`: the blocks' rows as bytes, or the paths of files that contain them. `numbers` contains indexes into
       this sequence.
@@ -152,10 +152,9 @@ class HandedBlocks:
 
 
 def _used(numbers: Ints, rows: Sequence[int], held: Sequence[Held]) -> tuple[Held, ...]:
-    """Drop the elements of `held` to which the matrix `numbers` does not refer. Return the other elements, and change
-    the numbers so that they refer to the returned tuple.
+    """Return the elements of `held` to which the matrix `numbers` refers, and renumber these references in place.
 
-    `rows`: the rows of the matrix that refer to `held`.
+    `rows`: the rows of the matrix that contain indexes into `held`.
     """
     used, places = np.unique(numbers[rows], return_inverse=True)
     numbers[rows] = places.reshape(len(rows), -1)

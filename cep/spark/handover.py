@@ -80,11 +80,11 @@ def _row(outbox: Outbox, latest: int) -> pa.RecordBatch:
 def with_dead_letters(
     read: Callable[[str | None], Iterable[ShuffleBlock]], begin: str | None
 ) -> Iterator[ShuffleBlock]:
-    """Yield the blocks of a reading task, followed by its dead letters as blocks.
+    """Yield the blocks of a reading task, followed by its dead letters as blocks. A task on a machine whose files no
+    other machine can read passes its dead letters on in this way.
 
-    This function is for a machine whose files no other machine can read. `read`: a function that yields the blocks, and
-    writes dead letters to files whose paths begin with its argument. `begin`: the path prefix that these files must
-    have. If it is None, dead letters are dropped.
+    - `read`: a function that yields the blocks. It writes dead letters to files whose paths begin with its argument.
+    - `begin`: the path prefix of the dead-letter files, or None to drop dead letters.
     """
     from cep.spark.shuffle_blocks import DEAD, ShuffleBlock
 

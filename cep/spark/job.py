@@ -41,18 +41,17 @@ if TYPE_CHECKING:
 class Job(InputOptions):
     """A description of a query, with the options of its input. Durations are in microseconds.
 
-    - `format`: the format of output, jsonl or parquet.
     - `dead_letters`: the folder of dead-letter files. `mark`: the prefix of their names.
     - `every`: the time between two searches for more input.
     - `keep`: the span of event time for which output files are kept.
     - `times`: the format of times (see `cep.connectors.records.times`).
     - `stretch`: the range of times for which output is written.
-    - `frames`: the DataFrames to read, and how workers read the rows of each.
+    - `frames`: the DataFrames to read, each with the reader of its rows.
     - `callback`: a user's function that is called with the output of each micro-batch.
-    - `forwarding`: sends the output to a broker.
-    - `mirror`: keeps the folders in an object store. If it is None, they stay in local or shared folders.
+    - `forwarding`: the object that sends the output to a broker, or None.
+    - `mirror`: the object that copies the folders to an object store, or None if they stay in local or shared folders.
     - `run`: the name of this run, by which workers recognize their engines.
-    - `earlier`: input from earlier files for new rules. If it is None, there is none.
+    - `earlier`: the earlier input that new rules must read, or None.
     - `former`: the query of an earlier program and its fluents, which end with the first micro-batch. If it is None, no
       fluents end, and `callback` has received all micro-batches of the earlier program.
     """

@@ -52,7 +52,7 @@ class KeyRule:
     """The parameters of lateness by key, in microseconds.
 
     - `lateness`: how far a record may be behind the latest time of its key.
-    - `behind`: how far the watermark stays behind the time that the keys' clocks have reached.
+    - `behind`: how far the watermark stays behind the keys' clocks.
     - `window`: how far final results stay behind the watermark.
     """
 
@@ -62,10 +62,10 @@ class KeyRule:
     window: int
 
     def judge(self, arrived: Iterable[ShuffleBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
-        """Find the late records of a micro-batch. Raises CepError if a block is lost.
+        """Find the late records of a micro-batch. Raises CepError if a block is missing or damaged.
 
-        `clocks`: the keys' clocks before the micro-batch. `passed`: records that end at this time or earlier are late
-        in any case.
+        `clocks`: the keys' clocks before the micro-batch. `passed`: the time up to which the records of all keys are
+        late.
         """
         known = self.program.clocks(self.lateness)
         if clocks is not None:
@@ -103,7 +103,7 @@ class KeyVerdict:
     reached: int
 
     def block(self, stage: int, bucket: int) -> ShuffleBlock:
-        """Return a block that tells a bucket which keys have late records."""
+        """Return a block that informs a bucket which keys have late records."""
         rows = json.dumps([*self.until.items()], separators=(",", ":")).encode()
         return ShuffleBlock(stage, bucket, LATE, rows=rows)
 
@@ -118,10 +118,8 @@ class LateKeys:
         self._until = np.array([until for _, until in late_words], np.int64)
 
     def until(self, event: str, table: pl.DataFrame, stable: int) -> Ints:
-        """Return for each row of `table` the time up to which records of its key are late.
-
-        `stable`: the time up to which the records of all keys are late. No result is earlier than this time.
-        """
+        """Return, for each row of `table`, the time up to which records of the row's key are late. It is at least
+        `stable`, the time up to which the records of all keys are late."""
         ends = np.full(table.height, stable)
         if self._clocks is not None:
             words = self._clocks.words(event, {event: table}, np.arange(table.height))

@@ -210,7 +210,7 @@ class MicroBatch:
             self._judge(query.work.rule)
 
     def _judge(self, rule: KeyRule) -> None:
-        """Find the keys that have late records. Add this information to the input of the buckets that have blocks."""
+        """Find the keys that have late records. Send them to the buckets that have blocks."""
         passed = self.watermark * 1000 - 1 if self.watermark > 0 else BEGINNING
         clocks = self._query.notes.clocks(self._batch - 1)
         self.judged = rule.judge(self._came(TIMES), clocks, passed)
@@ -257,7 +257,7 @@ class MicroBatch:
     def _job(self, stage: int, buckets: Mapping[int, BucketInput], writes: bool) -> None:
         """Run buckets of a stage in one Spark job. `writes`: True if the job also writes the output.
 
-        The very first micro-batch always writes a file.
+        In the first micro-batch of a query, the job writes a file even if there is no output.
         """
         world = self._came(WORLD) if writes else HandedBlocks()
         first = writes and self._query.work.sink.first + self._batch == 0
@@ -279,11 +279,10 @@ class MicroBatch:
             self._took(stage, done)
 
     def _tasks(self, tasks: Sequence[TaskInput]) -> Sequence[TaskOutput]:
-        """Run tasks, and return their outputs. Some outputs may be missing.
+        """Run tasks and return their outputs, of which some may be missing.
 
-        Spark may run two copies of a task at once, for example after it has lost the connection to a machine. The two
-        copies may then claim two different task inputs. So the result of one copy may be lost, or a task input may
-        remain unclaimed.
+        Spark may run two copies of a task at once, for example after it has lost the connection to a machine. If the
+        copies claim different task inputs, the output of one copy may be lost, or a task input may remain unclaimed.
         """
         handed, sent, count = self._query.work.handed, self._query.sent, len(tasks)
         assert handed is not None, "tasks share a folder"

@@ -105,7 +105,7 @@ class Mirror:
             raise CepError(message, error.source, error.span, hint, error.code) from None
 
     def named(self, text: str) -> str:
-        """Replace paths of local folders in a text by their addresses in the object store."""
+        """Replace the paths of local folders in a text by their addresses in the object store."""
         for name, address in self.places.items():
             text = text.replace(str(self.folder(name)), address)
         return text
@@ -213,10 +213,10 @@ class Mirror:
         return CepError(message, hint="only one run at a time can use a checkpoint", code="checkpoint")
 
     def _enter(self, number: int, entries: Mapping[str, Packed]) -> None:
-        """Create a manifest. Its pack must exist already. `entries`: the place of each file.
+        """Create a manifest, after its pack. `entries`: the place of each file.
 
-        Raises CepError if another run has continued from the same manifest. In this case the new manifest was not
-        created, or is no longer the last one.
+        Raises CepError if another run has continued from the same manifest. The new manifest then does not exist, or is
+        not the last one.
         """
         manifest = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(manifest | {"files": entries})
@@ -272,11 +272,8 @@ class Mirror:
         del self._put[name]
 
     def _counts(self, name: str) -> bool:
-        """Return True if a file that a task has uploaded is committed.
-
-        Output files are committed by the sink's log, which creates an empty local file of the same name. Dead letters
-        need no commit.
-        """
+        """Return True if a file that a task has uploaded is committed: a dead-letter file always is, and an output file
+        is if `FileWriter.stand_in` has created a local file of the same name."""
         return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:
@@ -365,7 +362,8 @@ class Mirror:
                     self._marks[name] = _mark(path)
 
     def _moved(self, before: Path) -> None:
-        """If the checkpoint records `before` as its output folder, record the current output folder instead."""
+        """Replace the path of the output folder that the checkpoint records, if it is `before`, by the path of the
+        current one."""
         file = self.folder(STATE) / CHECKPOINT
         if file.exists():
             info = CheckpointInfo.read(file)

@@ -157,7 +157,7 @@ class ShippedProgram:
 
     @property
     def scattered(self) -> frozenset[str]:
-        """The tables in which several buckets or stages may independently derive the same row."""
+        """The tables of which several buckets or stages may independently derive the same row."""
         return frozenset[str]().union(*(stage.merged for stage in self.stages))
 
     @property
@@ -166,10 +166,11 @@ class ShippedProgram:
         return any(name != table for table, name in self.written.items())
 
     def edges(self, name: str, held: pl.DataFrame, time: int, kind: int) -> tuple[str, pl.DataFrame]:
-        """Convert intervals that hold at a time (microseconds) to changes of a fluent at that time.
+        """Convert intervals of the fluent `name` that hold at a time (microseconds) to changes at that time. Return the
+        name of the table of changes, and its rows.
 
-        Return the name of the table of changes, and its rows. `name`: the fluent. `held`: the intervals, as `held_now`
-        returns them. `kind`: the kind of change. Call this only if the program writes changes.
+        `held`: the intervals, as `held_now` returns them. `kind`: the kind of change, such as a beginning. Call this
+        only if the program writes changes.
         """
         table = next(table for table, written in self.written.items() if written == name)
         fluent, attributes = self.schemas[table].fluent, [attribute.name for attribute in self.outputs[name].attributes]
@@ -188,7 +189,7 @@ class ShippedProgram:
         return deal_groups(stage, tables, self.schemas, self.count(stage), keys)
 
     def owner(self, event: str) -> int:
-        """Return the number of the stage that reports an event's refused rows."""
+        """Return the number of the stage that reports rows of an event as dead letters if they are refused."""
         return owner(self.stages, event)
 
     @property

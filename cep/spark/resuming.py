@@ -145,10 +145,10 @@ def _tidy(query: Job) -> None:
 
 
 def _unsplit(program: ShippedProgram) -> list[str]:
-    """Return the reasons why the number of buckets cannot change. The list is empty if it can change.
+    """Return the reasons why the number of buckets cannot change, or an empty list if it can.
 
-    If this number changes, the states of stages that run in several buckets must be divided by key. Some states cannot
-    be divided.
+    If the number changes, the states of stages that run in several buckets are divided by key. Some kinds of state
+    cannot be divided.
     """
     reasons = []
     for stage in program.stages:
@@ -161,10 +161,10 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 
 
 def _settle(query: Job, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
-    """Convert logs that a killed run has left to whole states. For this, the program of the checkpoint runs again.
+    """Run the program of the checkpoint again to convert the logs that a killed run has left to whole states.
 
-    This program is also needed if the user's function has not received a micro-batch of a killed run. Raises CepError
-    if the program had other facts or knowledge than the program of `query`.
+    Raises CepError if that program is needed, for this or because the user's function has not received its last
+    micro-batch, but cannot be compiled because it had other facts or knowledge than the program of `query`.
     """
     some, left = logged(states, versions), _left(query, was)
     if left is not None and was.generation.start is not None and left == was.generation.begins:
@@ -184,8 +184,8 @@ def _left(query: Job, was: checkpoints.CheckpointInfo) -> int | None:
 
 
 def _needed(now: ShippedProgram, was: checkpoints.CheckpointInfo, what: str) -> ShippedProgram:
-    """Return the program of a checkpoint, which must process `what` again. Raises CepError if it had other facts or
-    knowledge than the program `now`."""
+    """Return the program of a checkpoint, which must process `what` again. Raises CepError if that program had other
+    facts or knowledge than the program `now`."""
     if (program := _earlier(now, was)) is None:
         message = f"--checkpoint: a killed run left {what} that must be processed again"
         hint = "first run with its facts, knowledge and options and `--once`, then with the new ones"
@@ -195,8 +195,8 @@ def _needed(now: ShippedProgram, was: checkpoints.CheckpointInfo, what: str) -> 
 
 
 def taken_over(engine: Engine, query: Job, moved: migration.Migration | None, unkept: Sequence[str], log: Log) -> Job:
-    """Log what a migration carries over. Return the query with what its first micro-batch needs of the former program
-    and of the earlier input.
+    """Log which rules continue after a migration. Return the query with the fluents of the former program that end, and
+    with the earlier input that new rules need.
 
     - `moved`: the migration, or None if nothing was migrated in this run.
     - `unkept`: the inputs whose earlier records cannot be read again.
@@ -233,11 +233,10 @@ def tell_lacking(log: Log, engine: Engine, start: migration.StartingPoint, seen:
 
 
 def _former(engine: Engine, query: Job, log: Log) -> FormerFluents | None:
-    """Return the former program's fluents that end when the program of `engine` takes over. The result also contains
-    the query of the former program.
+    """Return the former program's query, and its fluents that end when the program of `engine` takes over.
 
-    Returns None if no fluent ends, and the user's function does not need that query. Warns if fluents end, but the
-    former program can no longer be compiled. Raises CepError if the function needs it.
+    Returns None if no fluent ends, and no user's function needs that query. If the former program can no longer be
+    compiled, this function raises CepError if the user's function needs the query. Otherwise it warns and returns None.
     """
     generation, folder = query.generation, Path(query.checkpoint)
     start = generation.start
@@ -264,7 +263,8 @@ def _former(engine: Engine, query: Job, log: Log) -> FormerFluents | None:
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo) -> ShippedProgram | None:
     """Compile the program of a checkpoint with the facts and knowledge of the program `now`.
 
-    Returns None if the result differs from the checkpoint's program, because its facts or knowledge were different.
+    Returns None if the compiled program is not the one that the checkpoint records, because that one had other facts or
+    knowledge.
     """
     files = now.options.compiling.files if was.text == now.text else ()
     compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)

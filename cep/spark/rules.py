@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cep.core.schema import Schema
 
 Order = Mapping[str, str | Sequence[str]]
-"""For each event, the column or columns by which rows that have the same time are ordered."""
+"""The columns by which rows that have the same time are ordered, by event."""
 
 
 class Rules:

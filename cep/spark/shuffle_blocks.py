@@ -52,7 +52,7 @@ FIRST = "#first"
 """The `event` of a block that contains the earliest times in the input."""
 
 LATE = "#late"
-"""The `event` of a block that tells which keys have late records."""
+"""The `event` of a block that lists the keys that have late records."""
 
 FIRSTS = 1024
 """The number of earliest times that the reader of a file reports. A single time is not enough, because it may be the
@@ -158,9 +158,8 @@ def for_world(
     stretch: Stretch = (None, None),
     cuts: Mapping[str, int] | None = None,
 ) -> Iterator[WorldRows]:
-    """Yield the rows of a bucket that go to the sink.
-
-    Several buckets may derive the same row. Such rows are assigned to the bucket that merges them.
+    """Yield the rows of a bucket that go to the sink. If several buckets may derive the same row, the row goes to the
+    bucket that merges its copies.
 
     - `derived`: the tables that the bucket derives.
     - `wanted`: the names of the events to output.
@@ -188,8 +187,8 @@ def for_world(
 
 
 def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
-    """Return the changes of a fluent at or after `time` (microseconds). A beginning before `time` is moved to
-    `time`."""
+    """Return the changes of a fluent at or after `time` (microseconds). Beginnings before `time` are included with the
+    time `time`."""
     early = (pl.col("time") < time).fill_null(value=True)
     begins = changes.filter(~early | (pl.col(EDGE) == "begins"))
     return begins.with_columns(
@@ -199,8 +198,8 @@ def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
 
 
 def _as_written(program: ShippedProgram, derived: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Return the tables that are written. They contain fluents as intervals, or as changes if the program asks for
-    changes."""
+    """Return the tables that are written. If the program writes changes, they contain the beginnings and ends of
+    fluents instead of intervals."""
     tables = {table: derived[table] for table in program.written if table in derived}
     return as_changes(tables, program.schemas, program.outputs) if program.changes else tables
 

@@ -62,7 +62,6 @@ class StageJob:
 
     - `number`: the number of the stage. 0 means that no stage runs. The number after the last stage means that
       multiplicities are added up.
-    - `batch`: the number of the micro-batch.
     - `watermark`: the new watermark of the buckets, in milliseconds.
     - `buckets`: for each bucket of the stage, the version of the bucket's state.
     - `due`: the buckets that must run even without input.
@@ -85,7 +84,7 @@ class StageJob:
     counted: frozenset[str] = field(default=frozenset())
 
     def of(self, slots: Sequence[int]) -> StageJob:
-        """Return a copy that contains only the state files of the tasks with the numbers `slots`."""
+        """Return a copy that contains only the state files that the tasks `slots` need."""
         some = frozenset(slots)
         mine = {
             name: files for name, files in self.place.files.items() if int(name.partition("-")[2]) % self.width in some
@@ -93,7 +92,7 @@ class StageJob:
         return replace(self, place=replace(self.place, files=mine))
 
     def steps(self, sent: Broadcast[Packed[QueryWork]], slots: Sequence[int]) -> Step:
-        """Return the function that some tasks run. `slots`: the numbers of these tasks."""
+        """Return the function that the tasks `slots` run."""
         return partial(self.of(slots).step, sent)
 
     def step(self, sent: Broadcast[Packed[QueryWork]], slot: int, arrived: Iterable[Sent]) -> Iterator[Sent]:
@@ -149,8 +148,8 @@ def dealt(blocks: Iterable[ShuffleBlock], width: int) -> Iterator[Sent]:
 
 
 def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
-    """Distribute the blocks that reading tasks have created to the tasks that must receive them. `rows`: the Spark rows
-    that the reading tasks return."""
+    """Distribute the blocks of reading tasks to the tasks that must receive them. `rows`: the Spark rows that the
+    reading tasks return."""
     for row in rows:
         yield from dealt(pickle.loads(row[0]), width)
 

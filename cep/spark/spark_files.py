@@ -87,10 +87,8 @@ def last(log: Path) -> int:
 
 
 def moved(folder: Path) -> int | None:
-    """Return the number of the last finished micro-batch if it has moved the watermark. Returns None otherwise.
-
-    If it has moved the watermark, another micro-batch must process the rows that waited for the watermark.
-    """
+    """Return the number of the last finished micro-batch if it has moved the watermark, so that another micro-batch
+    must process the rows that waited. Returns None otherwise."""
     done = last_ended(folder)
     return None if done is None or watermark(folder, done) == planned_at(folder, done) else done
 
@@ -145,13 +143,13 @@ def _json(path: Path, line: int, name: str) -> dict[str, Any]:
 
 
 def carry(before: Path, after: Path, batch: int, mark: dict[str, Any]) -> None:
-    """Create Spark's files of a new generation from those of the former one. DataFrames then continue where they were,
-    because only these files contain their offsets.
+    """Create Spark's files of a new generation from those of the former one. DataFrames then continue at the same
+    offsets, which only these files contain.
 
     The query keeps its id and its numbers of micro-batches. The micro-batch after `batch` is already planned: at the
     watermark of `batch`, without rows of DataFrames, and with `mark` in the offset of our own source.
 
-    - `batch`: the last micro-batch of the former generation, or -1 if it has finished none.
+    `batch`: the last micro-batch of the former generation, or -1 if that generation has finished none.
     """
     logs = "offsets", "commits"
     if not before.is_dir():

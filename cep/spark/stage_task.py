@@ -74,9 +74,9 @@ KNOWN = "the update is late: the results that it would change are final"
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
-    """The states from which the buckets of a generation start. `folder`: the folder of these states.
+    """The point and the states from which the buckets of a generation start. `folder`: the folder of these states.
 
-    `warm`: the states from which new rules start. If it is None, new rules start with an empty state.
+    `warm`: the states from which new rules start, or None if new rules start with an empty state.
     """
 
     start: StartingPoint
@@ -181,7 +181,7 @@ class StageTask:
         return for_world(self.program, self.stage, bucket, tables, self.wanted, self.stretch, self.cuts)
 
     def begun(self, engine: Engine) -> dict[str, pl.DataFrame]:
-        """Return the beginnings of fluents that hold when a new program takes over.
+        """Return the beginnings that must be written for fluents that hold when a new program takes over.
 
         Only the fluents that the former program lacks or defines differently are included.
         """
@@ -305,10 +305,10 @@ class StageTask:
     def counted(
         self, bucket: int, version: int, tables: dict[str, pl.DataFrame], stable: int
     ) -> dict[str, pl.DataFrame]:
-        """Return the input tables of a step after equal rows of several buckets or stages have been combined.
+        """Return the input tables of a step with only the rows that appear or disappear. For this, the copies of a row
+        that several buckets or stages derive are counted.
 
-        The multiplicity of each row is counted. So the tables then contain only the rows that appear or disappear.
-        `stable`: the time up to which multiplicities are no longer needed.
+        `stable`: the time up to which the counts are no longer needed.
         """
         if not self.several:
             return tables
@@ -320,9 +320,9 @@ class StageTask:
     def keep(self, bucket: int, version: int, engine: Engine, batch: int, arrived: Came) -> None:
         """Keep the engine of a bucket at a version. Write its whole state, or only the input since the last version.
 
-        The whole state is always written if results are revised. Segments that are already on disk are not written
-        again. The whole state is also written if the time of a search is limited, because a repeated step may then have
-        other results. In this case no engine is kept, so that the next step starts from the written state.
+        The whole state is written if results are revised. Segments that are already on disk are not written again. It
+        is also written if the time of a search is limited, because a repeated step may then have other results. In this
+        case no engine is kept, so that the next step starts from the written state.
         """
         timed = self.program.options.compiling.solve_limit is not None
         if engine.revises or timed or not self.states.append(bucket, version, arrived, batch):
@@ -441,10 +441,10 @@ class StageTask:
 
 
 def begin(engine: Engine, ends: Sequence[int], late: int) -> None:
-    """Tell an engine the time at which its input begins.
+    """Pass the time of the first timely record to an engine, as the time at which the input begins.
 
-    `ends`: the earliest ends of the input's records, sorted. Ends at or before `late` (microseconds) do not count.
-    Raises CepError if there are more than `FIRSTS` ends, all of them are late, and the input has not begun yet.
+    `ends`: the earliest ends of the input's records, sorted. Ends at or before `late` (microseconds) are late. Raises
+    CepError if there are more than `FIRSTS` ends, all of them are late, and the input has not begun yet.
     """
     timely = [end for end in ends if end > late]
     if timely:

@@ -63,8 +63,8 @@ class Slots:
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
         """Apply a function to the rows of each partition of a shuffled RDD, one task per partition.
 
-        `step`: a function that takes the numbers of the partitions of one lane. It returns the function to apply to
-        them.
+        `step`: a function that takes the partition numbers of one lane, and returns the function for the rows of these
+        partitions.
         """
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
@@ -85,8 +85,8 @@ class Slots:
         return self._by_lane(anchor, lambda mine: self._parts(anchor.rows, mine).mapPartitions(drained))
 
     def _by_lane(self, anchor: _Anchor, part: Callable[[Sequence[int]], RDD[Any]]) -> RDD[Any]:
-        """Join the RDDs that `part` returns for the tasks of each lane. Each of them is computed by processes of its
-        lane."""
+        """Call `part` with the partition numbers of each lane, and join the RDDs that it returns. The RDD of a lane is
+        computed by the processes of this lane."""
         parts, env = list[RDD[Any]](), self._context.environment
         try:
             for lane, mine in enumerate(anchor.lanes):

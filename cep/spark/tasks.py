@@ -48,18 +48,16 @@ class QueryWork:
         return kept_version(self.stages[0].run, stage, bucket)
 
     def states_of(self, stage: int) -> list[int]:
-        """Return the numbers under which the tasks of a stage store states.
-
-        The first number is that of the stage. If the stage may count multiplicities, a second number is for those.
-        """
+        """Return the numbers under which the tasks of a stage store states: the number of the stage and, if the stage
+        may count multiplicities, a number for their state."""
         count = len(self.stages)
         return [stage, count + stage] if 1 < stage <= count else [stage]
 
 
 @dataclass(frozen=True, slots=True)
 class BucketInput:
-    """The input of one step of a bucket: the blocks, and the version of the bucket's state. The version is 0 if the
-    bucket has no state."""
+    """The input of one step of a bucket: the blocks, and the version of the bucket's state. The version is 0 before the
+    first step."""
 
     version: int
     blocks: Iterable[ShuffleBlock]
@@ -69,8 +67,6 @@ class BucketInput:
 class TaskInput:
     """The input of a task of a micro-batch.
 
-    - `number`: the number of the task.
-    - `batch`: the number of the micro-batch.
     - `stage`: the number of the stage to run. 0 means that the task only writes. The number after the last stage means
       that the task adds up multiplicities.
     - `watermark`: the new watermark of the buckets, in milliseconds.
@@ -145,10 +141,10 @@ def _stepped(
 def _counted(
     work: QueryWork, asked: TaskInput, versions: dict[int, int], outbox: Outbox, world: Iterable[WorldRows]
 ) -> Iterator[WorldRows]:
-    """Add up the multiplicities of rows in `world`. Yield the rows that appear or disappear.
+    """Add up the multiplicities of rows in `world`. Yield the rows that appear or disappear, and, unchanged, the rows
+    of buckets that this task does not process.
 
-    Rows of buckets that this task does not process are yielded unchanged. The function adds the versions of new states
-    to `versions`, and blocks for other tasks to `outbox`.
+    The function adds the versions of new states to `versions`, and blocks for other tasks to `outbox`.
     """
     assert work.ways is not None, "ways are counted where there are some"
     every = list(world)

@@ -62,7 +62,7 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A selection of rows: those that end from `since` to `until`, both included (microseconds).
+    """A selection of the rows that end from `since` to `until`, both included (microseconds).
 
     - `until`: the upper limit, or None if there is no upper limit.
     - `events`: the events to read, or None to read all events.
@@ -77,8 +77,8 @@ class _Stretch:
 
 @dataclass(slots=True)
 class _Seen:
-    """The earliest `start` and the earliest `end` of rows in files. `unread`: texts that name the files that cannot be
-    read, and the reason for each."""
+    """The earliest `start` and the earliest `end` of rows that tasks have read, and the files that cannot be read
+    (`unread`), each with the reason."""
 
     start: int = END_OF_TIME
     end: int = END_OF_TIME
@@ -110,7 +110,8 @@ class _Seen:
 
 
 def warmed(spark: SparkSession, job: Job, begins: Callable[[int], None] = lambda _: None) -> Warmed | None:
-    """Run a job's new rules over the earlier input. Return a summary of this input, or None if no new rule needs it.
+    """Run a job's new rules over the earlier input. Return a summary of this input, or None if the rules need no
+    earlier input or an earlier call has processed it.
 
     `begins`: a function that is called with the number of files before they are read. Raises CepError if an input
     cannot be listed or a state cannot be written. Spark's errors are raised.

@@ -92,7 +92,6 @@ class Home:
     ) -> tuple[TaskFound, list[ShuffleBlock]]:
         """Run a task. Return the result for the driver, and the blocks for other tasks.
 
-        - `asked`: the input of the task.
         - `entries`: the places of the state files that the task needs.
         - `versions`: the versions of the states of all buckets, by names such as `1-0003`.
         - `letters`: blocks that contain parts of dead-letter files.
@@ -154,9 +153,9 @@ class Home:
                 self._known.pop(path.name, None)
 
     def _forget(self, asked: TaskInput) -> None:
-        """Drop those engines of this worker whose state differs from the committed state.
+        """Drop those engines of this worker whose state is not the committed one.
 
-        Such a difference arises if a task ran twice, and the results of the run in another worker were committed.
+        Such engines exist if a task ran twice, and the results of the other worker were committed.
         """
         run = self.work.stages[0].run
         for bucket, bucket_input in asked.buckets.items():
@@ -168,7 +167,7 @@ class Home:
                     drop_ways(run, number, bucket)
 
     def _stepped(self, name: str) -> str:
-        """Return the name of the bucket whose task writes a state. `name`: the first part of the state's file name."""
+        """Return the bucket, such as `1-0003`, whose task writes the state `name`."""
         stage, _, bucket = name.partition("-")
         count = len(self.work.stages)
         return f"{int(stage) - count}-{bucket}" if int(stage) > count + 1 else name

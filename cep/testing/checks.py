@@ -135,6 +135,7 @@ class Checker:
         return bool(matched.missing or (matched.unexpected and not self.allows_more(name)))
 
     def wanted(self, name: Value) -> list[Wanted]:
+        """Return the expectations of an event or fluent, in the order of the file."""
         return next(own for check_name, own in (*self._expected, *self._held) if check_name is name)
 
     def remainder(self, outcome: Outcome, name: Value) -> Matched:

@@ -21,9 +21,10 @@ class InputRemarks:
     """A collector of warnings about the input.
 
     - `schemas`: the schemas of the input events.
-    - `open_ended`: True if the end of the input is not known. Only the watermark then tells that all records up to a
-      time have arrived.
-    - `by_key`: True if each key has its own clock (`--lateness-by`). Records of other keys then make no record late.
+    - `open_ended`: True if the end of the input is not known. In this case, only the watermark shows which records have
+      arrived.
+    - `by_key`: True if each key has its own clock (`--lateness-by`), so that no record is late because of records of
+      other keys.
     """
 
     def __init__(self, schemas: Mapping[str, Schema], open_ended: bool = False, by_key: bool = False) -> None:

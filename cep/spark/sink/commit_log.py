@@ -38,8 +38,8 @@ LONG = 100
 """If a compact entry has more lines than this per micro-batch, the distance between compact entries is doubled."""
 
 LEAVING = "leaving"
-"""The name of a file in the log's folder. It lists the files that were last dropped from the log, which readers may
-still read."""
+"""The name of a file in the log's folder. The file lists the output files that were last dropped from the log, which
+readers may still read."""
 COMING = "coming"
 """The name of a folder in the log's folder. It contains the files of tasks until they are committed."""
 NOTE = "note"
@@ -176,8 +176,8 @@ class CommitLog:
     ) -> None:
         """Commit the files of the next micro-batch.
 
-        - `keep`: how far behind the latest event the last event of a file may end, in microseconds. When a compact
-          entry is written, older files are dropped from the log. When the next compact entry is written, these files
+        - `keep`: the age of output files, in microseconds before the latest event. When a compact entry is written,
+          files whose last event is older are dropped from the log. When the next compact entry is written, these files
           are removed.
         - `passing`: True if the reader removes files. Missing files are then dropped as well.
         - `plan`: a hash of the micro-batch's plan.
@@ -254,11 +254,13 @@ class CommitLog:
         self._forget(batch, way, len(kept))
 
     def _forget(self, batch: int, way: int, lines: int) -> None:
-        """Remove entries that the new compact entry repeats. `batch`: the number of the new entry.
+        """Remove entries that the new compact entry repeats.
 
         Entries since the previous compact entry stay, because a reader may be using them. The last two compact entries
-        stay, because Spark computes the distance between compact entries from them. `way`: this distance. It is doubled
-        if the new entry has too many `lines`.
+        stay, because Spark computes the distance between compact entries from them.
+
+        - `batch`: the number of the new entry.
+        - `way`: the distance between compact entries. It is doubled if the new entry has too many `lines`.
         """
         entries = self._entries()
         whole = {number for number, name in entries.items() if name.endswith(".compact")}
@@ -349,8 +351,8 @@ def entry(path: Path) -> list[str]:
 
 
 def _of(path: Path) -> bytes:
-    """Return the bytes that identify a file of the log: the log's unique name, and the name of the file. They are
-    hashed together with the file's content."""
+    """Return the log's unique name and the name of a file as bytes. These bytes are hashed together with the file's
+    content, so that a copy of another file is not valid."""
     run = path.with_name(RUN)
     try:
         return bytes(checksum.content(run.read_bytes())) + path.name.encode()

@@ -105,7 +105,7 @@ def _latest(tables: Iterable[pl.DataFrame]) -> int | None:
 
 
 def merged_tables(rows: Rows, merged: frozenset[str]) -> dict[str, list[pl.DataFrame]]:
-    """Group the tables of a task by event. `merged`: the events whose identical occurrences become one row."""
+    """Group the tables of a task by event. `merged`: the events of which identical occurrences become one row."""
     parts: dict[str, list[pl.DataFrame]] = {}
     for event, table in rows:
         parts.setdefault(event, []).append(table)

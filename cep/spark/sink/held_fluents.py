@@ -34,10 +34,8 @@ Tables = dict[str, pl.DataFrame]
 
 
 def attributes_read(schema: Schema) -> tuple[Attribute, ...]:
-    """Return the columns that rows of a fluent have in addition to its arguments: `@edge` and `bounds`.
-
-    The result is empty for an event.
-    """
+    """Return the columns `@edge` and `bounds`, which rows of a fluent have in addition to its arguments. The result is
+    empty for an event."""
     return () if schema.fluent is None else (Attribute(EDGE, "string", True), Attribute(BOUNDS, "string", True))
 
 
@@ -163,8 +161,8 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
     - `changed`: the intervals that begin or end by these changes.
     - `edges`: the schema of the engine's table.
     - `late`: the delay after which a change of the fluent is known.
-    - `reached`: the watermark of the engine. A bucket may report an initial value after the watermark has passed it. So
-      each row of an initial value gets an end after the watermark. The value itself may have held for longer.
+    - `reached`: the watermark of the engine. Rows of initial values get an end after it, because a bucket may report an
+      initial value late. The value itself may have held for longer.
     """
     *attributes, kind = (attribute.name for attribute in edges.attributes)
     begins = BEGINNING if edges.fluent is not None and edges.fluent.defined else BEGINS
@@ -186,5 +184,6 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
 
 
 def as_taken(schema: Schema) -> Schema:
-    """Return the schema by which the rows of a fluent are read. It allows columns `start` and `end`, or `time`."""
+    """Return the schema with which the rows of a fluent are read: either `start` and `end`, or `time`, may be among the
+    columns."""
     return replace(schema, start=None, end=None, attributes=(*schema.attributes, *attributes_read(schema)))

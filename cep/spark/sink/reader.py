@@ -255,8 +255,8 @@ def _counted(schema: Schema, format: TimeFormat) -> Schema:
 
 
 def _as_written(schema: Schema, columns: Mapping[str, str]) -> Schema:
-    """Return the schema by which an event's rows are read back. It lacks the checks that the values passed before they
-    were written."""
+    """Return the schema with which an event's rows are read back. It repeats no checks, because the rows were checked
+    before they were written."""
     attributes = tuple(
         Attribute(
             attribute.name,

@@ -147,7 +147,7 @@ def source(files: SparkSourceOptions) -> type[DataSource]:
 
 
 TWICE = 2
-"""The number of times that a run sends the end of the input.
+"""The number of messages that a run sends at the end of the input.
 
 The first message moves the watermark to the end. The second message causes the micro-batch that processes everything up
 to this watermark. Each run sends both again, because the previous run may have been killed at any point.
@@ -284,16 +284,16 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"live": offsets} if offsets else {}
 
     def _clock(self, start: dict[str, Any], following: dict[str, Any]) -> dict[str, Any]:
-        """Return an entry for the offset `following`: `clock`, the current time. Returns an empty dictionary if the
-        offset has no new records that must be compared with the clock."""
+        """Return the entry `clock` of the offset `following`, which is the current time. Returns an empty dictionary
+        unless new records must be compared with the clock."""
         ahead = self.files.ahead
         live = ahead.live is not None and following.get("live") != start.get("live")
         files = ahead.files is not None and following["files"] != start["files"]
         return {"clock": time.time_ns() // 1000} if live or files else {}
 
     def _moved(self) -> dict[str, Any]:
-        """Return the number of the last micro-batch as the entry `moved` of an offset. Returns an empty dictionary if
-        that micro-batch has not moved the watermark."""
+        """Return the entry `moved` of an offset, which is the number of the last micro-batch. Returns an empty
+        dictionary if that micro-batch has not moved the watermark."""
         own = self.files.generation.spark(self._folder)
         done = moved(own)
         if done is None and self.files.by_key and (ended := last_ended(own)) is not None and self._notes.moved(ended):
@@ -331,8 +331,8 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*work_items, *(WaitingEvents(state, events) for state, events in waiting)]
 
     def _idle_time(self, something_came: bool) -> dict[str, Any]:
-        """Return the event time to send while there is no input, as the entry `time` of an offset. `something_came`:
-        True if input has arrived."""
+        """Return the entry `time` of an offset, which is the event time to send while there is no input. Returns an
+        empty dictionary if no time is to be sent. `something_came`: True if input has arrived."""
         if self.files.idle is None:
             return {}
         if self._idle_watermark is None:
@@ -368,8 +368,8 @@ def new_files(
 ) -> list[Input]:
     """Return the existing files of the specs whose paths are not in `known`.
 
-    `absent`: the codes of errors that are ignored, because they only say that no file exists. `unsure`: see
-    `cep.connectors.inputs`, whose CepErrors are raised.
+    - `absent`: the codes of errors that are ignored, because they only mean that no file exists yet.
+    - `unsure`: the parameter of `cep.connectors.inputs.inputs`, whose CepErrors are raised.
     """
     files: list[Input] = []
     for spec in specs:

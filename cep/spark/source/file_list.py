@@ -35,7 +35,7 @@ SHOWN = 3
 """The number of changed files that a warning names."""
 
 CHECKED = 10_000
-"""The maximum number of files that are checked for changes: those that were listed last."""
+"""The maximum number of files that are checked for changes. The files that were listed last are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class FileList:
     def extend(self, now: Iterable[tuple[int, Input]]) -> int:
         """Add the files of `now` that are not in the list yet. Each file is paired with the position of its spec.
 
-        Return the number of files in the list. Raises CepError if a spec has more files than there are numbers.
+        Return the number of files in the list. Raises CepError if a spec has more than 2 ** `FILE_BITS` files.
         """
         self._read()
         coming: dict[str, tuple[int, Input]] = {}

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Known:
-    """The known part of a file of changes. `taken`: the number of bytes that were read. `hash`: the hash of these
-    bytes.
+    """The part of a file of changes that was read: the number of bytes `taken`, and their `hash`.
 
     `growing`: the parser of a file that may grow, or None if the file does not grow.
     """
@@ -112,7 +111,7 @@ class FileChangeLog:
         return len(self._lines)
 
     def _new(self, file: str, known: _Known | None, last: bool) -> bytes | None:
-        """Return the bytes of a file that were not read yet, or None if all bytes were read.
+        """Return the bytes of a file that were not read yet. Returns None if there are none.
 
         If the file may grow, and `last` is False, return only complete lines. Raises CepError if the file has shrunk.
         """
@@ -185,8 +184,8 @@ class FileChangeLog:
 
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
-    """Read a file again up to the place that was reached before. Check that its text has not changed, and return the
-    state of reading it (see `_open`).
+    """Read the known part of a file again to check that its text has not changed. Return this part with a parser that
+    can read on.
 
     `parts`: for each earlier read of the file, the number of bytes that had been read by then, and a hash of these
     bytes. Raises CepError if the text has changed.

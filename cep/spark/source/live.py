@@ -63,8 +63,7 @@ class LiveInput(ABC):
 
     @abstractmethod
     def work_items(self, start: Offset, end: Offset) -> list[MessageRange]:
-        """Return work items that read the messages between two offsets. The same offsets always return the same work
-        items."""
+        """Return work items that read the messages between two offsets. The result depends only on the offsets."""
 
     def commit(self, end: Offset) -> None:
         """Record that messages before this offset will not be read again."""

@@ -163,10 +163,10 @@ class MessageLog:
                 first = stop
 
     def _between(self, start: int, end: int) -> list[tuple[_Segment, int, int]]:
-        """Return the segments that contain the messages with the numbers from `start` to `end` - 1.
+        """Return the segments that contain the messages with the numbers from `start` to `end` - 1. Each segment is
+        followed by the range of these messages in it, as positions.
 
-        Each segment is followed by two positions in it: that of the first of these messages, and the one after the last
-        of them. Raises CepError if messages are missing.
+        Raises CepError if messages are missing.
         """
         if start >= end:
             return []
@@ -183,8 +183,8 @@ class MessageLog:
         return [(part, max(start, part.first) - part.first, min(end, part.beyond) - part.first) for part in segments]
 
     def known(self) -> dict[int, int]:
-        """Return digests of the latest messages, by packet identifier (`mid`). The reader compares them with arriving
-        messages, to detect a message that the broker sends again.
+        """Return digests of the latest messages, by packet identifier (`mid`), so that the reader can recognize a
+        message that the broker sends again.
 
         The result covers at least the last 65,536 messages. Raises CepError if the log is damaged.
         """

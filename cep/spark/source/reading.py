@@ -83,10 +83,10 @@ def file_blocks(
 
 
 def in_time(pieces: Iterable[Batch], ahead: tuple[int | None, int | None]) -> Iterator[Batch]:
-    """Remove records from batches if their time is too far ahead of the clock.
+    """Remove records whose time is too far ahead of the clock.
 
-    `ahead`: the limit in microseconds, and the time at which the micro-batch was planned. If this time is None, no
-    record is too far ahead. If a micro-batch is repeated, it is judged by the same time again.
+    `ahead`: the limit in microseconds, and the time at which the micro-batch was planned. A repeated micro-batch uses
+    the same time. If the time is None, no record is removed.
     """
     limit, clock = ahead
     for piece in pieces:
@@ -221,8 +221,7 @@ def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> I
 
 
 def waiting(program: ShippedProgram, path: str, events: Sequence[str]) -> Iterator[ShuffleBlock]:
-    """Yield the rows that wait for the watermark in a state of another program. The present program, `program`, reads
-    the rows as if they arrived now.
+    """Yield the rows that wait for the watermark in the state of a former program, as input of `program`.
 
     `path`: the file of the state. `events`: the events whose rows are read. Raises CepError if the state is missing.
     """

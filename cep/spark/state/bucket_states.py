@@ -123,11 +123,11 @@ class BucketStates:
             _put(path, state, batch_of(path))
 
     def _drop_old(self, bucket: int, oldest: int, kept: frozenset[str]) -> None:
-        """Remove the versions before `oldest`, except those on which `oldest` depends. Also remove segment files that
-        are no longer used.
+        """Remove the versions before `oldest`, except those on which `oldest` depends, and the segment files that are
+        no longer used.
 
-        `kept`: the segment files that the newest version uses. The versions are removed in ascending order, so that
-        the next call can complete an interrupted removal.
+        `kept`: the segment files that the newest version uses. Versions are removed in ascending order, so that the
+        next call can complete an interrupted removal.
         """
         place = log_place(self._path(bucket, oldest))
         last = first = oldest if place is None else min(oldest, place.whole)
@@ -190,8 +190,8 @@ def state_name(stage: int, bucket: int) -> str:
 
 
 def state_of(file: str) -> str:
-    """Return the first part of the names of a bucket's state files. `file`: the name of one of its state or segment
-    files."""
+    """Return the first part of the names of a bucket's state files. `file`: the name of one of these files, or of a
+    segment file."""
     stage, bucket, _ = file.removeprefix(PREFIX).split("-", 2)
     return f"{stage}-{bucket}"
 

@@ -110,12 +110,12 @@ def claim(
     unsplit: Callable[[], Sequence[str]] = tuple,
     settle: Callable[[CheckpointInfo, Path, Mapping[str, int]], None] = lambda *_: None,
 ) -> tuple[CheckpointInfo, Migration | None]:
-    """Assign the checkpoint to this program, or check that it belongs to this program already.
+    """Assign a new checkpoint to this program, or check that the checkpoint belongs to this program already. Return the
+    checkpoint's settings, and the migration if there was one.
 
-    Return the checkpoint's settings, and the migration if there was one. A checkpoint in which nothing has begun
-    belongs to no program. If only the number of buckets changes, the states are migrated without `--migrate`. But a run
-    that revises results needs `--migrate` in this case too, because a migration makes the earlier results final. The
-    DataFrames must stay the same.
+    A checkpoint without input counts as new. If only the number of buckets changes, the states are migrated even if
+    `migrate` is False. A run that revises results needs `migrate` in this case too, because a migration makes the
+    earlier results final. The DataFrames must stay the same.
 
     - `lateness`: how far out of order records may arrive, in microseconds.
     - `migratable`: True if this kind of run supports `--migrate`.
@@ -334,11 +334,11 @@ def _retyped(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
 
 
 def _retyped_fluents(before: StateLayout, now: StateLayout) -> list[str]:
-    """Return the reasons why the function of `each` cannot receive the first micro-batch. There is one reason for each
-    attribute of a fluent whose type has changed.
+    """Return a reason for each attribute of a changed fluent whose new type cannot be in the same DataFrame as its
+    former type.
 
-    One DataFrame of this micro-batch contains the last intervals of a former fluent, and the intervals of the new
-    fluent that has the same name.
+    The function of `each` receives one DataFrame for the last intervals of the former fluent and the intervals of the
+    new fluent of the same name.
     """
     return [
         f"attribute `{name}` of the fluent `{fluent}`: {change}: give the new fluent another name"

@@ -30,9 +30,9 @@ HEAD = len(MARK) + _PLACE.size
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The place of a version in a log.
+    """The place of a version in a bucket's log.
 
-    - `whole`: the number of the last whole version before this version, or the number of this version if it is whole.
+    - `whole`: the number of the last whole version up to this version.
     - `size`: the size of that whole version in bytes.
     - `behind`: the total size of the inputs after the whole version, including this version.
     """
@@ -45,7 +45,7 @@ class LogPlace:
     def of(cls, begins: bytes, size: int, version: int) -> LogPlace:
         """Return the place of a version.
 
-        `begins`: the first bytes of the version's file. `size`: the size of this file. Raises struct.error if the bytes
+        `begins`: the first bytes of the version's file. `size`: the size of the file. Raises struct.error if the bytes
         are damaged.
         """
         if not begins.startswith(MARK):

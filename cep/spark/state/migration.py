@@ -119,8 +119,8 @@ class StartingPoint:
     def state(self, folder: str, stage: int, bucket: int) -> PriorState | None:
         """Return the state from which a bucket starts.
 
-        If the bucket had no state, the result contains only the time that other buckets have reached. Returns None if
-        there were no buckets. `folder`: the folder of the earlier states.
+        If the bucket had no earlier state, the result contains only the time that the earlier buckets have reached.
+        Returns None if there were no earlier buckets. `folder`: the folder of the earlier states.
         """
         return self.own(folder, stage, bucket) or self.only_time(folder)
 
@@ -138,16 +138,14 @@ class StartingPoint:
         return _prior(folder, name, self.versions[name], goals, self.time)
 
     def new(self, engine: Engine) -> dict[str, InputHorizon]:
-        """Return the rules whose state the earlier program does not have completely, and the input horizon of each such
-        rule."""
+        """Return each rule for which the earlier program does not have the complete state, with the rule's input
+        horizon."""
         horizons = engine.input_horizons()
         return {rule: horizons[rule] for rule, goals in engine.goals().items() if not self.laid.goals.issuperset(goals)}
 
     def lacking(self, engine: Engine) -> dict[str, int | None]:
-        """Return the new rules whose results may be incomplete without earlier input.
-
-        The value is the time from which a rule's results are complete. It is None if they may stay incomplete.
-        """
+        """Return the new rules whose results may be incomplete without earlier input. Each is mapped to the time from
+        which its results are complete, or to None if they may never be."""
         new = self.new(engine) if self.time > BEGINNING else {}
         remember = {rule: horizon for rule, horizon in new.items() if horizon.length or not horizon.bounded}
         return {rule: self.time + memory.length if memory.bounded else None for rule, memory in remember.items()}
@@ -157,11 +155,8 @@ class StartingPoint:
         return self.laid.ended(engine.meanings())
 
     def waiting(self, folder: str) -> Iterator[tuple[str, list[str]]]:
-        """Yield the files of states in which rows of input events wait, and the names of these events.
-
-        The rows of an event are taken from one stage: from all buckets, or only from the first if all have the same
-        rows.
-        """
+        """Yield the files of states in which rows of input events wait, and the names of these events. If all buckets
+        have the same rows of an event, only the file of the first bucket has the event."""
         stages = [{event: stage["inputs"][event] for event in stage["outside"]} for stage in self.laid.stages]
         return _waiting(folder, stages, self.versions)
 
@@ -170,7 +165,7 @@ class StartingPoint:
 class EarlierInput:
     """Earlier input that a program needs when it takes over: the rows that end at `since` or later (microseconds).
 
-    - `goals`: the goals that the former program did not have. They process this input first.
+    - `goals`: the goals that the former program did not have, which process the earlier input first.
     - `events`: the input events that only the new program reads. `tables`: the tables of these events.
     - `stages`: for each stage, how each input table is distributed to buckets.
     """
@@ -213,8 +208,7 @@ class EarlierInput:
 class WarmStates:
     """States of the new program after it has processed only the earlier input.
 
-    - `folder`: the folder of the states.
-    - `versions`: the version of each bucket's state. The keys are stage and bucket, such as `1-0003`.
+    - `versions`: the version of each bucket's state, by names such as `1-0003`.
     - `goals`: the goals that may start from these states.
     """
 
@@ -257,7 +251,8 @@ class Generation:
         return cls(fields["number"], fields["first"], starting_point, fields.get("cuts", {}), fields.get("begins", 0))
 
     def cut(self, now: StateLayout) -> Generation:
-        """Return a copy in which `cuts` contains the new fluents. `now`: the layout of the new program."""
+        """Return a copy in which `cuts` contains the fluents that the earlier program did not have. `now`: the layout
+        of the new program."""
         if self.start is None or (known := self.start.laid.fluents) is None or now.fluents is None:
             return self
         same = {name for name, meaning in now.fluents.items() if known.get(name) == meaning}
@@ -488,8 +483,8 @@ def _source(before: StateLayout, now: StateLayout, number: int) -> tuple[int, li
 
 
 def _misfits(number: int, now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why a new stage cannot continue the states of an old stage. Both stages must distribute their
-    inputs to buckets in the same way."""
+    """Return the reasons why a new stage cannot continue the states of an old stage, such as inputs that it distributes
+    to buckets in another way."""
     if now["keyed"] != before["keyed"]:
         return [f"stage {number} ran {_ran(before['keyed'])}, and would run {_ran(now['keyed'])}"]
     reasons = [

@@ -70,8 +70,8 @@ class Segments:
         return cls(folder, names, places, header["files"])
 
     def before(self, head: bytes) -> bytes:
-        """Return the content of a state file: the places of these segments, followed by `head`, the rest of the
-        state."""
+        """Return the content of a state file: the places of these segments, followed by the rest of the state,
+        `head`."""
         if not self.names:
             return head
         number = {file: position for position, file in enumerate(self.sizes)}
@@ -94,7 +94,7 @@ class Segments:
         return data
 
     def next(self, bucket: str, version: int, state: SegmentedState) -> Segments:
-        """Write the new segments of a state to a file. Return all segments of the state.
+        """Write the segments of a state that are not on disk yet to a file. Return all segments of the state.
 
         `bucket`: the first part of the names of the bucket's files. `version`: the version of the state. Raises
         CepError if a segment that an earlier version has written is missing or damaged.
