@@ -19,10 +19,8 @@ SPARE = 0 if CHECKED else 2
 
 
 MANY = 4_000
-"""The minimum number of rows for which arrays get spare capacity (an eighth) in the checked run, too.
-
-If large arrays always grew by one row, the run would take quadratic time.
-"""
+"""The number of rows from which arrays also get spare capacity (an eighth) in the checked run. Smaller arrays get none
+there."""
 
 
 def roomy(needed: int, likely: int) -> int:

@@ -9,7 +9,7 @@ from cep.core.private_files import private_opener
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read. It gets its name only after its content is complete and on disk.
+    """Write a file that only its owner may read. The file gets its name only after its content is complete and on disk.
 
     It replaces an older file of that name. Call `sync_names` afterwards if the name must be on disk, too. Raises
     OSError if the file cannot be written.

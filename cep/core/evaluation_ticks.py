@@ -1,7 +1,7 @@
-"""Evaluation ticks: periods of equal length at which a LARS program evaluates its windows, and their codes.
+"""Evaluation ticks: periods of equal length at which a LARS program evaluates its windows.
 
 Tick k is [k * tick, (k + 1) * tick) in microseconds. A window contains an atom for some consecutive ticks (Beck, Eiter,
-Folie, *Ticker*, 2017, Definition 3). Codes are those of `cep.core.interval_sets`.
+Folie, *Ticker*, 2017, Definition 3). The code of a time is the integer that `cep.core.interval_sets` uses for it.
 """
 
 from __future__ import annotations

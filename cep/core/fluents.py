@@ -1,4 +1,4 @@
-"""Fluents, which hold in intervals of time: the names of their tables, and the meaning of the tables' rows."""
+"""Names of the tables of fluents, and the meaning of the tables' rows. A fluent holds in intervals of time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cep.core.time import BEGINNING as BEFORE_TIME
 from cep.core.time import END_OF_TIME
 
 SINCE_EVER = BEFORE_TIME + 1
-"""The start of an interval that has always held: it began before the earliest time."""
+"""The start of an interval that began before the earliest time."""
 
 FOREVER = END_OF_TIME
 """The delay, in microseconds, of results that are known only at the end of the input."""
@@ -44,8 +44,8 @@ INCONSISTENT = "answer streams"
 streams, which is always 0."""
 
 OWN_END = -3
-"""The index of the matrix row that contains the ends of the records, in a table of records. It counts from the last
-row. The next two rows contain the bounds and the starts of the records."""
+"""In a table of records, the index of the matrix row that contains the ends of the records. Like all negative indices,
+it counts from the last row. The next two rows contain the bounds and the starts of the records."""
 
 HOLDS, TRANSITIONS, EDGES, CHANGES, RECORDS = "holds", "transitions", "edges", "changes", "records"
 
@@ -58,16 +58,16 @@ INITIATED, TERMINATED, ENDED_ALL = range(3)
 BEGINS, ENDS, WHOLE, HELD, BEFORE = range(5)
 """Kinds of rows in a table of a fluent's changes.
 
-- BEGINS: a beginning. ENDS: an end. Both take effect just after the instant.
+- BEGINS: a beginning. ENDS: an end. Both take effect just after the row's time.
 - WHOLE: a whole maximal interval.
 - HELD: the end of an interval that began before the earliest time.
 - BEFORE: reports, at the first step, that the fluent began to hold before the earliest time.
 """
 BEGINS_AT, ENDS_AT, BEGINNING, ENDING = range(5, 9)
-"""Kinds of changes of fluents that formulas define: BEGINS_AT and ENDS_AT take effect at the instant itself.
+"""Kinds of changes of fluents that formulas define: BEGINS_AT and ENDS_AT take effect exactly at the row's time.
 
-BEGINNING and ENDING are the instants of beginnings and ends, as occurrences that patterns match. These two do not say
-whether the change takes effect at the instant or just after it.
+BEGINNING and ENDING are beginnings and ends as occurrences that patterns match. They do not say whether the change
+takes effect at the row's time or just after it.
 """
 GIVEN = 9
 """The kind of a row that reports a maximal interval in the output. The bounds of the interval are in the column for the

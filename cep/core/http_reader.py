@@ -28,7 +28,7 @@ _LATER = frozenset((408, 425, 429))
 
 
 class HttpFailure(Exception):
-    """Raised if a request fails. `passing`: True if the same request may succeed later."""
+    """A failed request. `passing`: True if the same request may succeed later."""
 
     def __init__(self, reason: str, hint: str | None = None, passing: bool = False) -> None:
         super().__init__(reason)

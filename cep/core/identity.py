@@ -1,7 +1,7 @@
 """Identities of occurrences. An identity is the same in every run over the same input, however the input is divided
 into batches.
 
-If a rule is replaced by a rule with the same meaning, the identities stay the same.
+They also stay the same if a rule is replaced by a rule that has the same meaning.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FEW = 16
 """If a table has fewer rows than this, its rows are written and hashed one by one."""
 
 _KINDS = {"float": (FLOAT, NAN), "bool": (BOOL, MISSING)}
-"""For the types float and bool, the kind of column, and the number that means a missing value. Columns of all other
-types contain whole numbers."""
+"""For the types float and bool: the kind of their columns, and the number that stands for a missing value. Columns of
+all other types contain whole numbers."""
 
 _ESCAPED = r"[^ !#-\[\]-~]"
 """A pattern that matches the characters that ASCII JSON escapes."""
@@ -38,10 +38,14 @@ _ESCAPED = r"[^ !#-\[\]-~]"
 def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFrame:
     """Add the column `@id` to derived occurrences. An identity has 32 hexadecimal digits.
 
-    The identity of an occurrence is a hash of the meaning (see `Engine.meanings`) and name of its event, of its start,
-    end (except for fluents) and arguments, and of the number of equal occurrences before it. This function reads that
-    number from the column `@number`, and removes the column. If the column is missing, the table must contain all equal
-    occurrences.
+    The identity of an occurrence is a hash of these values:
+
+    - the meaning of its event (see `Engine.meanings`), and the event's name
+    - its start, its end (except for fluents), and its arguments
+    - the number of equal occurrences before it
+
+    The column `@number` contains this last number, and is removed from the result. If the column is missing, the table
+    must contain all equal occurrences.
     """
     ids = identities(table, schema, meaning)
     if NUMBER in table.columns:
@@ -66,7 +70,7 @@ def identity(text: str, meaning: str, number: int) -> str:
 
     - `text`: the text that `occurrence_texts` returns for it.
     - `meaning`: the fingerprint of the occurrence's event.
-    - `number`: the number of equal occurrences before it.
+    - `number`: the number of equal occurrences before this one.
     """
     (id,) = identity_hashes([text], meaning)
     return identity_hashes([_numbered(id, number)], "")[0] if number else id
@@ -86,7 +90,7 @@ def identities(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.Series:
 
 
 class TableIdentities:
-    """A generator of identities for rows of engine tables (see `cep.core.relation`) of one event."""
+    """A generator of identities for occurrences of one event in engine tables (see `cep.core.relation`)."""
 
     def __init__(self, schema: Schema, meaning: str) -> None:
         self.schema, self.meaning = schema, meaning

@@ -21,7 +21,7 @@ UNBOUNDED = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bound on two of the ends A, B, C, D: `low <= later - earlier <= high` in microseconds."""
+    """A bound on the distance between two of the ends A, B, C, D: `low <= later - earlier <= high` in microseconds."""
 
     earlier: int
     later: int
@@ -97,8 +97,8 @@ class IntervalRelation:
         return (0,) if self.implies(before(D, B)) else (0, 1)
 
     def ends_together(self, *known: Bound) -> bool:
-        """Return True if both sides end at the same instant in each pair that satisfies the bounds `known`. Then no
-        side waits beyond that instant."""
+        """Return True if both sides end at the same instant in each pair that satisfies the relation and the bounds
+        `known`."""
         return self.implies(at_once(B, D), *known)
 
     @property
@@ -114,10 +114,8 @@ class IntervalRelation:
         return self.implies(Bound(D, B, 0))
 
     def meets_again(self, side: int) -> bool:
-        """Return True if the interval of a match can take the place of the match's part on `side` (0: left, 1: right).
-
-        This means that the relation also holds between the whole interval and the other part, in every match.
-        """
+        """Return True if, in every match, the relation still holds when the match's interval replaces the interval of
+        its part on `side` (0: left, 1: right)."""
         start, end = (A, B) if side == 0 else (C, D)
         for first in ((A, C), (C, A)):
             for last in ((B, D), (D, B)):  # the pair starts with first[0] and ends with last[1]
@@ -133,8 +131,8 @@ class IntervalRelation:
 
     @property
     def reach(self) -> int:
-        """The longest time from the end of a left side to a partner on the right that is an instant. UNBOUNDED if there
-        is no limit.
+        """The longest time from the end of a left side to its partner on the right, if that partner is an instant.
+        UNBOUNDED if there is no limit.
 
         Only valid for relations in which the right side ends last.
         """

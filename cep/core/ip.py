@@ -23,8 +23,9 @@ _METADATA = frozenset(
         ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
     )
 )
-"""Addresses of services for cloud metadata and credentials. Addresses in 169.254.0.0/16 are left out. The services are
-those of Alibaba, Azure, Oracle, Amazon (for machines and pods) and Google."""
+"""Addresses of services for cloud metadata and credentials. Those in 169.254.0.0/16 are left out, because all addresses
+of that network are refused as link-local. The services are those of Alibaba, Azure, Oracle, Amazon (for machines and
+pods) and Google."""
 
 _TRANSLATED = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 """Networks in which the last 32 bits of an address may be an IPv4 address: deprecated ones (RFC 4291), and local NAT64
@@ -64,8 +65,8 @@ def here(text: str) -> bool:
 
 
 def known_linked(host: str) -> bool:
-    """Return True if a host is written as a link-local or metadata address. The address may be in any notation that the
-    system accepts, such as `2852039166`."""
+    """Return True if a host is written as a link-local or metadata address, in any notation that the system accepts,
+    such as `2852039166`."""
     name = host.rstrip(".")
     with suppress(OSError, ValueError):
         name = socket.inet_ntoa(socket.inet_aton(name))

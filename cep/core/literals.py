@@ -85,7 +85,6 @@ def read_ticks(text: str, unit: int | Fraction = SECOND) -> int:
 
 
 def _small(exponent: str) -> int:
-    """Read an exponent. Limit it to ±10**9, because a number with a larger exponent is out of range anyway."""
     digits = exponent.lstrip("+-").lstrip("0")
     size = int(digits or "0") if len(digits) < 9 else 10**9
     return -size if exponent.startswith("-") else size

@@ -1,9 +1,8 @@
-"""The temporal operators of formulas. Each operator is one row of a table. All its other properties follow from that
-row.
+"""The temporal operators of formulas. Each operator is one row of a table, from which all its properties follow.
 
 The operators are those of metric temporal logic (Koymans, *Specifying real-time properties with metric temporal logic*,
-1990) in the form of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, 2018). An operator uses
-one of five kernels, so a new operator that uses one of them is only a new row.
+1990) in the form of DatalogMTL (Brandt et al., *Querying log data with metric temporal logic*, 2018). Each uses one of
+five kernels.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class TemporalOperator:
     - `kernel`: the number of its algorithm.
     - `ahead`: True if it looks ahead in time.
     - `mirror`: the operator for the other direction of time.
-    - `of_head`: the operator of the formula that replaces this operator in the head of a rule. If it is None, a head
-      cannot have this operator.
+    - `of_head`: if this operator is in the head of a rule, the rule is rewritten with the operator `of_head` in its
+      formula. If it is None, a head cannot have this operator.
     - `example`: its use in a rule.
     """
 

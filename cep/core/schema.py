@@ -12,10 +12,10 @@ directly."""
 ARRIVAL, TIE = "@order", "@tie"
 """Columns of a table that are not attributes. The names of attributes contain no `@`.
 
-ARRIVAL is a row's position in the input. TIE is its position among the rows that an engine output at once.
+ARRIVAL is a row's position in the input. TIE is its position among the rows that an engine returned in one step.
 """
 NUMBER = "@number"
-"""The column that counts the equal occurrences before a row, in tables that stages exchange."""
+"""A column of tables that stages exchange. It contains, for each row, the number of equal occurrences before it."""
 CHANGE = "@change"
 """The column that says how a row changes its table: 1 for an added row, -1 for a withdrawn one."""
 
@@ -81,7 +81,7 @@ class Attribute:
     - `missing`: numbers and texts that mean a missing value.
     - `quoted`: True if numbers may be in quotes.
 
-    Comparisons of attributes ignore `format`, `missing` and `quoted`.
+    `==` ignores `format`, `missing` and `quoted`.
     """
 
     name: str
@@ -144,8 +144,7 @@ class Schema:
 
     @property
     def shown(self) -> tuple[Attribute, ...]:
-        """The attributes in the form in which they are displayed. The attributes of an undeclared event are not shown
-        as optional."""
+        """The attributes as messages show them. If the event is undeclared, none is marked as optional."""
         return (
             self.attributes
             if self.declared

@@ -29,7 +29,7 @@ _STEP = 2.0  # seconds for which a step may continue after a stop request
 class Stops:
     """The handling of signals in this process.
 
-    - `requested`: the number of the signal that requested an end. 0: there was none.
+    - `requested`: the number of the signal that requested an end, or 0 if there was no such signal.
     - `awaiting`: True while the process waits for input, so that it grants a request at the next `look` or `between`.
     - `status`: the exit status, once the command has ended.
     - `began`: the time at which the command started.

@@ -233,11 +233,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def whole_digits(pattern: str) -> tuple[int, int] | None:
-    """Return the least number of digits of a time, and the number of digits with all leading zeros. The pattern must
-    consist of adjacent numbers.
+    """Return the number of digits that a time in this pattern has at least, and the number that it has with all leading
+    zeros.
 
-    A time that was stored as a whole number has lost its leading zeros. Return None if the pattern contains anything
-    else, or begins with a year of four digits, which has no leading zeros.
+    A time that was stored as a whole number has lost its leading zeros. Return None unless the pattern consists of
+    adjacent numbers only, and may begin with a zero: a year of four digits never does.
     """
     if not _NUMBERS.fullmatch(pattern) or pattern[1] in "YG":
         return None

@@ -26,7 +26,7 @@ FREE, INT, FLOAT, BOOL, STRING, IRI = range(6)
 """The kinds of values in a pool. A whole number that fits in 64 bits is INT, so 1.0 and 1 are the same entry."""
 
 Areas = Callable[[Sequence[str]], list[Any]]
-"""A function that maps the IRIs of places to their shapes, or to None (cep/rules/expressions/areas.py)."""
+"""A function that returns, for each IRI of a place, the place's shape or None (cep/rules/expressions/areas.py)."""
 
 _MANY = 1024  # the number of rows from which looking up columns is faster than looking up rows
 
@@ -158,7 +158,7 @@ class Pool:
         return self.encode_floats(np.where(column == MISSING, np.nan, column / 1e6))
 
     def holds(self, codes: Ints) -> bool:
-        """Return True if each code is MISSING, is in use, or was in use before."""
+        """Return True if each code is MISSING, or stands for a value now, or did so earlier."""
         return not codes.size or int(codes.max()) < max(1, len(self._values))
 
     def value(self, code: int) -> Value:

@@ -1,5 +1,4 @@
-"""Lowered programs. The body of each rule is a pattern, and each option of a pattern is a field of its class. A program
-also lists its queries to the background knowledge."""
+"""Lowered programs. The body of each rule is a pattern, and each option of a pattern is a field of its class."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ class Rules:
     - `alerts`: the ALERT statements. Ordinary rules derive the occurrences of alerts.
     - `declared`: the predicates whose facts are declared.
     - `helpers`: events and fluents that are not part of the output, because they only help to define others.
-    - `impossible`: the fluents that must never hold, each with the position of the rule that forbids it.
+    - `impossible`: the fluents that must never hold, each with the position of the rule that says so.
     """
 
     schemas: Mapping[str, Schema]

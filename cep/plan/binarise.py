@@ -1,7 +1,7 @@
 """Split rules into binary nodes that rules share. Each condition is assigned to the lowest node that can decide it.
 
-Nodes are built from the leaves up and have canonical column names. A node that equals an existing one is not added
-again. So a part that two rules share is planned and run once.
+Nodes are built from the leaves up and have canonical column names. A node is added only if no equal node exists, so a
+part that two rules have in common is planned and run once.
 """
 
 from __future__ import annotations

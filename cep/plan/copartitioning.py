@@ -229,8 +229,8 @@ class _Copartitioning:
                 return self.grouped(number, places[0])
 
     def paired(self, number: int, places: Sequence[KeyColumns]) -> KeyColumns | SplitFailure:
-        """Return the key columns of a node that pairs the occurrences of its first two parts. If such a node has a
-        third part, it is negated: its occurrences prevent pairs.
+        """Return the key columns of a node that pairs the occurrences of its first two parts. A third part, if there is
+        one, is negated: its occurrences prevent pairs.
 
         If partners may be in different buckets, return the reason.
         """
@@ -318,8 +318,7 @@ class _Copartitioning:
     def kept_apart(self, number: int) -> bool:
         """Return True if a node may combine a part that is partitioned by key with a part that is in every bucket.
 
-        This requires that some goal joins, compares or groups the partitioned inputs by an argument. Otherwise the
-        planner cannot tell which of the two parts has more rows.
+        This is allowed only if some goal joins, compares or groups the partitioned inputs by an argument.
         """
         left, other = self.plan.nodes[number].parts[:2]
         inputs = self.below[left] | self.below[other]

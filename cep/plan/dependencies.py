@@ -81,8 +81,8 @@ class Dependencies:
     def pairs(self, number: int) -> list[tuple[PartColumn, PartColumn]]:
         """Return pairs of columns of a node's parts that have equal values in every result of the node.
 
-        These are the columns of the join key, and the columns that the WHERE compares with `=`. The WHERE only counts
-        if the node checks it before it chooses partners.
+        These are the columns of the join key, and the columns that the WHERE compares with `=`. The WHERE is ignored if
+        the node checks it only after it has chosen partners.
         """
         properties = self.properties[number]
         pairs = [

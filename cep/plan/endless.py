@@ -1,6 +1,7 @@
 """Find cycles that never end at one instant, because each round of the evaluation derives new values.
 
-The evaluation of a cycle at an instant continues as long as it derives new occurrences. It ends in these cases:
+The evaluation of a cycle at an instant continues as long as it derives new occurrences. The evaluation ends if one of
+these is true:
 
 - The occurrences of each round must begin earlier than those of the previous round.
 - Each round uses up an occurrence.
@@ -57,8 +58,8 @@ class Step(Enum):
 
 
 Flow = dict[Slot, dict[Slot, Step]]
-"""For each slot, the slots from which its values are computed. With each of these, the relation of the computed value
-to its source."""
+"""For each slot, the slots from which its values are computed. Each of these is mapped to the relation between the
+computed value and its source."""
 
 _NEW = frozenset(("+", "-", "*", "**", "concat", "replace", "format", "sin", "tan", "atan"))
 """Functions whose result can be a new value in each round."""
@@ -226,8 +227,6 @@ def _add(flow: Flow, slot: Slot, unit: int, used: Mapping[str, Step]) -> None:
 
 
 def _both(left: Step, other: Step | None) -> Step:
-    """Return the relation of a value to its source if it is computed from the source in two ways. `left`, `other`: the
-    relation by each way. `other` is None if there is only one."""
     if other is None or left is other:
         return left
     if left.makes_new or other.makes_new:

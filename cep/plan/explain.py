@@ -117,8 +117,8 @@ class _Listing:
             self.item("", f"(declared, so also read: {listed(both)})", 0)
 
     def made_of_changes(self, event: str) -> bool:
-        """Return True if `event` is the name of a table that generated rules compute for a fluent: its intervals, or
-        its beginnings and ends."""
+        """Return True if `event` is a table of a fluent that generated rules compute: its intervals, or its beginnings
+        and ends."""
         fluent = self.plan.schemas[event].fluent
         return fluent is not None and fluent.part in (HOLDS, EDGES)
 

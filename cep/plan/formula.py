@@ -31,7 +31,7 @@ class FluentLateness(Protocol):
 
     @property
     def declared(self) -> Container[str]:
-        """The names of fluents. All other names are events."""
+        """The names of the program's fluents. All other names are events."""
 
     def late(self, name: str) -> int:
         """Return the delay of a fluent: its value at a time is known this many microseconds later."""
@@ -84,7 +84,7 @@ class Lowering(Protocol):
         event."""
 
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-        """Return the conditions of a WHERE after they are lowered."""
+        """Lower the conditions of a WHERE."""
 
     def ask_knowledge(self, conditions: Sequence[Condition]) -> bool:
         """Return True if at least one condition queries the background knowledge."""
@@ -135,8 +135,7 @@ class Formula(ABC):
         return []
 
     def spread(self) -> Formula:
-        """Return an equivalent formula in which no part needs a variable that only another part binds. `And.spread`
-        rewrites such parts."""
+        """Return an equivalent formula in which no part needs a variable that only another part binds."""
         inside = tuple(part.spread() for part in self.inside())
         return self.over(inside) if inside else self
 
@@ -235,7 +234,7 @@ def formulas(formula: Formula) -> list[Formula]:
 def asked_now(formula: Formula) -> list[Formula]:
     """Return `formula`, and each formula inside it whose current value can affect the current value of `formula`.
 
-    Formulas are left out if they are inside an operator that looks back by a minimum time.
+    An operator that looks back by a minimum time hides the formulas inside it.
     """
     inside = () if formula.looks_back() else formula.inside()
     return [formula, *(asked for part in inside for asked in asked_now(part))]

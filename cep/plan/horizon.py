@@ -20,7 +20,7 @@ _HOUR = 3_600_000_000
 @dataclass(frozen=True, slots=True)
 class Horizon:
     """The conditions under which a goal forgets an occurrence. The goal forgets it as soon as one of these conditions
-    is true. A field that is None or False does not apply.
+    is true. A condition does not apply if its field is None or False.
 
     - `lasting`: the number of microseconds since the occurrence's start; for UNLESS and windows, since its end
     - `reach`: the number of microseconds since the occurrence's end

@@ -80,8 +80,7 @@ def _rooted(
 ) -> str:
     """Describe a node or event, together with the other nodes and events of its cycle, as text.
 
-    - `root`: the node or event. It has number 0. The others are numbered in the order in which they are reached
-      from it.
+    - `root`: the node or event. It has number 0. The others are numbered in the order of a search that starts there.
     - `inside`: the nodes and events of the cycle.
     - `known`: the fingerprints of nodes and events outside the cycle.
     """

@@ -11,9 +11,9 @@ from cep.plan.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class InputHorizon:
-    """The greatest age that input can have to affect later results.
+    """The greatest age of input that can still affect later results.
 
-    `length`: this age in microseconds. `bounded`: False if some rules may need all input. Then `length` applies only to
+    `length`: this age in microseconds. `bounded`: False if some rules may need all input. `length` then applies only to
     the other rules.
     """
 
@@ -54,8 +54,8 @@ def _horizons(plan: Plan) -> dict[PlanUnit, InputHorizon]:
 
 
 def _length(plan: Plan, unit: int) -> tuple[int, bool]:
-    """Return the number of microseconds for which a node keeps its input, and a flag. The flag is False if results may
-    depend on older input."""
+    """Return the number of microseconds for which a node keeps its input, and True. If results may depend on older
+    input, return False instead of True."""
     node = plan.nodes[unit]
     if not node.properties().remembers:
         return 0, True

@@ -174,8 +174,7 @@ class Node(WithProperties[NodeProperties]):
         return ()
 
     def settles(self) -> bool:
-        """Return True if the node evaluates formulas that define a fluent. A cycle that contains such a node is a cycle
-        of formulas."""
+        """Return True if the node evaluates formulas that define a fluent."""
         return False
 
     def asked_first(self) -> bool:
@@ -183,7 +182,7 @@ class Node(WithProperties[NodeProperties]):
         return True
 
     def spends(self) -> tuple[int, ...]:
-        """Return the parts that end a recursion.
+        """Return the parts through which a recursion cannot continue without end.
 
         If the node's results become input of such a part again, each of them can pair with the same partner only a
         limited number of times.

@@ -1,9 +1,9 @@
 """The order of evaluation: nodes and events in topological order. Units that depend on each other form a group.
 
 A unit is the number of a node or the name of an event. A cycle of units is a recursion. The engine evaluates it in
-slices, and a slice has all occurrences that have the same end time. Within a slice, a dependency only counts if it
-leads to the same instant. The left side of a SEQ, negated patterns and patterns that have a deadline read only earlier
-slices.
+slices. A slice contains all occurrences that have the same end time. The order inside a slice depends only on inputs
+that are read at the same instant: the left side of a SEQ, negated patterns and patterns that have a deadline read only
+earlier slices.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def reads(node: Node) -> list[PlanUnit]:
 def settle(
     groups: Sequence[Group], nodes: Sequence[Node], heads: Sequence[Head], grows: Callable[[PlanUnit], bool]
 ) -> None:
-    """Call `grows` with every unit in order. If a call for a unit of a cycle returns True, call it again for the units
-    of the cycle that read this unit."""
+    """Call `grows` with every unit in running order. If it returns True for a unit of a cycle, call it again for the
+    units of the cycle that read this unit."""
     readers: dict[PlanUnit, list[PlanUnit]] = {}
     for number, node in enumerate(nodes):
         for child in reads(node):

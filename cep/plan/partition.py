@@ -161,7 +161,8 @@ class _Drawing:
     # --- keyed ---
 
     def keyed(self, rules: Set[int], given_events: Set[str]) -> _Draft | None:
-        """Draft a stage of all rules that can run in buckets together. Return None if no rule can run in buckets.
+        """Draft a stage of all those of `rules` that can run in buckets together. Return None if no rule can run in
+        buckets.
 
         `given_events`: the events that are complete before the stage runs.
         """

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 Omission = tuple["Pattern", Span, str, str]
-"""A copy of a pattern without one part, the part's span, its kind (`cep.plan.rule_edits`) and its text."""
+"""A variant of a pattern in which one part is omitted: the variant, then the part's span, kind (`cep.plan.rule_edits`)
+and text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +120,11 @@ class Pattern(WithProperties[PatternProperties]):
         """
 
     def decider(self) -> Pattern:
-        """Return the pattern whose node decides the conditions that the author wrote on this pattern."""
+        """Return the pattern whose node checks the conditions that the author wrote on this pattern."""
         return self
 
     def belongs_below(self, component: Component) -> bool:
-        """Return True if conditions on this pattern can be decided by a pattern inside it."""
+        """Return True if a pattern inside this one can check `component`, conditions on this pattern."""
         return False
 
     def check(self, checker: Checker, outside: frozenset[str]) -> None:

@@ -22,7 +22,7 @@ class Ties:
 
     - `origins`: for each event, the inputs from which its occurrences inherit their order.
     - `node_origins`: for each node, the inputs from which its results inherit their order.
-    - `alone`: for each event, True if no two occurrences that have the same end have the same order.
+    - `alone`: for each event, True if occurrences that have the same end always differ in their order.
     """
 
     def __init__(self, dependencies: Dependencies) -> None:

@@ -253,7 +253,7 @@ class Inference:
             self.conditions(conditions, columns, self.names[number])
 
     def ranked(self, number: int, side: int, column: int) -> None:
-        """Report an error unless a policy ranks by a number, a time or a duration."""
+        """Report an error if a policy ranks by a value that is not a number, a time or a duration."""
         type, name, place = self.columns[side][column].type, self.names[side][column], self.origin(side, column)
         if type == "any" and not self.partial:
             self.complain(

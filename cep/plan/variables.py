@@ -37,8 +37,8 @@ def candidates(dependencies: Dependencies, rules: Iterable[int], inputs: Iterabl
 
 
 class _Classes:
-    """Classes of arguments whose values are equal wherever rules pair or group their events. The classes are a
-    union-find structure."""
+    """Classes of arguments, as a union-find structure. Two arguments are in one class if their values are equal
+    wherever rules pair or group their events."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self.dependencies = dependencies

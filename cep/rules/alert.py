@@ -27,11 +27,10 @@ Template = tuple[str | tuple[str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Inhibitor:
-    """An alert that suppresses another alert while it fires itself.
+    """An alert that, while it fires, suppresses another alert.
 
     - `alert`: the name of the alert that suppresses the other one.
-    - `equal`: pairs of columns that must be equal: a key column of `alert`, and a key column of the suppressed
-      alert.
+    - `equal`: pairs of columns that must be equal: a key column of `alert`, and a key column of the suppressed alert.
     - `values`: key columns of `alert`, with the values that they must have.
     """
 

@@ -101,11 +101,12 @@ class AnswerSetRules:
 
     @property
     def tells(self) -> tuple[str, ...]:
-        """The atoms about windows, such as `n0` and `o0`. They depend on the current tick."""
+        """The atoms that describe the windows in the solver's text, such as `n0` and `o0`. Which of them are true
+        depends on the current tick."""
         return tuple(f"{letter}{number}" for number in range(len(self.windows)) for letter in "no")
 
     def told(self, first: int, now: int) -> frozenset[str]:
-        """Return the atoms about windows, such as `n0` and `o0`, that are true at the tick `now`.
+        """Return those atoms of `tells` that are true at the tick `now`.
 
         `first`: the first tick of the stream.
         """

@@ -63,7 +63,8 @@ def closed(text: str, start: int, stop: int) -> int:
 
 
 def open_string(text: str, start: int) -> int:
-    """Search for a string without an end, from the brace at `start` on. Return its offset, or -1 if there is none."""
+    """Return the offset of the first string that has no end, or -1 if there is none. Search from the brace at `start`
+    on."""
     return next((piece.start for piece in pieces(text, start) if piece.kind == "open"), -1)
 
 

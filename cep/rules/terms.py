@@ -140,8 +140,8 @@ class Predicate:
 class Disjunction:
     """`(X > 3 or linked(X, Y), Y < 2)`: at least one of the alternatives holds. Each alternative is a conjunction.
 
-    `local`: variables that occur nowhere else in the rule, and not in all alternatives. The rest of the rule cannot use
-    them. All other variables get their value from every alternative, or from the rest of the rule.
+    `local`: the variables that occur only in this disjunction, and not in all its alternatives. All other variables get
+    their value from every alternative, or from the rest of the rule.
     """
 
     alternatives: tuple[tuple[Condition, ...], ...]
@@ -247,8 +247,8 @@ def each_condition(conditions: Iterable[Condition]) -> Iterator[Comparison | Pre
 
 
 def localised(condition: Condition, uses: Mapping[str, int]) -> Condition:
-    """Find out which variables are local to a disjunction. Record them in this disjunction and in the disjunctions
-    inside it. Return other conditions unchanged.
+    """Return a disjunction in which `local` is set, also in the disjunctions inside it. Return a condition of another
+    kind unchanged.
 
     `uses`: how often the whole rule uses each variable.
     """

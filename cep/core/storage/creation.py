@@ -36,9 +36,5 @@ def create(address: str, content: bytes) -> bool:
 
 
 def remove(address: str) -> None:
-    """Remove a file, if it exists. pyarrow would also create an object for the file's folder, but this function does
-    not.
-
-    Raises StorageError if the file system fails.
-    """
+    """Remove a file, if it exists. Raises StorageError if the file system fails."""
     stores.remove(url(address))

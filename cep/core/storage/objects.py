@@ -71,7 +71,8 @@ def remove(addresses: Sequence[str]) -> None:
 
 
 def at_once(do: Callable[[Given], None], arguments: Iterable[Given]) -> None:
-    """Call `do` for each of `arguments`, several at a time. An exception is raised after all calls have ended."""
+    """Call `do` for each of `arguments`, several at a time. If a call raises an exception, raise it after all calls
+    have ended."""
     some = list(arguments)
     if len(some) < 2:
         for argument in some:

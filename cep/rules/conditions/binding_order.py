@@ -49,8 +49,8 @@ def arrange(
 ) -> tuple[Condition, ...]:
     """Sort conditions so that every variable is bound before a condition needs it.
 
-    `bound`: the variables that are bound at the start. At each step, the next condition is the first one that has the
-    lowest rank among the conditions that are ready (`_rank`).
+    `bound`: the variables that are bound at the start. The next condition is always one that is ready: the first of
+    those that have the lowest rank (`_rank`).
 
     Raises CepError for unknown predicates and wrong numbers of arguments. If there is no order, it raises CepError with
     the code `unsafe`.
@@ -254,10 +254,7 @@ def _calls(condition: Condition) -> Iterator[Call]:
 def _stuck(
     left: list[Condition], known: set[str], relations: Mapping[str, Arrangeable], source: Source | None
 ) -> CepError:
-    """Return the error for the variables that none of the remaining conditions can bind.
-
-    If each of the missing variables could be bound by another remaining condition, the error names the first of them.
-    """
+    """Return the error for the variables that none of the remaining conditions can bind."""
     able = {name for condition in left for name in _could_bind(condition, known, relations)}
     errors: dict[str, CepError] = {}
     every: list[CepError] = []

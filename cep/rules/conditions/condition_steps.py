@@ -58,7 +58,8 @@ Step = Callable[[BoundRows], None]
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The set of variables that are still needed: those of the conditions from index `since` on, and those in `kept`.
+    """The set of variables that are still needed: those that occur in a condition from index `since` on, and those in
+    `kept`.
 
     `last`: for each variable, the index of the last condition that uses it.
     """
@@ -86,10 +87,10 @@ class Answering(Protocol):
 class Argument:
     """A predicate's argument that has a value before the predicate is evaluated.
 
-    - `written`: a function that computes the value of the argument's expression. It is None if the value of `fitted` is
-      missing in the same rows, so that this function is not needed.
-    - `fitted`: a function that computes the value in the type of the relation's column. The value is missing in
-      rows in which this column cannot contain it.
+    - `written`: a function that computes the value of the argument's expression. It is None if this value is missing
+      in the same rows as the value of `fitted`, which can then be used instead.
+    - `fitted`: a function that computes the value in the type of the relation's column. If the type cannot represent
+      the value, the value is missing.
     """
 
     written: Evaluation | None

@@ -59,8 +59,8 @@ class Relation(Arrangeable, Protocol):
         """Return a query. `bound`: the positions of the bound columns, with the types of their values. `wanted`: the
         positions of the columns to return, in ascending order.
 
-        If the property `types` has a type for a bound column, its values must have this type. Otherwise they may have
-        any type.
+        If `self.types` contains a type for a bound column, the values that the caller passes must have this type.
+        Otherwise they may have any type.
         """
 
 

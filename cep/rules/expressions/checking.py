@@ -1,4 +1,4 @@
-"""Type checking of expressions in conditions and heads. It runs when a program is read."""
+"""Type checking of expressions in conditions and heads, before a program runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def literal_value(constant: Constant) -> Literal:
 
 
 def check(expression: Expression, types: Mapping[str, str], source: Source | None = None) -> Typed:
-    """Return an expression with types and coercions. Raises CepError if the types do not fit together.
+    """Return the typed form of an expression, in which every coercion is a call. Raises CepError if the types do not
+    fit together.
 
     `types`: the types of the variables, and of `start()`, `end()` and `duration()` if the pattern's interval is known.
     """

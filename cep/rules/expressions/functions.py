@@ -240,8 +240,8 @@ def rounded_exactly(approximate: Operand, exact: Callable[..., int], *operands: 
 
 
 def ticks_of_seconds(column: Operand) -> Operand:
-    """Convert seconds to microseconds, rounded half to even. The value of a float is its shortest decimal
-    representation."""
+    """Convert seconds to microseconds, rounded half to even. A float counts as the number that its shortest decimal
+    representation shows: 0.1 is exactly one tenth."""
     if column.dtype == np.int64:
         return multiply_int(column, np.int64(1_000_000))
     return rounded_exactly(column * 1e6, lambda number: round(Fraction(repr(number)) * 1_000_000), column)

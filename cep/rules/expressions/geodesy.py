@@ -80,9 +80,9 @@ def certainly_beyond(limit: Operand) -> Operand:
 def certainly_within(limit: Operand) -> Operand:
     """Return a chord length. Points whose chord is shorter are certainly less than `limit` apart.
 
-    By Schur's theorem, a curve of length s whose curvature is at most 1/r has a chord of at least 2 r sin(s / 2 r), for
-    s up to half the circle. This half is 19,903 km. Longer geodesics exceed it by at most 101 km, so their chord
-    exceeds 12,500 km.
+    By Schur's theorem, a curve of length s whose curvature is at most 1/r has a chord of at least 2 r sin(s / 2 r) if s
+    is at most pi r, which is 19,903 km. A longer geodesic exceeds this length by at most 101 km, so its chord is longer
+    than 12,500 km.
     """
     bounded = np.clip(limit, 0.0, FARTHEST_BOUNDED)
     return np.maximum(2 * TIGHTEST_RADIUS * np.sin(bounded / (2 * TIGHTEST_RADIUS)) * (1 - RELATIVE_SLACK) - SLACK, 0.0)

@@ -183,8 +183,8 @@ def factors(source: str, target: str) -> Factors | None:
     """Return the factors p, q, r, t of a conversion (x * p + q) / r * t. Return None if one unit cannot be converted to
     the other.
 
-    `source`, `target`: the IRIs of the two units. p, q and r are whole numbers and r is positive. So a result that is a
-    whole number is exact. t is 1 or a power of pi.
+    `source`, `target`: the IRIs of the two units. p, q and r are whole numbers, r is positive, and t is 1 or a power of
+    pi.
     """
     a, b = unit_of(source), unit_of(target)
     if a is None or b is None or a.kind != b.kind:

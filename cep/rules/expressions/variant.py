@@ -40,7 +40,7 @@ def opened(codes: Operand, pool: Pool) -> Mixed:
 
 
 def from_typed(column: Operand, type: str, pool: Pool) -> Mixed:
-    """Convert a column of a known type. Times and durations become numbers of seconds."""
+    """Convert a column of the type `type` to a `Mixed` column. Times and durations become numbers of seconds."""
     if type in ("string", "iri"):
         return Mixed(np.int64(MISSING), np.float64(np.nan), column)
     if type == "bool":
@@ -60,7 +60,7 @@ def _number(column: Operand) -> Mixed:
 
 
 def boxed(mixed: Mixed, pool: Pool) -> Ints:
-    """Return the codes of the values in the pool."""
+    """Return the pool's codes for the values of a mixed column."""
     if mixed.code is not None:
         return mixed.code  # type: ignore[no-any-return]
     whole = np.atleast_1d(mixed.integer)
@@ -93,7 +93,7 @@ def arithmetic(function: str) -> Callable[..., Mixed]:
 
 
 def extreme(order: str) -> Callable[[Mixed, Mixed], Mixed]:
-    """Return a function that returns one of two numbers. `order`: `<=` for the smaller number, `>=` for the greater."""
+    """Return the implementation of `min` for two mixed columns if `order` is `<=`, or of `max` if `order` is `>=`."""
 
     def apply(a: Mixed, b: Mixed) -> Mixed:
         first = in_order(order, a, b)
@@ -158,8 +158,8 @@ def compare(operator: str, a: Mixed, b: Mixed, pool: Pool) -> Operand:
 
 
 def in_order(operator: str, a: Mixed, b: Mixed) -> Operand:
-    """Return a mask of the rows in which both values are numbers and the comparison `operator` holds. The comparison of
-    an int with a float is exact."""
+    """Return a mask of the rows in which both values are numbers and satisfy the comparison `operator`. The comparison
+    of an int with a float is exact."""
     left, other = ~absent(a.integer), ~absent(b.integer)
     holds: Operand = np.where(
         left & other, ORDERS[operator](a.integer, b.integer), ORDERS[operator](a.number, b.number)

@@ -268,8 +268,8 @@ class Closing:
                 row[:] = [type or "any" for type in row]
 
     def grow_types(self, types: Mapping[str, list[str | None]], rules: Sequence[StaticRule]) -> list[CepError]:
-        """Widen the types of `types` until they include all values that the rules derive. Return the type errors of the
-        rules."""
+        """Widen the column types in `types` until they include all values that the rules derive. Return the type errors
+        of the rules."""
         errors: dict[int, list[CepError]] = {}
         tables = {name: MaterializedRelation(name, [type or "any" for type in row]) for name, row in types.items()}
         relations = ChainMap[str, Relation](dict(tables), self.relations)

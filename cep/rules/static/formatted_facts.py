@@ -48,7 +48,7 @@ def of_format(series: pl.Series, type: str, format: TimeFormat) -> pl.Series | N
 
 
 def _by_clock(ticks: pl.Series, format: TimeFormat) -> pl.Series:
-    """Convert local times in a time zone to instants. Times that clocks skip become null."""
+    """Convert local times in the format's time zone to instants. Times that clocks skip become null."""
     assert format.zone is not None, "it is named"
     utc_ticks, exists = zone(format.zone).utc(ticks.fill_null(0).to_numpy(), format.later)
     return pl.Series(ticks.name, utc_ticks).set(pl.Series(~exists) | ticks.is_null(), None)

@@ -245,7 +245,8 @@ class _Single:
         return _EditEntry(table, condition.negated, names, former, now, heads[1], heads[0])
 
     def change(self, pool: Pool, time: int) -> None:
-        """Edit the predicate's table after the tables that its rules use have changed at a time."""
+        """Update the predicate's table after the tables that its rules use have changed. `time`: the time at which the
+        change takes effect."""
         touched = MaterializedRelation(self.table.name, self.table.types)
         for entry in self.entries:
             if entry.table.changed:

@@ -107,8 +107,8 @@ class MaterializedRelation:
         """Replace the table's rows by rows that have periods of validity. A row is valid from `since` on and before
         `until`. The periods of equal rows do not overlap.
 
-        The rows that are valid from `ALWAYS` on must be those that the table has now. `first`: a time that is not after
-        any other time in `since` and `until`.
+        The rows that are valid from `ALWAYS` on must be those that the table contains now. `first`: a time that is not
+        later than any time in `since` and `until` except `ALWAYS`.
         """
         begins, ends = np.flatnonzero(since != ALWAYS), np.flatnonzero(until != NEVER)
         if not len(begins) and not len(ends):
@@ -126,7 +126,7 @@ class MaterializedRelation:
             self._edits.undo(after)
 
     def forget(self, until: int) -> None:
-        """Forget earlier rows that queries about the time `until` or later times do not find. If many rows have been
+        """Forget which rows were present before `until`: no later query asks about those times. If many rows have been
         removed, reclaim their space."""
         if self._edits is not None:
             self._edits.log.forget(until)

@@ -93,7 +93,7 @@ class EditLog:
         return undone
 
     def forget(self, until: int) -> None:
-        """Drop the entries that queries about the time `until` or later times do not need."""
+        """Drop the entries that only queries about times before `until` need."""
         self._first += int(np.searchsorted(self.entries[:, _TIME], until, "right"))
         if 2 * (self._first - self._dropped) > len(self._entries):
             self._entries, self._dropped = self.entries.copy(), self._first
