@@ -27,9 +27,9 @@ class WithdrawnRows:
         return self._ways[0].take(event, table)
 
     def given(self, event: str, table: pl.DataFrame, several: bool) -> pl.DataFrame:
-        """Return the changes of an event for callers, with withdrawals first.
+        """Return the changes of an event's rows for the caller of the engine, with withdrawals first.
 
-        `several`: True if several partitions or stages may derive the same rows.
+        `table`: the changes from all partitions and stages. `several`: True if several of them may derive the same row.
         """
         counted = self._ways[1].take(event, table.drop(ARRIVAL, TIE)) if several else net(table)
         return counted.sort(CHANGE, maintain_order=True)

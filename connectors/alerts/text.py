@@ -75,10 +75,11 @@ def fill_template(template: Template, values: dict[str, JsonValue], in_address: 
 
 
 def rfc3339(ticks: int) -> str:
-    """Return a time as text in RFC 3339, in UTC, to the microsecond. Times are limited to the years 1 to 9999."""
+    """Return a time as text in RFC 3339, in UTC, to the microsecond. An earlier or later time becomes the first or
+    last microsecond of the years 1 to 9999."""
     return at(ticks).isoformat().replace("+00:00", "Z")
 
 
 def at(ticks: int) -> datetime:
-    """Return a time as a datetime in UTC. Times are limited to the years 1 to 9999."""
+    """Return a time as a datetime in UTC. A time outside the years 1 to 9999 becomes the nearest time in this range."""
     return _EPOCH + timedelta(microseconds=min(max(ticks, _FIRST), _LAST))

@@ -69,8 +69,8 @@ class EventVocabulary:
 
     @property
     def position(self) -> str:
-        """The IRI of a property of a withdrawal or a repeated addition. Its value is the number of records that had
-        arrived before this change."""
+        """The IRI of a property of a change: a withdrawn result, or one that is added again later. Its value is the
+        number of records that had arrived before this change."""
         return f"{self.base}position"
 
     def type(self, schema: Schema) -> str:

@@ -229,7 +229,7 @@ def shadow_router(versions: ProgramVersions) -> APIRouter:
 
     @routes.delete("", status_code=204, responses={**_CHANGES, **_NONE})
     def end(person: Editor) -> Response:
-        """Stop the shadow."""
+        """Stop the shadow, the program that runs on trial beside the served one."""
         try:
             versions.end_shadow(person.name)
         except ChangeRefused as error:

@@ -11,7 +11,10 @@ from cep.rules.keywords import FORMS, OPERATORS, POSTFIXES
 
 EVENT_RULE = "an event rule is written `fire(R) <- smoke(R) SEQ heat(R).`"
 ONLY_IN_PATTERNS = "only arguments of events can have names: `<- sensor(id: ID, wind: W)`"
-NAMED_HEAD = "only the head of an event rule names its attributes: `alarm(id: ID, level: 3) <- ...`"
+NAMED_HEAD = (
+    "only the head of an event rule names its attributes, `alarm(id: ID, level: 3) <- ...`; "
+    "in a fact or a static rule, write only the values: `linked(p1, p2).`"
+)
 ALL_OR_NONE = "arguments are all by name, `sensor(id: ID, wind: W)`, or all by position, `sensor(ID, _, W)`"
 STATIC_EXAMPLE = "`risky(X) :- linked(X, Y), dangerous(Y).`"
 CASE = "names start with a lower-case letter, variables with an upper-case one"

@@ -287,10 +287,10 @@ class Takes:
 
 @dataclass(frozen=True, slots=True)
 class StateKeys:
-    """A set of keys whose state is requested from a goal.
+    """A set of keys whose state is requested from a goal, the running form of one operator of a plan.
 
     - `columns`: for each input, the argument columns that form the key, or None if each row of the input belongs to
-      every key. The negated input of a join uses its own columns.
+      every key. For the negated input of a join, they are columns of that input.
     - `tests`: for each input, a function that returns a mask of the occurrences that have one of these keys. It takes
       the key columns, one row per occurrence.
     - `numbers`: for each input, a function that takes the same columns and returns the number of each occurrence's key.

@@ -108,7 +108,7 @@ class Relations:
         return self.now(at_ticks(name))
 
     def facts_of(self, name: str) -> str:
-        """Return the name of the static predicate that contains the facts of a predicate."""
+        """Return the name under which the program's facts of the predicate `name` are stored as a static predicate."""
         return f"{name} fact" if name in self.with_facts else name
 
     def fresh(self, name: str) -> Variable:

@@ -17,7 +17,7 @@ from cep.core.time import FARTHEST
 from cep.language.dialects.lars.ast import TimeWindow, TupleWindow, Window
 from cep.language.dialects.lars.tokens import UNITS, LarsCursor, LarsToken
 
-WINDOW = "a window is `[10]` (ticks), `[10 sec]`, `[5 min] step 1 min` or `[3 #]`"
+WINDOW = "a window is `[10]` (ticks), `[10 sec]`, `[5 min] step 1 min` or `[3 #]` (the last 3 atoms)"
 FOREIGN_UNITS = {
     "second": "sec",
     "minute": "min",
