@@ -23,7 +23,7 @@ FURTHER = (
     "pattern, a triple more", "closure, triples", "closure, a station more", "cep run parquet", "cep run csv",
     "cep run jsonl", "tiny program", "detect",
 )  # fmt: skip
-"""The workloads of the third table of the page. The output has all workloads."""
+"""The workloads of the third table in docs/benchmarks.md. The printed table has all workloads."""
 
 
 def lines(workload: Workload, sizes: tuple[Size, ...], costs: dict[tuple[str, Size], float]) -> Iterator[Line]:
@@ -64,7 +64,7 @@ def lines(workload: Workload, sizes: tuple[Size, ...], costs: dict[tuple[str, Si
 
 
 def goals(workload: Workload, rate: float, loop: float | None, flat: float) -> Iterator[Target]:
-    """Yield the targets for this size of a workload."""
+    """Yield the targets for one size of a workload."""
     if workload.rate:
         yield Target(short(workload.rate), rate >= workload.rate)
     if workload.times and loop:
@@ -86,14 +86,15 @@ def other_goals(workload: Workload, size: Size, costs: dict[tuple[str, Size], fl
 
 
 def smaller(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Return the sizes for a quick run: fewer events, no duplicates, and at most 1,000 keys if there is such a size."""
+    """Return the sizes for a quick run, each once: with fewer events, and with at most 1,000 keys if there is such a
+    size."""
     few = [size for size in sizes if size[1] <= 1000] or sizes
     return tuple(dict.fromkeys((min(events, QUICK), keys) for events, keys in few))
 
 
 def publish(results: list[Line], run: str) -> None:
-    """Write the results into the three tables of the page, and draw their chart. `run`: when and where they were
-    measured. The last table has only the run with the most events, for each workload and number of keys."""
+    """Write the results into the three tables of docs/benchmarks.md, and draw their chart. The last table has, for each
+    workload and number of keys, only the run with the most events. `run`: when and where the results were measured."""
     charts.renew("engine", json_lines(results), run)
     fluents = {line.workload: line.workload for line in results if line.workload.startswith("fluent")}
     largest: dict[tuple[str, int | None], Line] = {}

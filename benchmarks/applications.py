@@ -1,9 +1,9 @@
 """Applications of the kind that RTEC is made for, on synthetic streams.
 
-The event descriptions in `applications/` exist in RTEC's language and in ours. Both must derive the same, and both are
-measured, from input columns to output columns. RTEC itself processes 38 to 160 thousand such rows per second, and 5 to
-17 thousand rows of a fleet with wide windows. The application `contacts`, a cycle of fluents across keys, is not one of
-RTEC's.
+The event descriptions in `applications/` exist in RTEC's language and in ours. Both must derive the same. The benchmark
+measures both, from input columns to output columns. RTEC itself processes 38 to 160 thousand such rows per second, and
+5 to 17 thousand rows of a fleet with wide windows. The application `contacts`, a cycle of fluents across keys, is not
+one of RTEC's.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def named(letter: str, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 Kinds = dict[str, tuple[int, Callable[[Draws], Columns]]]
-"""By event: its relative frequency, and a function for its attributes in the order of the event description."""
+"""The events of an application. Each is mapped to its relative frequency, and to a function that draws the event's
+attributes in the order of the event description."""
 
 
 def columns(**given: np.ndarray[Any, Any]) -> Columns:
@@ -103,7 +104,8 @@ def of_deal(*order: int) -> Callable[[Draws], Columns]:
 
 
 def one(letter: str, *words: str) -> Callable[[Draws], Columns]:
-    """Return a function for an event of one thing, optionally with one of these words."""
+    """Return a function that draws the attributes of an event: a thing and, if there are `words`, one of these
+    words."""
     return lambda draws: {"what": draws.key(letter), **({"word": draws.of(*words)} if words else {})}
 
 
@@ -133,8 +135,8 @@ def velocity(draws: Draws) -> Columns:
 class Application:
     """An event description, its events, and its facts for a number of keys.
 
-    `together`: pairs (event, other). The event occurs at some of the instants of the other one. `a_second`: rows per
-    second of event time.
+    `together`: pairs (event, other), in which `event` only occurs at instants of `other`. `a_second`: rows per second
+    of event time.
     """
 
     name: str
@@ -328,7 +330,7 @@ def run(application: Application, dialect: str, rows: int, keys: int) -> dict[st
 
 
 def fingerprint(found: set[tuple[Any, ...]]) -> str:
-    """Return a hash of the derived occurrences, to compare two dialects."""
+    """Return a hash of the derived occurrences, so that the results of two dialects can be compared."""
     import hashlib
 
     return hashlib.sha256("\n".join(sorted(map(repr, found))).encode()).hexdigest()

@@ -33,7 +33,7 @@ PAGE = "PREFIX time: <http://www.w3.org/2006/time#>\n"
 
 
 def examples() -> dict[str, str]:
-    """Return the queries by their purpose."""
+    """Return the queries by the question that they answer."""
     js = (ROOT / "connectors" / "serving" / "page" / "query.js").read_text()
     newest, each = re.findall(r"`PREFIX time: <\$\{TIME\}>(.*?)`", js, re.DOTALL)
     serve = (ROOT / "docs" / "serve.md").read_text()
@@ -57,7 +57,8 @@ def _of(attribute: str) -> str:
 
 
 def filled(folder: str, events: int) -> EventStore:
-    """Return a store with warnings of thirty days up to LAST, and many places. A few of the stations have places."""
+    """Return a store that contains warnings of the thirty days up to LAST, many places, and the positions of a few of
+    the stations."""
     store = EventStore(folder, EventVocabulary())
     step = 30 * 86_400 * SECOND // events
     for first in range(0, events, BATCH):

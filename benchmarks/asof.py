@@ -1,7 +1,7 @@
 """`python -m benchmarks.asof`: `a SEQ b WITHIN 10 s` with policy `recent`, compared with polars' `join_asof`.
 
-Both get the same tables, sorted by time. For each `b`, they return the last earlier `a` with its id, if it is at most
-10 s older. They run in turn in one process, and the best CPU time on one core counts.
+Both read the same tables, sorted by time. For each `b`, they return the last earlier `a` that has the same id, if it is
+at most 10 s older. They run in turn in one process, and the best CPU time on one core counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def engine_seconds(tables: Batch) -> tuple[float, int]:
 
 
 def asof_seconds(tables: Batch) -> tuple[float, int]:
-    """Return the CPU seconds of polars, and the number of rows with a partner."""
+    """Return the CPU seconds of polars, and the number of rows for which it has found an `a`."""
     import polars as pl
 
     began = process_time()

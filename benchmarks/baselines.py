@@ -1,9 +1,8 @@
-"""The same jobs in hand-written Python: loops over tuples and dicts of deques, as one would write them for each job.
+"""The workloads as hand-written Python: loops over tuples and dicts of deques, one loop for each workload.
 
 Input and output have the contents of the engine's tables, as tuples. Events of each type are sorted by time: (type,
 time, *attributes). Results are (type, start, end, *arguments). The loops follow the semantics of the language: events
-at the same time are not ordered, and equal records are as many events. What an operator with two operands derives is a
-set.
+at the same time are not ordered, and equal records are separate events. An operator with two operands derives a set.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ def arrivals(*sides: list[Row]) -> list[Row]:
 
 
 def distinct(*sides: list[Row]) -> list[Row]:
-    """Return all events like `arrivals`, and equal ones once: they would derive the same."""
+    """Return the events that `arrivals` returns, without duplicates, because duplicates would derive the same
+    results."""
     out: list[Row] = []
     now, last, instant = None, None, None
     for event in arrivals(*sides):
@@ -81,7 +81,7 @@ def seq_recent(events: Rows, within: int) -> list[Row]:
 
 
 def seq_chronological(events: Rows, within: int) -> list[Row]:
-    """Return for each b the oldest earlier a that no b has consumed."""
+    """Return for each b the oldest earlier a that no earlier b has consumed."""
     lefts: Waiting = defaultdict(deque)
     out: list[Row] = []
     for name, time, key, value in arrivals(events["b"], events["a"]):
@@ -126,7 +126,8 @@ def seq_three(events: Rows, within: int) -> list[Row]:
 def conjunction(events: Rows, within: int) -> list[Row]:
     """Return every a and b with the same id, in either order, at most `within` apart.
 
-    If two equal a and two equal b had the same times, one result would appear twice. This is not checked.
+    A result would appear twice if two equal a and two equal b had the same times. This does not happen in the
+    workloads, and is not checked.
     """
     lefts: Waiting = defaultdict(deque)
     rights: Waiting = defaultdict(deque)
@@ -170,7 +171,8 @@ def absence(events: Rows, within: int) -> list[Row]:
 
 
 def timer(events: Rows, within: int) -> list[Row]:
-    """Return every a that is not followed by a b with its id within `within`, at the end of this time."""
+    """Return every a that no b of the same id follows within `within` microseconds. The result ends at the end of this
+    time."""
     due: deque[tuple[int, Any, int]] = deque()
     stopped: dict[Any, int] = {}  # the time of the last b of an id
     out: list[Row] = []
@@ -236,8 +238,8 @@ def sum_of_time(events: Rows, length: int) -> list[Row]:
 
 
 def blizzard(events: Rows) -> list[Row]:
-    """Return runs of stormy readings. Each reading starts a run, and extends the longest one of its station within six
-    hours."""
+    """Return chains of stormy readings. Each stormy reading begins a chain, and also extends the longest chain of its
+    station that began at most six hours before."""
     chains: dict[Any, tuple[int, int, int]] = {}  # station -> last stormy reading, start of its chain, length
     never = (-HOUR * 10**6, -HOUR * 10**6, 0)
     out: list[Row] = []
@@ -262,7 +264,7 @@ def blizzard(events: Rows) -> list[Row]:
 
 
 def closure(events: Rows, reached: dict[int, list[int]]) -> list[Row]:
-    """Return for each event everything that its id leads to."""
+    """Return for each event every value that its id leads to, according to `reached`."""
     out: list[Row] = []
     for _, time, key, value in arrivals(events["a"]):
         for goal in reached.get(key, ()):

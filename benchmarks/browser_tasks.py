@@ -70,8 +70,8 @@ def _outermost(event: dict[str, Any]) -> bool:
 
 
 def _name(event: dict[str, Any]) -> str:
-    """Return a readable name of a step: a function with its position, or a part of the browser's work; empty for
-    others."""
+    """Return a readable name of a step, which is a function with its position, or a part of the browser's work. Returns
+    an empty text for other steps."""
     if event["name"] == "FunctionCall":
         data = event["args"].get("data", {})
         file = str(data.get("url", "")).rpartition("/")[2]

@@ -43,9 +43,10 @@ SPARK = {
 }
 
 PEERS = {"RTEC": {"5": 5300, "40": 6700}, "RTECinc": {"5": 11_800, "40": 10_500}}
-"""Rows of a fleet per second of CPU time, with windows of 3,200 s, by the percentage of late rows.
+"""Rows of a fleet that RTEC and its incremental variant process per second of CPU time, with windows of 3,200 s, by the
+percentage of late rows.
 
-They were measured on a machine of this kind.
+They were measured on a machine like that of our own measurements.
 """
 
 WIDTH, MARGIN, NAMES, BAR, GAP, HEAD = 880, 16, 190, 12, 9, 80
@@ -117,7 +118,7 @@ def spark_panels(lines: Sequence[Mapping[str, Any]]) -> list[Panel]:
 
 
 def svg(title: str, note: str, panels: Sequence[Panel], ours: str, other: str) -> str:
-    """Draw panels side by side. The same groups are in the same rows, and all panels have the same scale."""
+    """Draw panels side by side. Groups of the same name are in the same row, and all panels have the same scale."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.groups))
     bars = max(len(group) for panel in panels for group in panel.groups.values())
     row = bars * BAR + GAP
@@ -162,7 +163,8 @@ def svg(title: str, note: str, panels: Sequence[Panel], ours: str, other: str) -
 def fleet_svg(fleet: Mapping[str, Any]) -> str:
     """Draw curves over the percentage of late events, with a logarithmic axis of rows per second.
 
-    One curve is for revision, one for computing each window anew. Published measurements of other systems are added.
+    One curve is for revision, and one is for recomputation of each window from its rows. Published measurements of
+    other systems are added.
     """
     title, left, top, bottom, wide = "A fleet whose events come late", 76, 60, 320, 560
     lines = fleet["lines"]
@@ -274,7 +276,8 @@ def main() -> None:
 
 
 def taken(text: str) -> list[dict[str, Any]]:
-    """Return the lines of a run that a chart shows, those with the most events, reduced to the needed fields."""
+    """Return the lines of a run that a chart shows: for each workload, those with the most events. Each has only the
+    fields that the chart needs."""
     lines = [line for line in map(json.loads, text.splitlines()) if line["workload"] in WORKLOADS and line["ratio"]]
     most = {
         name: max(line["events"] for line in lines if line["workload"] == name)

@@ -1,4 +1,5 @@
-"""The closure of a network of stations under OWL 2 RL, and its update for one station, each in its own process."""
+"""The closure of a network of stations under OWL 2 RL, and the update of the closure for one station. Each measurement
+runs in its own process."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from benchmarks.watch import Watch, peak_memory
 ROOT = Path(__file__).parent.parent
 FEW, MANY = 300, 20_000
 SECONDS, MEGABYTES = 10, 1000
-"""The limits for MANY stations."""
+"""The limits of time and memory for MANY stations."""
 
 
 def lines(quick: bool, only: str) -> Iterator[Line]:
@@ -96,7 +97,7 @@ def change(stations: int) -> dict[str, Any]:
 
 
 def owlrl(stations: int) -> dict[str, Any]:
-    """Measure the closure by owlrl, from an rdflib graph to the same graph."""
+    """Measure the closure that owlrl computes in an rdflib graph."""
     from owlrl import DeductiveClosure, OWLRL_Semantics
     from rdflib import Graph
 

@@ -1,9 +1,9 @@
 """`python -m benchmarks.curves`: CPU nanoseconds per event, by the number of events, keys and waiting rows.
 
-Each point is measured in its own process, with one thread per library. The last column is the greatest factor between
-neighbours, whose sizes differ by a factor of ten. More events must not make an event more expensive, so their factor is
-about one. Other sizes are superlinear only if a factor exceeds ten. Rules and types:
-`python -m benchmarks.small --curve`.
+Each point is measured in its own process, with one thread per library. Neighbouring sizes differ by a factor of ten.
+The last column is the greatest factor between the costs of neighbours. More events must not make an event more
+expensive, so their factor is about one. For other sizes, only a factor above ten means that the cost is superlinear.
+`python -m benchmarks.small --curve` has the curves for rules and types.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def by_keys(workload: str) -> Callable[[int], float]:
 
 
 def by_waiting(rows: int) -> float:
-    """Return the cost of a SEQ with an inequality, by the rows of a key that wait. It runs in its own process."""
+    """Return the cost of a SEQ with an inequality, measured in its own process. `rows`: the number of waiting rows per
+    key."""
     code = f"from benchmarks.curves import waiting; print(waiting({rows}))"
     command = [sys.executable, "-c", code]
     ran = subprocess.run(command, env={**os.environ, **ONE_CORE}, cwd=ROOT, stdout=subprocess.PIPE, check=True)
@@ -58,7 +59,7 @@ def by_waiting(rows: int) -> float:
 
 
 def waiting(rows: int) -> float:
-    """Return the least cost of three runs in this process."""
+    """Return the least of three costs of a SEQ with an inequality, measured in this process."""
     from benchmarks.waiting_rows import measured
 
     measured(10, 1, 1_000, "Y > X + {}")  # loads the kernels

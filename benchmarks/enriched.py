@@ -18,7 +18,7 @@ from benchmarks.streams import Stream
 from benchmarks.workload import K, M, Workload
 
 CLASSES, FEATURES, PLACES, REACH, CALM = 1000, 20_000, 200_000, 6_000, 0.0
-"""Sizes of the workloads: classes of observations, features of a gazetteer, and places.
+"""Sizes of the workloads: the number of classes of observations, of features in a gazetteer, and of places.
 
 REACH is a radius in metres that contains a few places. CALM is a mean wind in mph at which storms are rare.
 """
@@ -64,7 +64,8 @@ def table(stations: int) -> dict[str, Any]:
 
 @cache
 def kinds() -> Any:
-    """Return a thousand classes in a hierarchy, half of them below one for wind, with one instance each."""
+    """Return knowledge of a thousand classes in a hierarchy, each with one instance. Half of them are subclasses of the
+    class for wind."""
     head = "@prefix k: <urn:semcep:kind:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
     classes = "".join(f"k:c{n} rdfs:subClassOf k:c{n // 2 or 'Other'} .\n" for n in range(2, CLASSES, 2))
     winds = "".join(

@@ -1,9 +1,10 @@
-"""`python -m benchmarks.first`: the overhead of commands in CPU seconds, compared with a stated baseline.
+"""`python -m benchmarks.first`: the overhead of commands in CPU seconds, compared with a baseline that the table names.
 
-- A run over a CSV file before this user has compiled or cached anything (`first`), and a second run. In a third run,
-  numba compiles every kernel (`compiled`), as in an installation for which the package has no compiled kernels.
+- The first run over a CSV file of a user who has compiled and cached nothing (`first`), and a second run. In a third
+  run, numba compiles every kernel (`compiled`), as in an installation whose package has no compiled kernels for the
+  processor.
 - `cep check`, compared with a process that imports numba and polars.
-- 30,000 unreadable records of JSON Lines, all refused for the same reason, compared with as many good ones.
+- 30,000 unreadable records of JSON Lines, all refused for the same reason, compared with as many valid ones.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m benchmarks.fleet_revision [--vehicles 60 1000 6000] [--windows 200 3200] [--late 0 5 40] [--json FILE]
 
-Two ways are compared, in rows per second of CPU time: `revise`, which corrects what late events change, and computing
-each window anew. The rows are synthetic, fifteen per vehicle and query. A random share of them is up to 3,000 s late,
-1,500 s on average. Both ways ignore rows that are later than the window.
+Two ways are compared, in rows per second of CPU time: `revise`, which corrects only the results that late events
+change, and recomputation of each window from all its rows. The rows are synthetic, fifteen per vehicle and query. A
+random share of them is up to 3,000 s late, 1,500 s on average. Both ways ignore rows that are later than the window.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ WINDOWS, SHARES, VEHICLES = (200, 400, 800, 1600, 3200), (0, 5, 10, 20, 40, 80),
 class Measured:
     """The result for a number of vehicles, windows of `window` seconds, and `late` percent of late rows.
 
-    `revised`, `anew`: rows per second with revision, and with each window computed anew. `withdrawn`, `keys_replayed`:
-    counters of the revision. `same`: both ways had the same final result; None: not compared, because rows were
-    ignored.
+    - `revised`, `anew`: rows per second with revision, and with recomputation of each window.
+    - `withdrawn`, `keys_replayed`: counters of the revision.
+    - `same`: True if both ways had the same final result. None if they were not compared, because rows were ignored.
     """
 
     vehicles: int
@@ -101,7 +101,7 @@ def measured(vehicles: int, window: int, late: int) -> Measured:
 
 
 def _revised(vehicles: int, window: int, batches: Sequence[Batch], first: int) -> tuple[float, Any, Counter[Any]]:
-    """Return the CPU seconds for the queries from `first` on, the engine, and its final result."""
+    """Return the CPU seconds for the queries from the query `first` on, the engine, and its final result."""
     engine, spent = engine_of(vehicles, revise=window * SECOND), 0.0
     given = [plain(engine, batch) for batch in batches]
     net: Counter[Any] = Counter()
@@ -115,7 +115,8 @@ def _revised(vehicles: int, window: int, batches: Sequence[Batch], first: int) -
 
 
 def _anew(vehicles: int, window: int, batches: Sequence[Batch], first: int) -> tuple[float, Counter[Any]]:
-    """Return the CPU seconds if each window starts empty, and the result of one run over all rows in order of time."""
+    """Return the CPU seconds for the queries from the query `first` on if each window is recomputed. Also return the
+    result of one run over all rows in order of time."""
     every = {name: pl.concat([batch[name] for batch in batches]).sort("start") for name in batches[0]}
     spent = 0.0
     for number in range(first, len(batches)):

@@ -1,4 +1,4 @@
-"""`PYTHON benchmarks/flink.py`: the SEQ as MATCH_RECOGNIZE in Flink, run by a Python with `apache-flink`.
+"""`PYTHON benchmarks/flink.py`: the SEQ as MATCH_RECOGNIZE in Flink. PYTHON is a Python that has `apache-flink`.
 
 Flink reads the events as text, because its package on PyPI cannot read Parquet. It discards the matches. It matches an
 `a` only with the next `b` of its key, so it finds fewer matches than the SEQ, which pairs an `a` with several.

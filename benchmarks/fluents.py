@@ -31,7 +31,8 @@ terminate on(I) <- down(I, _).
 
 
 def simple_loop(events: Rows) -> list[Row]:
-    """Return the intervals of each id. At the same instant, an end has precedence. An open interval has no end."""
+    """Return the intervals of each id. If a begin and an end are at the same instant, the end has precedence. An open
+    interval has no end."""
     since: dict[int, int] = {}
     out: list[Row] = []
     ends = {(time, key) for _, time, key, _ in events["down"]}
@@ -56,7 +57,7 @@ class Intervals(Stream):
 def intervals(names: str, count: int, keys: int) -> Intervals:
     """Return `count` intervals over all `names`.
 
-    One of each key begins about every `2 * keys` milliseconds, and lasts a quarter of this on average.
+    For each key, an interval begins about every `2 * keys` milliseconds. Its mean length is a quarter of this time.
     """
     random = np.random.default_rng(1)
     tables = {}
@@ -128,7 +129,7 @@ def but_not(p: Spans, q: Spans) -> Spans:
 
 
 def since(p: Spans, q: Spans, far: int) -> Spans:
-    """Return the times at which q holds, and those after them for as long as p holds, at most `far` later."""
+    """Return the times at which q holds, and the later times up to which p has held since then, at most `far` later."""
     out: Spans = []
     i = 0
     for start, end in q:
@@ -140,7 +141,8 @@ def since(p: Spans, q: Spans, far: int) -> Spans:
 
 
 def of_one(function: Callable[[Spans, int], Spans]) -> Callable[[int], Baseline]:
-    """Return the loop of a formula over one fluent."""
+    """Return a function from the number of keys to the Python loop of a formula over one fluent. `function` evaluates
+    the formula for one key."""
 
     def loop(keys: int) -> Baseline:
         far = 2 * reach(keys)
@@ -155,7 +157,8 @@ def of_one(function: Callable[[Spans, int], Spans]) -> Callable[[int], Baseline]
 
 
 def of_two(function: Callable[[Spans, Spans, int], Spans]) -> Callable[[int], Baseline]:
-    """Return the loop of a formula over two fluents."""
+    """Return a function from the number of keys to the Python loop of a formula over two fluents. `function` evaluates
+    the formula for one key."""
 
     def loop(keys: int) -> Baseline:
         far = 2 * reach(keys)
@@ -171,9 +174,9 @@ def of_two(function: Callable[[Spans, Spans, int], Spans]) -> Callable[[int], Ba
 
 
 def rows_of(events: Rows, found: Iterable[tuple[int, Spans]]) -> list[Row]:
-    """Return rows as the engine writes them, without bounds, and including the input.
+    """Return the input, and the results as rows like those of the engine, but without bounds.
 
-    An end between two microseconds becomes the next microsecond, as an open end.
+    An end between two microseconds becomes the next microsecond, like the open end of an interval.
     """
     out: list[Row] = [row for rows in events.values() for row in rows]
     out += [("h", start >> 1, (end + 1) >> 1, key) for key, spans in found for start, end in spans]
@@ -182,7 +185,8 @@ def rows_of(events: Rows, found: Iterable[tuple[int, Spans]]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula over `p` and `q`, in which DURATION stands for its range, and the Python loop to compare it with."""
+    """A formula over `p` and `q`, in which DURATION stands for the formula's range, and the Python loop that evaluates
+    the same formula."""
 
     name: str
     text: str

@@ -40,7 +40,7 @@ def _used() -> tuple[float, float]:
 
 
 def one(kind: str, folder: Path) -> None:
-    """Run one kind on the files in the folder, and print what it used."""
+    """Run one kind of run on the files in the folder, and print its CPU seconds and memory."""
     source = folder / "rows.parquet"
     if kind == "cep run":
         from cep.command import app

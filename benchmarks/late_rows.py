@@ -1,9 +1,9 @@
-"""Late rows and stateful operators: revision compared with computing each window anew.
+"""Late rows and stateful operators: revision compared with recomputation of each window.
 
     python -m benchmarks.late_rows [--keys 600 6000] [--late 5 40] [--rules seq unless average formula cycle ties all]
 
 Rows are spread evenly, with one push per sixteenth of the window. A share of them is late by up to the window. Results
-are CPU seconds per push, with `revise` and with computing the window anew at each push.
+are CPU seconds per push, with `revise` and with recomputation of the window at each push.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def revised(rules: str, pushes: list[pl.DataFrame]) -> tuple[list[float], Counte
 
 
 def anew(rules: str, pushes: list[pl.DataFrame]) -> list[float]:
-    """Return the CPU seconds of each window, starting empty."""
+    """Return the CPU seconds of each window if an empty engine computes it from its rows."""
     every, spent = pl.concat(pushes).sort("start"), []
     for number in range(len(pushes) - MEASURED, len(pushes)):
         until = (number + 1) * STEP * SECOND

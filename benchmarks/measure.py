@@ -30,18 +30,20 @@ THREADS = (
 ONE_CORE = dict.fromkeys(THREADS, "1")
 
 WRAP = 2**64
-"""The modulus for comparing sums of times, because polars adds them in 64 bits."""
+"""The modulus for comparing sums of times. polars adds times in 64 bits, and Python without a limit."""
 
 WARM_UP = 2000
-"""The number of events in the run that loads the kernels before the measurement."""
+"""The number of events in a first run, which loads the kernels and is not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result for one side of a workload. Seconds are CPU time, user and system, the median of `runs` runs.
+    """The result for one side of a workload: the engine or the Python loop. Seconds are CPU time, user and system, the
+    median of `runs` runs.
 
-    `derived`, `sum` (of all starts and ends): both sides must agree in them. `peak`: the process's peak memory in MB
-    during the measurement, including its input. `plan`: the seconds to plan the program.
+    - `derived`, `sum`: the number of derived rows, and the sum of their starts and ends. Both sides must agree.
+    - `peak`: the process's peak memory in MB during the measurement, including its input.
+    - `plan`: the seconds to plan the program.
     """
 
     seconds: float

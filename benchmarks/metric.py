@@ -25,7 +25,7 @@ STEPS = 10
 NAMES = ("ONCE", "HISTORICALLY", "SINCE", "LASTING")
 
 Edge = tuple[int, int, int]
-"""Key, code, and 1 for a begin or 0 for an end."""
+"""A beginning or end of an interval: its key, its code, and 1 for a beginning or 0 for an end."""
 Sums = tuple[int, int]
 """The number of resulting intervals, and the sum of their ends."""
 
@@ -87,7 +87,7 @@ def least(keys: int) -> int:
 
 
 def stepped(name: str, given: list[Any], keys: int) -> list[Any]:
-    """Return the output of an operator, in STEPS steps."""
+    """Return the output of an operator that processes its input in STEPS steps."""
     from cep.core.interval_sets import INFINITE, reach
     from cep.operators.goals.fluents.changes import Changes
     from cep.operators.goals.fluents.temporal_kernels import TemporalEvaluation
@@ -187,7 +187,8 @@ def lasting(edges: list[Edge], least: int) -> list[Edge]:
 
 
 def since(lefts: list[Edge], rights: list[Edge], reach: int) -> list[Edge]:
-    """Return the intervals of SINCE. At equal codes, begins of the right and ends of the left side have precedence."""
+    """Return the intervals of SINCE. At equal codes, beginnings of the right side and ends of the left side have
+    precedence."""
     held: dict[int, list[int]] = {}
     left: set[int] = set()
     right: set[int] = set()

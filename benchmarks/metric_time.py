@@ -1,7 +1,7 @@
-"""Programs of DatalogMTL: facts per second, and the number of stored intervals for more and more dense facts.
+"""Programs of DatalogMTL: facts per second, and the number of stored intervals as the facts become more dense.
 
-MeTeoR-Str processes 0.8 thousand facts per second of ShortStop, 0.8 of the recursive LUBM and 3.6 of the non-recursive
-one. The university programs here resemble LUBM, but are not the same.
+MeTeoR-Str processes 0.8 thousand facts per second of ShortStop, 0.8 thousand of the recursive LUBM and 3.6 thousand of
+the non-recursive one. The university programs here resemble LUBM, but are not the same.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ PROGRAMS: dict[str, tuple[Callable[[int], Stream], int, int]] = {
     "university": (university, FACTS, 360_000),
     "university_recursive": (university_recursive, FACTS // 50, 80_000),
 }
-"""By program: the function for its facts, their number, and the target rate per second."""
+"""The programs. Each is mapped to the function that creates its facts, their number, and the target rate per second."""
 
 
 def engine_of(name: str) -> Any:
@@ -118,7 +118,7 @@ def run(name: str, count: int) -> Line:
 
 
 def kept(every: int) -> tuple[int, int]:
-    """Return rows and bytes of state after P has occurred every `every` microseconds for each of KEPT_KEYS keys."""
+    """Return the rows and bytes of state after P has occurred every `every` microseconds for each of KEPT_KEYS keys."""
     from cep.engine import Engine
 
     times = np.repeat(np.arange(0, KEPT_SECONDS * SECOND, every), KEPT_KEYS)

@@ -1,7 +1,7 @@
 """A synthetic network of weather stations in RDF: an ontology, and any number of stations with five sensors each.
 
-A station has about 20 triples: types, what each sensor observes, its place, an identifier. Places contain each other.
-One station in ten is also in a second register under another name, and one in ten has a near neighbour.
+A station has about 20 triples: types, the observed property of each sensor, its place, an identifier. Places contain
+each other. One station in ten is also in a second register under another name, and one in ten has a near neighbour.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ ONTOLOGY += "".join(
 )
 
 PLACES = 10
-"""The number of stations per place, places per district, and districts per country."""
+"""The number of stations per place, of places per district, and of districts per country."""
 
 
 def loaded(stations: int) -> tuple[Terms, TripleSet]:
-    """Return ontology and stations as ids of terms."""
+    """Return the ontology and the stations as triples of term ids."""
     terms = Terms()
     prefixes = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in PREFIXES.items())
     schema = [tuple(quad.triple) for quad in ox.parse(prefixes + ONTOLOGY, ox.RdfFormat.TURTLE)]
@@ -73,7 +73,7 @@ def loaded(stations: int) -> tuple[Terms, TripleSet]:
 
 
 def turtle(stations: int) -> str:
-    """Return ontology and stations in Turtle."""
+    """Return the ontology and the stations in Turtle."""
     prefixes = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in PREFIXES.items())
     return prefixes + ONTOLOGY + "".join(f"{s} {p} {o} .\n" for s, p, o in triples(stations).iter_rows())
 

@@ -1,4 +1,4 @@
-"""The page in Chromium: the time to the first paint, and how long it blocks the main thread.
+"""The web page of a server in Chromium: the time to the first paint, and how long the page blocks the main thread.
 
     python -m benchmarks.page
     python -m benchmarks.page --stations 5000 --rate 100 --seconds 30
@@ -49,7 +49,7 @@ ALERT hot ON warm(station: S, temp: T) WHERE T >= 38, at(S, Lat, Long)
     SEVERITY "Severe" TITLE "Heat at {{S}}" TEXT "{{T}} degrees" FOR 1 h KEYED BY S AT Lat, Long RADIUS 20000.
 """
 ALERTING = 50
-"""One in this many events belongs to an open alert."""
+"""Every ALERTING-th event belongs to an open alert."""
 _OBSERVED = """
 window.seen = { paint: 0 };
 new PerformanceObserver((list) => {
@@ -219,7 +219,8 @@ def _scroll(page: Page) -> None:
 
 
 def feed(readings: IO[bytes], stations: int, rate: int, count: int, opened: int) -> None:
-    """Send readings at a rate in real time; each is an event. Then send readings that make the last ones final."""
+    """Send readings at a rate in real time, each of which causes an event. Then send two later readings, so that the
+    last events become final."""
     began = time.perf_counter()
     for number in range(count):
         time.sleep(max(0.0, began + number / rate - time.perf_counter()))

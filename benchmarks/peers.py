@@ -68,10 +68,8 @@ class Peer:
 
 
 def stream(events: int, keys: int) -> pl.DataFrame:
-    """Return readings of one type, at most one per key and time.
-
-    For readings of equal time, the engine returns a single result.
-    """
+    """Return readings of one type, at most one per key and time, because the engine returns a single result for
+    readings of the same key and time."""
     table = streams.mixed({"a": "x"}, events, keys, seed=1).tables["a"]
     return table.unique(["id", "start"], keep="first", maintain_order=True)
 
@@ -109,7 +107,8 @@ def csv_to_parquet(folder: Path, events: int) -> list[Peer]:
 
 
 def joined(events: int, keys: int, within: int, sides: dict[str, str], condition: str) -> list[Peer]:
-    """Compare a join in DuckDB with the same join as unrestricted SEQs. `sides`: the bodies of the SEQs, by name."""
+    """Compare a join in DuckDB with unrestricted SEQs that compute the same join. `sides`: the bodies of the SEQs, by
+    name."""
     whole = stream(events, keys).with_row_index("row")
     kinds = whole["row"].hash(1) % 2
     tables = {name: whole.filter(kinds == number).drop("row") for number, name in enumerate("ab")}
@@ -140,7 +139,7 @@ def joined(events: int, keys: int, within: int, sides: dict[str, str], condition
 
 
 def inequality(events: int, waiting: int) -> list[Peer]:
-    """Compare a SEQ with an inequality: `waiting` rows per key wait, and about one of them matches."""
+    """Compare a SEQ with an inequality. `waiting`: the number of waiting rows per key, about one of which matches."""
     bound = int(1000 * (1 - (2 / waiting) ** 0.5)) if waiting > 2 else 0
     body = f"a(I, X) SEQ b(I, Y) WHERE Y > X + {bound}"
     return joined(events, 100, 200 * waiting, {"semcep": body}, f" AND b.x > a.x + {bound}")
@@ -164,7 +163,8 @@ def sliding(kind: str, window: str, events: int, keys: int) -> list[Peer]:
 
     @numba.njit
     def loop(times: Any, ids: Any, values: Any, mean: bool, rows: bool) -> Any:
-        """Return for each row the sum (or mean) and the count of its key's window. The rows of a key are linked."""
+        """Return for each row the count, and the sum or mean, over the window of its key. The rows of a key are
+        linked."""
         n = len(times)
         first, last = np.full(keys, -1), np.full(keys, -1)
         counts, sums, following = np.zeros(keys, np.int64), np.zeros(keys), np.full(n, -1)
@@ -211,7 +211,7 @@ AIMS = {
     "shared variable": ("", 1.0),
     "numba loop": ("", 2.5),
 }
-"""A part of a comparison's name, and the ratio to reach there, by the peer."""
+"""The target ratio for each peer. It applies to the comparisons whose name contains the text."""
 
 
 def comparisons(folder: Path, events: int) -> dict[str, Callable[[], list[Peer]]]:

@@ -1,4 +1,4 @@
-"""Measurements from outside: `cep run` as a process, a tiny program from start to exit, many calls of `detect`."""
+"""Measurements of whole processes: `cep run` over files, a tiny program from start to exit, many calls of `detect`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILES = {"parquet": 1_500_000, "csv": None, "jsonl": 400_000}
 
 
 def lines(events: int, only: str) -> Iterator[Line]:
-    """Yield the lines whose name contains `only`. Each is measured when it is requested."""
+    """Yield the lines whose name contains `only`. Each is measured when it is yielded."""
     with tempfile.TemporaryDirectory() as folder:
         for format, rate in FILES.items():
             if only in f"cep run {format}":

@@ -1,8 +1,8 @@
 """`python -m benchmarks.reading`: the cost of a program's text before the first event, for growing texts of many kinds.
 
 Each kind of text is parsed, checked, planned and built at sizes n, 2n and 4n in its own process. The table has CPU
-seconds and peak memory, minus those of an empty program. The exponent says how the seconds grow: 1 is linear, 2 is
-quadratic. A text that is refused counts with the time to its error message.
+seconds and peak memory, minus those of an empty program. The exponent tells how the seconds grow with the size: 1 is
+linear, 2 is quadratic. For a text that is refused, the seconds until its error message count.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _joined_columns(n: int) -> str:
 
 
 def _chain(operator: str, width: int = 150) -> Callable[[int], str]:
-    """Return a function for rules whose bodies have the maximum length."""
+    """Return a function from the number of rules to a text of rules whose bodies have the maximum length."""
 
     def text(n: int) -> str:
         body = _many(width, lambda i: "e(I, X, _, _)", f" {operator} ")
@@ -221,7 +221,7 @@ KINDS: dict[str, tuple[int, Callable[[int], str]]] = {
         lambda n: READING + _many(n, lambda i: f"warning_of_kind{i}(I) <- e(I, X, _, _) WHERE X > 2, X < 1."),
     ),
 }
-"""By kind: the initial n, and a function for the text."""
+"""The kinds of text. Each is mapped to its initial n, and to a function that returns the text for a given n."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def read(text: str) -> str:
 
 
 def _here(kind: str, n: int, limit: int) -> None:
-    """Measure reading one text, minus an empty program, and print the result. This runs in the child process."""
+    """Measure one text, subtract the cost of an empty program, and print the result. This runs in the child process."""
     resource.setrlimit(resource.RLIMIT_CPU, (limit + 5, limit + 5))
     _, text = KINDS[kind]
     made = text(n)

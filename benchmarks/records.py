@@ -24,7 +24,8 @@ WEATHER = ("station", "wind", "n", "gust", "sky")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A shape of records: the parts of a declaration, and the file. `of`: the shape to compare it with."""
+    """A shape of records: the parts of a declaration, and the file. `of`: the name of the shape to which the speed is
+    compared."""
 
     name: str
     program: str

@@ -1,6 +1,6 @@
 """Recursion of formulas: the cost of a push as more tuples hold.
 
-The roads form chains of five; a push adds a road or cuts one.
+The roads form chains of five. A push adds or removes one road.
 
     python -m benchmarks.recursion [1000 10000 100000]
 """
@@ -45,7 +45,8 @@ def engine_with(roads: int) -> Any:
 
 
 def cost(engine: Any, roads: int, since: int, batch: Callable[[int, int], Any]) -> float:
-    """Return the median CPU milliseconds of pushes of one change, each in another chain."""
+    """Return the median CPU milliseconds of a push. Each push contains one change, and successive pushes change
+    different chains."""
     watch = Watch()
     for number in range(PUSHES):
         first = (number * 7 % (roads // CHAIN)) * (CHAIN + 1)

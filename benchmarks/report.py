@@ -1,4 +1,5 @@
-"""Tables in pages of the documentation. Each stands between two comments with its name, and a benchmark replaces it."""
+"""Tables in pages of the documentation. Each table is between two comments with its name, and a benchmark replaces
+it."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def circumstances(before: float) -> str:
 
 
 def replace(page: Path, tables: Mapping[str, str]) -> None:
-    """Put texts between the two comments of tables. `tables`: the texts by the name of the table."""
+    """Replace the tables of a page, which are between two comments with the name of the table. `tables`: the new texts,
+    by name."""
     page_text = page.read_text(encoding="utf-8")
     for name, text in tables.items():
         first, last = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"

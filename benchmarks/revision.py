@@ -41,7 +41,7 @@ def readings(events: int, keys: int) -> list[Any]:
 
 
 def run(engine: Any, pushes: list[Any]) -> float:
-    """Return the CPU seconds."""
+    """Push all rows into an engine, and return the CPU seconds."""
     watch = Watch()
     with watch:
         for table in pushes:

@@ -1,6 +1,6 @@
 """Revision in order: the cost of `revise` if no event is late, and the size of its state.
 
-The state is measured for a stream, and for one that is ten times as long.
+The state is measured for a stream, and for a stream that is ten times as long.
 
     python -m benchmarks.revision_in_order [--keys 1000 100000] [--events 1000000]
 """
@@ -22,8 +22,11 @@ RUNS = 5
 def pushes_of(events: int, keys: int, kind: str) -> list[Any]:
     """Return pushes of readings, a thousand per second.
 
-    `apart`: all times differ. `cut`: times are whole seconds, and each push begins within a second. `mixed`: one row in
-    a hundred of a push swaps places with another.
+    The `kind` of the times:
+
+    - `apart`: all times differ.
+    - `cut`: times are whole seconds, and a push may begin in the middle of the rows of a second.
+    - `mixed`: one row in a hundred of a push swaps places with another row.
     """
     random = np.random.default_rng(7)
     times = np.arange(events, dtype=np.int64) * (SECOND // 1000)

@@ -1,4 +1,4 @@
-"""Programs with a thousand rules, ten of which concern each event, and equivalent Python loops."""
+"""Programs with a thousand rules, of which ten read each event, and equivalent Python loops."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from benchmarks.streams import Row, Rows
 RULES, TYPES, KINDS = 1000, 200, 100
 
 TYPED, KINDED = 40_000, 100_000
-"""The WITHIN of the rules on types and of those on kinds, in microseconds, for one key. It grows with the number of
-keys."""
+"""The WITHIN in microseconds of the rules on types (TYPED) and of the rules on kinds (KINDED), for one key. The WITHIN
+grows with the number of keys."""
 
 
 def typed_rules() -> list[tuple[str, str, int]]:
     """Return the left type, the right type and the threshold of each rule on types.
 
-    Every type is the left of five rules and the right of five.
+    Every type is the left type of five rules and the right type of five rules.
     """
     thresholds = np.random.default_rng(1).integers(300, 700, RULES).tolist()
     return [

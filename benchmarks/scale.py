@@ -38,7 +38,8 @@ WORKERS = (1, 2, 3, 4)
 
 
 def loads(workers: int) -> tuple[Shape, Shape, Shape]:
-    """Return the loads for clusters with this many workers: at least one bucket and two files for each worker."""
+    """Return the loads to measure in clusters with this many workers. Each has at least one bucket and two files per
+    worker."""
     return (
         Shape(MANY, 100_000, 2 * workers, workers),
         Shape(100_000, 1_000, 2 * workers, workers, rules=10),

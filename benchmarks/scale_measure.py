@@ -95,9 +95,9 @@ class TaskCosts:
 
 
 def task_costs(shape: Shape, batches: int) -> TaskCosts:
-    """Return the mean costs in the second half of the micro-batches.
+    """Return the mean costs of a micro-batch, over the second half of the micro-batches.
 
-    For `log`, take the least one, which belongs to a version that is not written whole.
+    `log` is the least cost instead, because versions that are written whole take longer.
     """
     from cep.connectors.files import read_one
     from cep.connectors.inputs import Input
@@ -113,7 +113,8 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
     from cep.spark.state.delta_log import Came
 
     class Timed(StageTask):
-        """A task that adds up the time to keep the state, and also writes it whole, to time this."""
+        """A task that measures the time to keep the state. It also writes the whole state each time, to measure this,
+        too."""
 
         kept = whole = 0.0
         size = 0
@@ -189,7 +190,7 @@ def task_costs(shape: Shape, batches: int) -> TaskCosts:
 def least(found: Sequence[TaskCosts]) -> TaskCosts:
     """Return the least seconds of each part, because other work on the machine only adds time.
 
-    Bytes and rows are equal for the same events.
+    All measurements must be of the same events, so that their bytes and rows are equal.
     """
     return TaskCosts(**{name: min(getattr(one, name) for one in found) for name in asdict(found[0])})
 
@@ -228,7 +229,7 @@ class BatchCosts:
 def cluster_costs(workers: int, asked: Sequence[tuple[Shape, int]]) -> list[BatchCosts]:
     """Measure micro-batches of several shapes in a cluster of one-core workers.
 
-    A separate process runs the cluster, which ends with it.
+    A separate process starts the cluster. The cluster ends with this process.
     """
     text = json.dumps([workers, [[asdict(shape), batches] for shape, batches in asked]])
     command = [sys.executable, "-m", "benchmarks.scale_measure", text]
@@ -315,10 +316,10 @@ def cpu() -> Taken:
 
 
 def between(then: Taken, now: Taken) -> tuple[float, float]:
-    """Return the seconds of a core that driver and workers have used in between.
+    """Return the seconds of a core that the driver and the workers have used between two calls of `cpu`.
 
-    The last ticks of processes that have ended are missing. In a warm cluster, these are only processes of an earlier
-    query, which are idle.
+    The last ticks of processes that have ended are missing. In a warm cluster, only idle processes of an earlier query
+    end.
     """
     sides = (then.driver, now.driver), (then.workers, now.workers)
     driver, workers = (sum(more - before.get(pid, 0) for pid, more in after.items()) for before, after in sides)
@@ -327,7 +328,7 @@ def between(then: Taken, now: Taken) -> tuple[float, float]:
 
 
 def _compiling(stat: Path) -> int:
-    """Return the ticks of a Java thread if it belongs to the compiler, else 0."""
+    """Return the CPU ticks of a thread of Java if the thread belongs to the compiler. Otherwise return 0."""
     with suppress(OSError):  # it has ended, so it was no compiler thread
         name, _, fields = stat.read_text().partition("(")[2].rpartition(")")
         return sum(map(int, fields.split()[11:13])) if name[:2] in ("C1", "C2") else 0
@@ -335,7 +336,7 @@ def _compiling(stat: Path) -> int:
 
 
 def _below(parents: Mapping[int, int], roots: set[int]) -> set[int]:
-    """Return these processes and all processes below them."""
+    """Return the processes `roots` and all their descendants."""
     mine, grown = set(roots), True
     while grown:
         more = {pid for pid, parent in parents.items() if parent in mine} - mine

@@ -47,8 +47,8 @@ LOGGED = 100
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Seconds of a core per micro-batch, per file (a task that reads it), per bucket (a task that steps it and writes),
-    and per block."""
+    """Fixed costs in seconds of a core: per micro-batch, per file (a task that reads it), per bucket (a task that steps
+    it and writes), and per block."""
 
     batch: float
     task: float
@@ -93,7 +93,7 @@ class Costs:
     held: float
 
     def row(self, shape: Shape) -> float:
-        """Return the seconds of a core per row."""
+        """Return the seconds of a core per row of a micro-batch."""
         step = self.step + self.spread * log10(max(1.0, shape.keys / 1_000)) + self.rule * (shape.rules - 1)
         return self.read + self.deal + self.hand * self.row_bytes + step + self.write
 
@@ -132,7 +132,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A load in a cluster with this many workers, and the measured cost of a micro-batch."""
+    """A load in a cluster of `workers` workers, and the measured cost of a micro-batch."""
 
     workers: int
     shape: Shape
@@ -140,7 +140,7 @@ class Tried:
 
     @classmethod
     def read_from(cls, figures: Mapping[str, Any]) -> Tried:
-        """Build it from the figures in a file."""
+        """Build the object from the figures in a file."""
         return cls(figures["workers"], Shape(**figures["shape"]), BatchCosts(**figures["costs"]))
 
 
@@ -194,7 +194,7 @@ class Measured:
 
     @classmethod
     def read_from(cls, figures: Mapping[str, Any]) -> Measured:
-        """Build it from the figures in a file."""
+        """Build the object from the figures in a file."""
         tasks = {name: TaskCosts(**one) for name, one in figures["tasks"].items()}
         return cls(tasks, BlockCosts(**figures["block"]), [Tried.read_from(one) for one in figures["probes"]])
 
@@ -231,7 +231,7 @@ class Measured:
 
 
 def _solved(found: Mapping[Shape, float], block: float) -> Fixed:
-    """Return the fixed costs that best explain these times of shapes. `block`: the cost of a block."""
+    """Return the fixed costs that best explain the measured times of some shapes. `block`: the cost of a block."""
     rows = np.array([[1, shape.files, shape.buckets] for shape in found], float)
     times = np.array([time - block * shape.blocks for shape, time in found.items()])
     made = np.linalg.lstsq(rows / times[:, None], np.ones(len(found)), rcond=None)[0]

@@ -20,7 +20,7 @@ SHARED, STORE = 1e9, 1e8
 MEMORY = 16e9
 """Bytes of memory per machine for the state. Python needs twice the size of the stored state."""
 WITHIN = 600.0
-"""The WITHIN of the program in seconds. Half of the events wait for so long."""
+"""The WITHIN of the program in seconds. Half of the events wait in the state for this time."""
 MACHINES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 DAY, PEAK = 86_400, 3
 """The seconds of a day, and the ratio of its peak rate to the average."""
@@ -31,7 +31,8 @@ FEWEST = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A cluster of `cores` cores, each with one bucket and one file per micro-batch, every `every` seconds.
+    """A cluster of `cores` cores, each with one bucket and one file per micro-batch. A micro-batch begins every `every`
+    seconds.
 
     The program is a SEQ by key. Each key has four events in `WITHIN`, whatever the rate.
     """
@@ -46,7 +47,7 @@ class Paper:
         return min(self.cores, FEWEST[-1])
 
     def shape(self, rate: float) -> Shape:
-        """Return the micro-batch at this rate. `Shape.waiting` events wait, half of the events in `WITHIN`."""
+        """Return the shape of the micro-batches at this rate."""
         return Shape(int(rate * self.every), max(10, int(rate * WITHIN / 4)), self.used, self.used)
 
     def state(self, rate: float) -> float:
@@ -54,7 +55,8 @@ class Paper:
         return self.costs.kept(self.shape(rate))
 
     def driver(self) -> float:
-        """Return the driver's seconds of a core per micro-batch, at any rate. Workers wait for it."""
+        """Return the driver's seconds of a core per micro-batch. They do not depend on the rate, and workers wait for
+        the driver."""
         return self.costs.of_driver(self.shape(1.0))
 
     def busy(self, rate: float) -> float:

@@ -21,7 +21,8 @@ KEYS = 100_000
 
 
 def measured(rule: str, waiting: int, text: bool) -> tuple[int, int, int]:
-    """Return rows, bytes, and bytes of a snapshot while `waiting` events wait for each of `KEYS` keys."""
+    """Return three sizes of the state while `waiting` events wait for each of `KEYS` keys: its rows, its bytes in
+    memory, and its bytes in a snapshot."""
     events = EVENTS.replace("id: int", "id: string") if text else EVENTS
     engine = Engine.from_text(events + rule, lateness=None)
     keys = np.tile(np.arange(KEYS), waiting)

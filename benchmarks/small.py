@@ -1,7 +1,8 @@
 """`python -m benchmarks.small`: small pushes and many rules in CPU microseconds, compared with a plain Python loop.
 With `--curve`, print the cost of an event by the number of types or rules.
 
-The loop has a deque per rule and room, and tries each rule of an event's type, like typical hand-written code.
+The loop has a deque for each pair of a rule and a room, and tries each rule of an event's type, like typical
+hand-written code.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 Reading = tuple[str, int, float, int]
 """Type, room, temperature, microseconds."""
 Rule = tuple[str, float, float, int | None]
-"""Type, upper bound of the first temperature (if there is one), lower bound of the second, and the room if it is
-fixed."""
+"""A rule: the type, the upper bound of the first temperature (unused if the rule reads one event), the lower bound of
+the second temperature, and the room (None if the rule applies to all rooms)."""
 WITHIN, ROOMS, LARGE = 10_000_000, 100, 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A case. `push`: events per push. `each`: report the time per event rather than per push. `to_reach`: the target
-    in microseconds."""
+    """A case. `push`: the events per push. `each`: True to report the time per event, False per push. `to_reach`: the
+    target in microseconds."""
 
     name: str
     rules: Sequence[Rule]
@@ -179,7 +180,7 @@ def measure(number: int) -> None:
 
 
 def cells(number: int) -> str:
-    """Return the cells of a case, measured in a process with one thread per library."""
+    """Measure a case in a separate process with one thread per library. Return its cells of the table."""
     command = [sys.executable, "-m", "benchmarks.small", "--case", str(number)]
     ran = subprocess.run(
         command, env={**os.environ, **ONE_CORE}, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True

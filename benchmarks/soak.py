@@ -1,12 +1,12 @@
 """`make soak`: run `cep run --on spark --follow` for half an hour, and check that memory and state do not grow.
 
-A child process runs the command like a user. Files arrive at a steady rate, and the metrics, the memory of its
-processes and the size of the checkpoint are recorded. At the end, SIGTERM stops the run. Growth is judged by least
-squares over the last two thirds of the time, after the run has warmed up.
+A child process runs the command like a user. Files arrive at a steady rate. The benchmark records the metrics, the
+memory of the command's processes, and the size of the checkpoint. At the end, SIGTERM stops the run. Growth is judged
+by least squares over the last two thirds of the time, after the run has warmed up.
 
 Other work on the machine must not affect the result. For Java, only the memory left by full collections counts. Spark
-requests a full collection regularly, and Java's log says how much it left. A micro-batch is compared with a fixed piece
-of work that runs every second, in wall time and in CPU time.
+requests a full collection regularly, and Java's log contains the memory that it left. The time of a micro-batch is
+divided by the time of a fixed piece of work that runs every second, in wall time and in CPU time.
 """
 
 from __future__ import annotations
@@ -56,12 +56,16 @@ Works: TypeAlias = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A sample at a second of the run.
+    """A sample of a run, taken `second` seconds after its start.
 
-    `jvm`, `python`: bytes of memory of its processes. `threads`, `handles`: their threads and open files. `cpu`: the
-    CPU seconds that they have used. `heap`, `classes`: bytes that Java's last full collection left. `work`, `worked`:
-    the mean wall and CPU seconds of the fixed piece of work since the last sample. `files`: files in the checkpoint.
-    `waits`: records that are not read yet. The other fields are metrics of the run.
+    - `jvm`, `python`: the bytes of memory of the command's processes.
+    - `threads`, `handles`: the threads and open files of these processes. `cpu`: the CPU seconds that they have used.
+    - `heap`, `classes`: the bytes that Java's last full collection left.
+    - `work`, `worked`: the mean wall and CPU seconds of the fixed piece of work since the last sample.
+    - `files`: the files in the checkpoint.
+    - `waits`: the records that are not read yet.
+
+    The other fields are metrics of the run.
     """
 
     second: float
@@ -93,7 +97,8 @@ class Line:
 
     @classmethod
     def all(cls, looks: Sequence[Look]) -> list[Line]:
-        """Return the lines of samples. If no micro-batch has ended since the sample before, repeat its values."""
+        """Return a line for each sample. If no micro-batch has ended since the previous sample, the line repeats the
+        values of the previous line."""
         found: list[Line] = []
         for before, one in zip([None, *looks], looks):
             batches = one.batches - (before.batches if before else 0)
@@ -133,8 +138,8 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A full collection of Java at a second of the process's life: the bytes of objects and of classes that were
-    left."""
+    """A full collection of Java: its time in seconds since the start of Java, and the bytes of objects and of classes
+    that it left."""
 
     second: float
     heap: int
@@ -290,7 +295,7 @@ def _urls(log: Path, child: subprocess.Popen[bytes]) -> Iterator[str]:
 
 
 def verdict(looks: list[Look], collected: list[Collection], rate: int, every: float) -> Iterator[str]:
-    """Yield what is wrong with the run."""
+    """Yield a message for each figure that grows or is otherwise wrong."""
     lines = Line.all(looks)
     late = lines[len(lines) // 3 :]
     seconds = [one.look.second for one in late]

@@ -44,7 +44,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # with it, Spark writes a third faster
 }
 BUCKETS_OF_KEYS = 2
-"""The number of key buckets, which is the number of cores."""
+"""The number of buckets, one for each core."""
 MANY = 100
 """The number of rules in the case of many rules."""
 COLUMNS = "id long, x long, time timestamp"
@@ -166,7 +166,7 @@ class Query:
     load: Load
 
     def measured(self, spark: SparkSession, folder: Path) -> Measured:
-        """Run the query and measure it. Its earlier output is deleted."""
+        """Run the query and measure it. Remove its earlier output first."""
         out = folder.parent / self.name
         shutil.rmtree(out, ignore_errors=True)
         before = busy()
@@ -205,8 +205,8 @@ def busy() -> float:
 
 
 def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
-    """Return the events per second of Flink: for the match, and for a scan. The first run in a Java process is
-    ignored."""
+    """Return the events per second of Flink for the match and for a scan. The first run in a Java process is not
+    counted."""
     milliseconds = pl.col("time").dt.epoch("ms")
     for event in ("a", "b"):
         with (folder / f"{event}.csv").open("wb") as file:

@@ -41,12 +41,12 @@ def stream(spark: SparkSession, load: Load, folder: Path) -> Stream:
 
 
 def by_start(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
-    """Run it with `start`."""
+    """Start the rule with `Stream.start`."""
     return stream(spark, load, folder).start(output=out / "derived", checkpoint=out / "state", available_now=True)
 
 
 def by_frame(spark: SparkSession, load: Load, folder: Path, out: Path) -> Any:
-    """Run it with `frame`; Spark writes the result."""
+    """Start the rule with `Stream.frame`. Spark writes the result."""
     writer = stream(spark, load, folder).frame("ab").writeStream.option("checkpointLocation", str(out / "state"))
     return writer.format("parquet").trigger(availableNow=True).start(str(out / "derived"))
 

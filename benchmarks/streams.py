@@ -57,10 +57,10 @@ class Stream:
 
 
 def mixed(types: dict[str, str], events: int, keys: int, seed: int, text: bool = False) -> Stream:
-    """Return `events` events, a thousand per second, each of a random type. `types`: name and value column of each
-    type.
+    """Return `events` events, a thousand per second, each of a random type. `types`: the name of the value column of
+    each type.
 
-    Each has an `id` out of `keys` (a string with `text`), and a value in 0..999.
+    Each event has an `id` out of `keys` ids (a string if `text` is True), and a value from 0 to 999.
     """
     random = np.random.default_rng(seed)
     times = milliseconds(events, random)
@@ -90,8 +90,8 @@ def kinds(events: int, keys: int, number: int, seed: int) -> Stream:
 def weather(events: int, keys: int, seed: int, wind: float = 14) -> Stream:
     """Return `reading(station, wind, visib, temp)`, hourly from each of `keys` stations.
 
-    The weather is a random walk that returns to its mean. About a tenth of the readings have wind >= 15, visib < 2 and
-    temp <= 34, in runs. With a lower mean `wind` there are fewer.
+    The weather is a random walk that returns to its mean. About a tenth of the readings, in runs, have wind >= 15,
+    visib < 2 and temp <= 34. With a lower mean `wind` there are fewer such readings.
     """
     random = np.random.default_rng(seed)
     hours = -(-events // keys)

@@ -76,9 +76,12 @@ def short(number: float | None) -> str:
 def markdown(lines: list[Line]) -> str:
     """Return the table in Markdown, without empty columns.
 
-    `engine` and `loop` are events per second of CPU time on one core; the loop is hand-written Python for the same job.
-    `flat`: the cost of an event, relative to the workload's cheapest size. `MB`: the peak memory of the engine's
-    process, with its input. `B/goal`: bytes of state per occurrence that waits.
+    Its columns include:
+
+    - `engine`, `loop`: events per second of CPU time on one core, of the engine and of hand-written Python.
+    - `flat`: the cost of an event, relative to the workload's cheapest size.
+    - `MB`: the peak memory of the engine's process, with its input.
+    - `B/goal`: the bytes of state per waiting occurrence.
     """
     align = [":--" if name in ("workload", "to reach", "reached") else "--:" for name in COLUMNS]
     cells = [line.cells() for line in lines]
@@ -87,10 +90,11 @@ def markdown(lines: list[Line]) -> str:
 
 
 def rates(lines: list[Line], names: Mapping[str, str]) -> str:
-    """Return a table in Markdown of millions of events per second, and how many times the loop's rate that is.
+    """Return a table in Markdown with the engine's rate in millions of events per second, and its ratio to the loop's
+    rate.
 
-    It has a row for each workload in `names`, with its name there, and two columns for the largest run with at most a
-    hundred keys and two for the one with the most keys.
+    There is a row for each workload in `names`, which maps a workload to its name in the table. A row has two columns
+    for the largest run with at most a hundred keys, and two columns for the largest run with more keys.
     """
     rows = [
         "| workload | 100 keys | beside the loop | 100,000 keys | beside the loop |",

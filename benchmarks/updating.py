@@ -1,8 +1,8 @@
-"""Knowledge that changes while events arrive: CPU time per update, and the number of terms held.
+"""Knowledge that changes while events arrive: CPU time per update, and the number of terms in memory.
 
 Updates are applied one by one, or many at once in any order. `python -m benchmarks.updating` uses 400 thousand triples,
-ten rules, and one event between any two updates. It then runs updates one by one, also with OPTIONAL and FILTER and
-with static rules, for a tenth and for four times as many triples.
+ten rules, and one event between any two updates. It also applies updates one by one to rules that have OPTIONAL and
+FILTER, to static rules, and to a tenth and four times as many triples.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def run(
     at_once: bool = False,
     stations: int = STATIONS,
 ) -> float:
-    """Return CPU seconds. `every`: updates between pushes.
+    """Apply updates, and return the CPU seconds. `every`: the number of updates between pushes.
 
-    A first update is not measured. After it, the engine knows which tables depend on what.
+    The first update is not measured. After it, the engine knows which tables depend on which triples.
     """
     engine = Engine.from_text(PREFIX + rules, knowledge=known)
     change_list, read = changes(count, stations), events(count, stations)
@@ -105,7 +105,7 @@ def run(
 
 
 def endless(known: Any, count: int = 100_000, every: int = 5_000) -> int:
-    """Return the maximum number of terms held while many literals are added and removed."""
+    """Return the maximum number of terms in memory while many literals are added and removed."""
     engine, change_list, most = Engine.from_text(PREFIX + LEVELS, knowledge=known, lateness=None), changes(count), 0
     for at in range(0, count, every):
         engine.updates(change_list[at : at + every])

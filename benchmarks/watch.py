@@ -11,7 +11,7 @@ from pathlib import Path
 from time import process_time
 
 ENOUGH, LEAST, MOST = 1.0, 1, 25
-"""The seconds after which enough runs were made, and the least and the greatest number of runs."""
+"""No run begins after ENOUGH seconds, unless there were fewer than LEAST runs. There are at most MOST runs."""
 
 
 class Watch:

@@ -1,8 +1,8 @@
 """`python -m benchmarks.window_table`: every aggregate over every form of window, for several numbers of keys.
 
-A cell has millions of events per second of CPU time, the best of several runs. In brackets is the ratio of its time to
-that of a Python loop that adds up the same events by key. The loop runs before each cell, so that other work on the
-machine affects both.
+A cell has millions of events per second of CPU time, the best of several runs. The number in brackets is the ratio of
+its time to that of a Python loop that adds up the same events by key. The loop runs before each cell, so that other
+work on the machine affects both.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ LENGTHS = (10, 100, K, 10 * K, 100 * K)
 
 
 def rule(function: str, window: str) -> Callable[[int], str]:
-    """Return a program with one aggregate per id."""
+    """Return a function from the number of keys to a program, which computes one aggregate per id."""
     return lambda keys: f"{DECLARED}e(I, V) <- a(I, X) AGGREGATE V = {function} OVER {window} BY I.\n"
 
 

@@ -4,10 +4,10 @@ It measures CPU seconds of a steady run from files to files. The start is exclud
 output of a first file is written. In each of several turns, one process runs first and then two workers. The turn with
 the least time counts. The column of wall time has the least and the greatest speed-up.
 
-Two free cores are modelled. A run takes at least half of its total CPU time, and at least the time of its busiest
-process. In the run's own process, the first thread and the other threads, which write Parquet, count separately. The
-first turn, which compiles kernels, counts like the others. A million events are too few for two workers: use
-`--events 12000000`.
+The result is a model of a run on two free cores: the run takes at least half of its total CPU time, and at least the
+time of its busiest process. In the run's own process, the first thread and the other threads, which write Parquet,
+count separately. The first turn, which compiles kernels, counts like the others. A million events are too few for two
+workers: use `--events 12000000`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROWS, CHUNK = 1 << 17, 1 << 22
 
 
 def rules(count: int) -> str:
-    """Return `count` rules over readings, with few results."""
+    """Return a program of `count` rules over readings, which has few results."""
     kinds = (
         "rise{n}(I, X, Y) <- (a(I, X) SEQ a(I, Y) WHERE Y > X + {top}) WITHIN 10 s POLICY recent.",
         "peak{n}(I, M) <- (a(I, X) AGGREGATE M = max(X) OVER LAST {many} EVENTS BY I) WHERE M > 998, X = M.",
@@ -54,7 +54,8 @@ EACH = "mean(I, M) <- a(I, X) AGGREGATE M = avg(X) OVER LAST 3 EVENTS BY I.\n"
 
 
 def program(name: str) -> str:
-    """Return the program of a case: the README's first program, one with a result for each event, or many rules."""
+    """Return the program of a case: the README's first program, a program that derives an event from each reading, or a
+    program with many rules."""
     if name == "README":
         return READING + README
     return READING + EACH if name == "mean of each" else rules(int(name.split()[0]))

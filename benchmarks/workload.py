@@ -21,12 +21,20 @@ usual: tuple[Size, ...] = ((20 * K, 100), (2 * M, 100), (2 * M, 100 * K))
 class Workload:
     """A job for the engine and for a Python loop. Program, stream and loop depend on the number of keys.
 
-    Targets: `rate` events per CPU second; `times` the rate of the loop; planning within `plan` seconds; a `flat` cost
-    per event over the sizes; half the rate of the workload `half_of`; at most 1.5 times the cost of the workload
-    `beside`.
+    Targets:
 
-    `push`: events per push; None: all at once. `fill`: events per key that are pushed before the measurement.
-    `options`: the engine's options for a number of keys, such as its knowledge, built before the measurement.
+    - `rate`: events per CPU second.
+    - `times`: the engine's rate as a multiple of the loop's rate.
+    - `plan`: the maximum seconds for planning.
+    - `flat`: True if an event must cost about the same at all sizes.
+    - `half_of`: a workload whose rate must not be more than twice as high.
+    - `beside`: a workload whose cost per event may be exceeded by half at most.
+
+    Measurement:
+
+    - `push`: the number of events per push, or None to push all at once.
+    - `fill`: the number of events per key that are pushed before the measurement.
+    - `options`: a function that returns the engine's options for a number of keys, such as the knowledge.
     """
 
     name: str

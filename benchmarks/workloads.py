@@ -19,7 +19,7 @@ SECOND = 1_000_000
 
 
 def mixed(types: dict[str, str], text: bool = False) -> Callable[[int, int], Stream]:
-    """Return a function that creates streams of these types, whose events have an `id` and a value.
+    """Return a function that creates streams of these types. Their events have an `id` and a value.
 
     `types`: the name of the value, by event type.
     """
@@ -32,8 +32,8 @@ def declared(types: dict[str, str], key: str = "int") -> str:
 
 
 def with_width(loop: Callable[[Rows, int], list[Row]], width: Callable[[int], int]) -> Callable[[int], Baseline]:
-    """Return a function from the number of keys to the loop, called with the WITHIN (or another number) for these
-    keys."""
+    """Return a function from the number of keys to `loop` with its second argument, such as the WITHIN, set to the
+    value of `width` for these keys."""
     return lambda keys: lambda events: loop(events, width(keys))
 
 
@@ -61,7 +61,7 @@ def triples(keys: int) -> int:
 
 
 def rule(declarations: str, head: str, pattern: str, width: Callable[[int], int]) -> Callable[[int], str]:
-    """Return a function for a program with one rule, which depends on the number of keys."""
+    """Return a function from the number of keys to a program with one rule, whose WITHIN is the value of `width`."""
     return lambda keys: f"{declarations}{head} <- {pattern} WITHIN {width(keys) // MILLISECOND} ms.\n"
 
 

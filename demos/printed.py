@@ -24,8 +24,8 @@ def rendered(draw: Callable[[Console], None]) -> str:
 
 
 def illustrated(picture: Path | None, picture_of: Callable[[Path], object], draw: Callable[[Console], None]) -> str:
-    """Return the text that `draw` prints. First, `picture_of` draws the picture if a path is given. Raises CepError if
-    it cannot be written."""
+    """Return the text that `draw` prints. If a path is given, first call `picture_of` to draw the picture there. Raises
+    CepError if the picture cannot be written."""
     if picture is not None:
         with writing(str(picture)):
             picture.parent.mkdir(parents=True, exist_ok=True)
@@ -34,8 +34,8 @@ def illustrated(picture: Path | None, picture_of: Callable[[Path], object], draw
 
 
 def table(title: str, left: str, right: str = "") -> Table:
-    """Return an empty table. `left`, `right`: the names of the columns with this alignment, separated by spaces. `_`
-    stands for a space in a name."""
+    """Return an empty table. `left`, `right`: the names of its left-aligned and of its right-aligned columns, separated
+    by spaces. A `_` in a name is printed as a space."""
     made = Table(title=title, box=SIMPLE_HEAD, title_style="bold", collapse_padding=True)
     for number, name in enumerate(left.split()):
         made.add_column(name.replace("_", " "), style="" if number else "bold", no_wrap=True, overflow="ellipsis")

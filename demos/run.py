@@ -28,7 +28,8 @@ ONTOLOGIES = Path(__file__).parents[1] / "ontologies"
 
 @dataclass(slots=True)
 class RunResult:
-    """The results of a run: events by type, input and dead letters. The run adds them by calling its methods."""
+    """The results of a run: the derived events by type, the input, and the dead letters. The run calls the methods of
+    this object to add them."""
 
     inputs: dict[str, Schema] = field(default_factory=dict)
     stats: RunStats = field(default_factory=RunStats)
@@ -53,7 +54,7 @@ class RunResult:
             self.dead.append(DeadLetter(file, line, row.reason, row.code, text))
 
     def judged(self, type: str) -> pl.DataFrame:
-        """Return the input events of a type that the engine accepted: without missing or invalid values."""
+        """Return the input events of a type that the engine accepted, which have no missing or invalid values."""
         events = self.read[type]
         for attribute in self.inputs[type].attributes:
             value = pl.col(attribute.name)
@@ -73,8 +74,8 @@ def run(
 ) -> RunResult:
     """Run a program over files (`name=file`). The derived events are also written to the file `output`.
 
-    `ready` waits until the files may be read. `tick`: the length of a tick in microseconds, for a dialect. Raises
-    CepError, and KeyboardInterrupt on Ctrl-C.
+    `ready`: a function that waits until the files are available. `tick`: the length of a tick in microseconds, for a
+    dialect. Raises CepError, and KeyboardInterrupt on Ctrl-C.
     """
     engine = Engine.from_file(program, knowledge=knowledge, tick=tick)
     if ready is not None:

@@ -1,8 +1,8 @@
-"""Do work in a process beside that of a demo, so that a picture is drawn on the second processor.
+"""Run functions in a second process, so that a demo draws its picture on the second processor.
 
 `python -m cep.demos.side_process` is that process. It executes the calls that it receives, in order, and reports for
-each whether it succeeded. The waiting process repeats those that failed. It ends with its input, and therefore with the
-process that started it.
+each call whether it succeeded. The first process repeats calls that failed. The second process ends when the first one
+does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DONE, FAILED = b"+", b"-"
 
 
 class Beside:
-    """A second process for work. It is not started if there is only one processor."""
+    """A second process that runs functions. It is not started if there is only one processor."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -47,18 +47,18 @@ class Beside:
             self._child.communicate()
 
     def prepare(self, work: Callable[..., object], *given: Any) -> None:
-        """Run a function in the second process, after earlier work. It must belong to a module. Without a second
-        process, or on failure, it is skipped."""
+        """Run a function in the second process, after earlier functions. The function must belong to a module. If there
+        is no second process, or the function fails, this call has no effect."""
         self._send(work, given, needed=False)
 
     def begin(self, work: Callable[..., object], *given: Any) -> Callable[[], None]:
-        """Run a function in the second process. The returned function waits for its end. It runs the function in this
-        process if the second one has not run it successfully."""
+        """Run a function in the second process. Return a function that waits for it to end. If the second process has
+        not run the function successfully, the returned function runs it in this process."""
         number = self._send(work, given, needed=True)
         return lambda: self._wait(number)
 
     def wait(self) -> None:
-        """Wait until all work is done."""
+        """Wait until the second process has run all functions."""
         self._wait(len(self._begun) - 1)
 
     def _send(self, work: Callable[..., object], given: tuple[Any, ...], needed: bool) -> int:

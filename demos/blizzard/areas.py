@@ -1,4 +1,4 @@
-"""Collect areas from derived events: their stations, the times at which these joined, and the affected places."""
+"""Collect areas from derived events: the stations of an area, the times of their warnings, and the affected places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REACH = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A station of an area, and the time of the warning with which it joined (microseconds UTC)."""
+    """A station of an area, and the time of the warning by which it joined the area (microseconds UTC)."""
 
     station: str
     time: int
@@ -20,8 +20,8 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that an area affects. `time`: when it was first affected (microseconds UTC). `metres`: its distance from
-    the station that reached it first.
+    """A place that an area affects. `time`: when it was first affected (microseconds UTC). `metres`: the distance from
+    the station whose warning first affected it.
 
     `code` is the feature code of GeoNames (`S.AIRP`), or its class (`P`) if the source has no code. Coordinates are in
     degrees WGS84.
@@ -38,7 +38,7 @@ class Place:
 
     @property
     def populated(self) -> bool:
-        """True if people live there: a city, a town, or a part of one."""
+        """True if the place is a city, a town, or a part of one."""
         return self.code.startswith("P")
 
 

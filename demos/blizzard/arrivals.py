@@ -22,7 +22,8 @@ STRONGEST = 250.0
 SEED = 16
 """The seed of the hash: the first one for which late readings both add and withdraw warnings."""
 LATE, SLIPPED = 10, 25
-"""One in LATE readings is late. One in SLIPPED is first reported with a tenth of its visibility."""
+"""The share of readings that are late is 1 / LATE. The share of readings that first arrive with a tenth of their
+visibility, and are corrected later, is 1 / SLIPPED."""
 LONGEST, CORRECTED, CHECKED = 5, 3, 5
 """The greatest delay of a reading, the delay until a visibility is corrected, and the delay until quality control
 withdraws a reading, in hours."""

@@ -100,7 +100,6 @@ def draw(path: Path, title: str, subtitle: str, scene: Scene) -> None:
 
 
 def _field(stations: Sequence[tuple[float, float]]) -> BaseGeometry:
-    """Return the region within reach of the stations: the union of circles on the ellipsoid."""
     circles = []
     for lat, long in stations:
         ways = [360 * step / 180 for step in range(180)]
@@ -110,7 +109,7 @@ def _field(stations: Sequence[tuple[float, float]]) -> BaseGeometry:
 
 
 def _land(axes: Axes, box: tuple[float, float, float, float], field: BaseGeometry) -> None:
-    """Draw sea, land and state lines, and the region within reach with its land in colour."""
+    """Draw sea, land and state lines. Colour the land that is within reach of a station."""
     axes.set_facecolor(SEA)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -181,8 +180,8 @@ def _points(axes: Axes, area: Area, scene: Scene, places: pl.DataFrame) -> None:
 
 
 def _names(figure: Figure, axes: Axes, area: Area, scene: Scene) -> None:
-    """Draw the names of the stations, each on the side away from the others. Then draw the names of the most populous
-    places, where there is room."""
+    """Draw the names of the stations, each on the side away from the other stations. Then draw the names of the most
+    populous places, where there is room."""
     frame = axes.get_window_extent()
     taken = [_around(axes, at, 13) for at in scene.stations.values()]
     middle = sum(long for _, long in scene.stations.values()) / len(scene.stations)
@@ -227,7 +226,8 @@ def _name(
     sides: Sequence[tuple[str, str, int, int]],
     **style: Any,
 ) -> bool:
-    """Write a name beside a point (lat, long), on the first side with room. Return False if there is none."""
+    """Write a name beside a point (lat, long), on the first of `sides` that has room. Return False if no side has
+    room."""
     x, y = axes.transData.transform((at[1], at[0]))
     for across, along, right, up in sides:
         across_page, up_page = figure.transFigure.inverted().transform((x + right * away, y + up * away))

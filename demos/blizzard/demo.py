@@ -36,7 +36,8 @@ MAP_SUBTITLE = (
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """The results of a run over the readings, with the storms and areas found in them."""
+    """The results of a run over the readings: the run itself, and the storms and areas that were merged from its
+    events."""
 
     found: RunResult
     readings: pl.DataFrame
@@ -45,7 +46,7 @@ class Weather:
 
     @property
     def met(self) -> pl.DataFrame:
-        """The readings that met the conditions of the rule."""
+        """The readings that satisfied the conditions of the rule."""
         return settled(self.found.derived["settling"], self.readings)
 
 
@@ -57,7 +58,8 @@ def find(
 ) -> Weather:
     """Run a program over the readings, with the register's knowledge.
 
-    The derived events are also written to the file `output`. `ready` waits until the readings may be read.
+    The derived events are also written to the file `output`. `ready`: a function that waits until the input is
+    available.
     """
     found = run(program, readings(), None if register is None else register.knowledge, output, ready)
     judged, derived = found.judged("reading"), found.derived
@@ -95,7 +97,7 @@ def show(beside: Beside, noaa: bool, picture: Path | None, chart: Path | None, o
 
 
 def _wait(beside: Beside, mapped: bool) -> None:
-    """Wait until the readings may be read, and import needed modules in the meantime."""
+    """Wait until the input is available, and import needed modules in the meantime."""
     if mapped:
         import_module("cep.demos.blizzard.chart")
     beside.wait()

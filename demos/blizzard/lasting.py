@@ -29,7 +29,7 @@ SUBTITLE = (
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """The results of a run, with the storms and their times."""
+    """The results of a run, the storms, and the times at which places were struck."""
 
     found: RunResult
     readings: pl.DataFrame
@@ -105,8 +105,8 @@ def areas(seen: Lasting) -> Table:
 def places(seen: Lasting) -> Table:
     """Return a table of the times at which places were struck.
 
-    Overlapping times near several stations count once. Places with the same times share a row, which shows the largest
-    and their number.
+    Overlapping times near several stations count once. Places with the same times share a row, which shows the most
+    populous place and the number of places.
     """
     table = empty("Places within 40 km of a station where a storm was on", "the_largest_of", "places")
     spells = _spells(seen.storms)

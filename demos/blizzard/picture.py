@@ -30,8 +30,8 @@ THRESHOLD = 15
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The contents of the picture: readings (station, end, wind, visib), those that met the rule's conditions, and the
-    storms."""
+    """The contents of the picture: all readings (station, end, wind, visib), the readings that satisfied the rule's
+    conditions, and the storms."""
 
     readings: pl.DataFrame
     met: pl.DataFrame
@@ -80,7 +80,8 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def _year(axes: Axes, scene: Scene) -> None:
-    """Draw one thin row per station: a grey tick for each reading that met the conditions, and the storms in colour."""
+    """Draw one thin row per station: a grey tick for each reading that satisfied the rule's conditions, and the storms
+    in colour."""
     _bare(axes)
     months = [datetime(2013 + month // 12, month % 12 + 1, 1, tzinfo=UTC) for month in range(13)]
     axes.set_xlim(_hour(months[0]), _hour(months[-1]))

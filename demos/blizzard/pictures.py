@@ -131,8 +131,8 @@ def _served() -> Iterator[str]:
 
 
 def _until(page: Page, condition: str) -> None:
-    """Wait until a condition is true on the page. It is polled from here, because the page's policy forbids it to
-    evaluate text."""
+    """Wait until a condition is true on the page. The page's policy forbids the page to evaluate text, so this process
+    polls the condition."""
     for _ in range(2_400):
         if page.evaluate(condition):
             return
@@ -152,7 +152,7 @@ def _taken(page: Page, part: Locator | None = None) -> bytes:
 
 
 def _small(image: bytes) -> bytes:
-    """Return the image in fewer bytes."""
+    """Compress an image."""
     from PIL import Image
 
     made = io.BytesIO()

@@ -1,8 +1,8 @@
 """Replay the first storm of 2013, one hour of readings per second: `python -m cep.demos.blizzard.replay | cep serve
 ...`.
 
-It starts when the server reads, and ends after the storm's last alert is over. With `--late`, the records are those of
-`cep.demos.blizzard.arrivals`, as JSON Lines: some late, some corrected, one withdrawn.
+The replay starts when the server reads, and ends after the storm's last alert is over. With `--late`, the records are
+those of `cep.demos.blizzard.arrivals`, as JSON Lines: some late, some corrected, one withdrawn.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from cep.demos.blizzard.arrivals import arrivals
 from cep.demos.run import weather
 
 FROM, HEIGHT, UNTIL = "2013-02-08T12:00:00Z", "2013-02-09T08:00:00Z", "2013-02-09T18:00:00Z"
-"""A time before the storm; the time of its last warning, when all its alerts are open; and a time when all are over.
+"""FROM: a time before the storm. HEIGHT: the time of the storm's last warning, when all its alerts are open. UNTIL: a
+time when all its alerts are over.
 
-They have the format of the file, so that they compare as text.
+They have the format of the file, so that they can be compared as text.
 """
 PACE = 1.0
-"""The seconds between two hours of readings."""
+"""The time in seconds between two hours of readings."""
 OVER = "the storm and its alerts are over; Ctrl-C stops the server, `make serve` replays the storm"
 
 
@@ -52,8 +53,8 @@ def late() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the readings, and finally a message. After the header, it waits for the reader, so that no hour is missed
-    while the server starts."""
+    """Write the readings, and finally a message. After the header, wait until the server reads from the pipe, so that
+    it receives all hours."""
     try:
         is_late = "--late" in sys.argv[1:]
         for number, lines in enumerate(late() if is_late else hours()):

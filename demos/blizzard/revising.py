@@ -19,15 +19,15 @@ from cep.demos.printed import table as empty
 from cep.knowledge.graph import Knowledge
 
 WINDOW = "12 h"
-"""The time in which results may be revised, longer than any reading is late."""
+"""The time in which results may be revised. It is longer than the greatest delay of a reading."""
 SHOWN = {"gale": "gale", "warning": "blizzard", "cleared": "all clear"}
 """The derived events of which people are notified, with their words. `settling` is only an intermediate step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message at `at`, or its withdrawal, about a station's weather in [start, end] (microseconds UTC), and the
-    reading that caused it."""
+    """A message about a station's weather in [start, end], or the withdrawal of one. `at`: the time at which it is
+    sent. Times are in microseconds UTC. It also has the reading that caused it."""
 
     at: int
     name: str

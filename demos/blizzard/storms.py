@@ -13,8 +13,8 @@ HOUR = 3_600_000_000
 class Storm:
     """A storm at a station, over the closed interval [start, end] (microseconds UTC).
 
-    `readings`: the number of readings in it that met the rule's conditions. wind, visib and temp are their worst
-    values.
+    `readings`: the number of the storm's readings that satisfied the rule's conditions. wind, visib and temp are the
+    worst values of these readings.
     """
 
     station: str
@@ -53,7 +53,7 @@ def lasted(on: pl.DataFrame, settling: pl.DataFrame, readings: pl.DataFrame) -> 
 
 
 def settled(settling: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
-    """Return the readings that met the rule's conditions, which are the chains of length one."""
+    """Return the readings that satisfied the rule's conditions. They are the chains of length one in `settling`."""
     met = settling.filter(pl.col("readings") == 1).select("station", "end").unique()
     return readings.join(met, on=["station", "end"], how="semi")
 

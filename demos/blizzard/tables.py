@@ -101,7 +101,8 @@ def dead(found: Sequence[DeadLetter], file: Path) -> Text:
 
 
 def _rank(place: Place) -> tuple[int, float, str]:
-    """Return a sort key: the most populous place first, then the closest of those without people."""
+    """Return a sort key: populated places first, the most populous first. The other places follow, the closest
+    first."""
     return -(place.population or 0), place.metres, place.name
 
 

@@ -1,4 +1,5 @@
-"""The jet stream demo: a day of real positions, the routes in them, and the flights warned of turbulence ahead."""
+"""The jet stream demo: a day of real positions, the routes of the flights, and the flights that were warned of
+turbulence ahead."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from cep.knowledge.graph import Knowledge
 
 PROGRAM = Path(__file__).with_name("jetstream.cep")
 ROUTES = 24
-"""The number of routes that count as streams. At least eleven flights take each of them that day."""
+"""The number of routes that count as streams. At least eleven flights use each of them on the day of the demo."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The input of the demo, the routes found in it (see `routes`), and the derived events."""
+    """The positions, the routes that were computed from them (see `routes`), and the derived events."""
 
     positions: pl.DataFrame
     routes: pl.DataFrame

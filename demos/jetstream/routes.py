@@ -12,9 +12,10 @@ from pyproj import Geod
 AIR = "urn:semcep:air:"
 WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 LOWEST = 29_000
-"""The least altitude in feet. Jet streams are higher."""
+"""The minimum altitude of a position in feet. Jet streams are higher."""
 CELL = 0.3
-"""The cell size in degrees. Flights that enter in one cell and leave in one cell share a route."""
+"""The size in degrees of a cell of the map. Flights share a route if they enter in the same cell and leave in the same
+cell."""
 SHORTEST = 10
 """The least number of points of a route."""
 

@@ -30,9 +30,10 @@ SUBTITLE = (
 class Found:
     """The results of the run, and tables with one row per hour.
 
-    `winds`: the wind that an airport uses (start, airport, whence, mph). `usable`: the usable runways, and the angle
-    between runway and wind (start, airport, runway, off; `off` is null if the wind varies). `lands`: the runways in use
-    (start, airport, runway).
+    - `winds`: the wind by which an airport chooses its runways (start, airport, whence, mph).
+    - `usable`: the usable runways (start, airport, runway, off). `off` is the angle between runway and wind, or null if
+      the wind varies.
+    - `lands`: the runways in use (start, airport, runway).
     """
 
     result: RunResult
@@ -54,7 +55,7 @@ class Found:
 
     @property
     def begins(self) -> pl.DataFrame:
-        """Return the intervals in which runways are in use; each starts when a runway comes into use."""
+        """Return the intervals in which a runway is in use."""
         return self.table("lands")
 
     def nearest_to_the_wind(self) -> int:
@@ -67,14 +68,14 @@ class Found:
         return best.sort("airport", "start").with_columns(before).filter(~same.fill_null(False)).height
 
     def borrowed(self) -> pl.DataFrame:
-        """Return the hours at which an airport uses the wind of another one: start, airport."""
+        """Return the hours in which an airport uses the wind of another airport: start, airport."""
         own = hourly(self.result.derived["trusted"]).select("start", "airport")
         return (
             self.winds.join(own, on=["start", "airport"], how="anti").select("start", "airport").unique().sort("start")
         )
 
     def doubted(self) -> pl.DataFrame:
-        """Return the readings that are not trusted: start, airport, mph."""
+        """Return the readings that the program does not trust: start, airport, mph."""
         readings = self.result.read["reading"].select("start", "airport", "mph")
         return hourly(self.result.derived["doubted"]).join(readings, on=["start", "airport"])
 

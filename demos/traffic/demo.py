@@ -44,7 +44,8 @@ class Found:
         return self.derived[fluent].sort("start", "flight")
 
     def phases(self) -> pl.DataFrame:
-        """Return the positions with the phase of flight at each. A fluent begins just after its event."""
+        """Return the positions, each with the phase of the flight at this time. A fluent begins just after its
+        event."""
         begun = self.of("phase").select("flight", "kind", time="start", until="end")
         seen = self.positions.sort("time", "flight").join_asof(
             begun, on="time", by="flight", allow_exact_matches=False, check_sortedness=False

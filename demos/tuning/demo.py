@@ -27,16 +27,16 @@ HERE = Path(__file__).parent
 PROGRAM = HERE / "tuning.cep"
 LIMIT = "precision >= 80%"
 BEFORE = "6h"
-"""The longest time by which a correct warning may end before the first cancellations."""
+"""The longest time from the end of a correct warning to the first cancellations."""
 DAYS = 7
-"""Numbers of warnings are reported per this many days."""
+"""The number of days for which reports state the number of warnings."""
 HOUR = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The results of the search. `labels`: the incidents. `default`: the index of the point with the program's own
-    values."""
+    """The results of the search. `labels`: the incidents. `default`: the index of the point that has the program's own
+    parameter values."""
 
     result: BacktestResult
     labels: pl.DataFrame
@@ -83,7 +83,7 @@ def options(labels: Path) -> BacktestOptions:
 
 
 def tune(labels: Path | None = None) -> Tuning:
-    """Try all points. `labels`: the file for the labels."""
+    """Run all points of the grid. `labels`: the file into which the labels are written, or None."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "labels.csv") if labels is None else labels
         table = incidents.write(path)

@@ -11,13 +11,13 @@ import polars as pl
 from cep.demos.run import weather
 
 SHARE = 0.3
-"""The least share of cancelled departures in an hour that counts."""
+"""The least share of cancelled departures in an hour of a spell."""
 DEPARTURES = 8
-"""The least number of departures in such an hour. If there are fewer, as at night, a high share means nothing."""
+"""The least number of departures in an hour of a spell. If there are fewer, as at night, a high share means nothing."""
 HOURS = 3
-"""The least number of such hours in a spell."""
+"""The least number of hours in a spell that have so many cancellations."""
 GAP_HOURS = 12
-"""The greatest gap in hours within a spell. Nobody flies at night."""
+"""The greatest gap in hours within a spell. There are hardly any departures at night."""
 WINTER = (12, 1, 2, 3)
 
 
@@ -32,7 +32,8 @@ def flights() -> pl.DataFrame:
 
 
 def incidents(departures: pl.DataFrame) -> pl.DataFrame:
-    """Return the spells: `station`, `start`, `end`, and the number of departures `cancelled` in their worst hours."""
+    """Return the spells: `station`, `start`, `end`, and the number of departures that were cancelled in their worst
+    hours (`cancelled`)."""
     hours = departures.group_by("station", "hour").agg(pl.len().alias("departures"), pl.col("cancelled").sum())
     bad = hours.filter(
         pl.col("departures") >= DEPARTURES,
