@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cep.core.blake2b import BLOCK, LANES, Words, digests, lanes_of
 from cep.core.kernels import njit
 from cep.core.nullable import MISSING
-from cep.core.shortest import ENDLESS, LETTERS, UNSIGNED, write_float, write_whole
+from cep.core.shortest import ENDLESS, LETTERS, UNSIGNED, write_float, write_whole, write_word
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -40,6 +40,7 @@ AROUND = 4
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
 """The two hexadecimal digits of each byte, as they are in memory."""
+_ZERO = np.uint64(0)
 _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
 
 
@@ -85,7 +86,7 @@ class IdentityColumns:
                 begun += len(own)
                 room += int(np.diff(ends).max(initial=0))
             letters = np.concatenate(parts)
-        words: Words = np.zeros((LANES, -(-room // BLOCK) * BLOCK // 8), np.uint64)
+        words: Words = np.zeros((LANES, -(-room // BLOCK) * BLOCK // 8 + 1), np.uint64)
         messages = words.view(np.uint8)
         messages[:, : len(self.head)] = np.frombuffer(self.head, np.uint8)
         digits, odd = np.empty((n, DIGITS // 2), np.uint16), np.zeros(n, np.bool_)
@@ -189,8 +190,8 @@ def _message(cells, kinds, places, nones, spans, texts, row, letters, end):  # t
             end = write_whole(letters, end, value)
     letters[end] = 93  # bracket
     end += 1
-    for i in range(end, -(-end // BLOCK) * BLOCK):
-        letters[i] = 0
+    for i in range(end, -(-end // BLOCK) * BLOCK, 8):
+        write_word(letters, i, _ZERO)
     return end, odd
 
 
@@ -200,7 +201,7 @@ def _identities(cells, kinds, places, nones, spans, texts, words, letters, head,
 
     `words` and `letters` are two views of the same memory, in which the messages of LANES rows are written. The first
     `head` letters of each message are already filled. The memory has room for the longest row: LETTERS and AROUND per
-    column, the longest text of each text column, and padding to a whole block. `lanes`: see `digests`.
+    column, the longest text of each text column, padding to a whole block, and one word more. `lanes`: see `digests`.
     """
     lengths = np.zeros(LANES, np.int64)
     for first in range(0, len(odd), LANES):

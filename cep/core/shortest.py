@@ -14,8 +14,9 @@ import numpy as np
 
 from cep.core.kernels import Intrinsic, njit
 
-LETTERS = 24
-"""The number of letters in the longest number, for example -2.2250738585072014e-308."""
+LETTERS = 32
+"""The number of letters that a writer may overwrite. The longest number has 24, for example -2.2250738585072014e-308.
+Its last digits are written with the whole word that contains them."""
 ENDLESS = 0x7FF0000000000000
 """The bits of the infinite float. Greater bits mean NaN."""
 UNSIGNED = 2**63 - 1
@@ -37,8 +38,9 @@ _POWERS = np.array([_power(ten) for ten in range(_LEAST, _MOST + 1)], np.uint64)
 _TENS = np.array([10**power for power in range(1, 19)], np.uint64)
 
 # Kernels treat an integer as signed unless it is declared unsigned.
-_0, _1, _2, _4, _10, _40 = map(np.uint64, (0, 1, 2, 4, 10, 40))
-_48, _52, _100 = map(np.uint64, (48, 52, 100))
+_0, _1, _2, _4, _8, _10, _16, _19, _32, _40 = map(np.uint64, (0, 1, 2, 4, 8, 10, 16, 19, 32, 40))
+_52, _100, _103, _5243, _10000, _EIGHT = map(np.uint64, (52, 100, 103, 5243, 10000, 10**8))
+_BY_100, _BY_10, _ZEROS, _POINT = map(np.uint64, (0x7F0000007F, 0xF000F000F000F, 0x3030303030303030, 0x1E00))
 _FRACTION = np.uint64(2**52 - 1)
 
 
@@ -106,23 +108,69 @@ def _shortest(bits):  # type: ignore[no-untyped-def]
     return digits + (_1 if up else _0), k
 
 
-@njit(_nrt=False)
-def write_digits(letters, start, number):  # type: ignore[no-untyped-def]
-    """Write a number without a sign at the offset `start`. Return the offset after it. No writer in this module writes
-    more than LETTERS letters."""
-    end = start + 1
+def _written_word(typing_context: Any, letters: Any, place: Any, word: Any) -> Any:
+    """Define the intrinsic that writes the eight bytes of a word at an offset, the lowest byte first."""
+    from llvmlite import ir
+    from numba.core import types
+    from numba.np import arrayobj
+
+    make_array: Any = arrayobj.make_array
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = make_array(signature.args[0])(context, builder, arguments[0]).data
+        target = builder.bitcast(builder.gep(first, [arguments[1]]), ir.IntType(64).as_pointer())
+        builder.store(arguments[2], target, align=1)
+        return context.get_dummy_value()
+
+    return types.void(letters, types.int64, types.uint64), code
+
+
+write_word: Callable[[Any, Any, Any], None] = cast(Any, Intrinsic(_written_word))
+
+
+@njit(_nrt=False, forceinline=True)
+def _eight(number):  # type: ignore[no-untyped-def]
+    """Return the eight digits of a number below 10 ** 8 as a word of letters, the first digit in the lowest byte.
+
+    Each step divides all parts of the word at once: into two parts of four digits, four of two, and eight of one.
+    """
+    upper_half = number // _10000
+    parts = upper_half | (number - _10000 * upper_half) << _32
+    tens = ((parts * _5243) >> _19) & _BY_100  # 5243 / 2 ** 19 is nearly 1 / 100
+    parts = tens | (parts - _100 * tens) << _16
+    tens = ((parts * _103) >> _10) & _BY_10
+    return tens | (parts - _10 * tens) << _8 | _ZEROS
+
+
+@njit(_nrt=False, forceinline=True)
+def _length(number):  # type: ignore[no-untyped-def]
+    length = 1
     for i in range(len(_TENS)):
-        end += number >= _TENS[i]
-    place = end
-    while number >= _100:
-        rest = number // _100
-        two = number - _100 * rest
-        letters[place - 1], letters[place - 2] = _48 + two % _10, _48 + two // _10
-        number = rest
-        place -= 2
-    letters[place - 1] = _48 + number % _10
-    if number >= _10:
-        letters[place - 2] = _48 + number // _10
+        length += number >= _TENS[i]
+    return length
+
+
+@njit(_nrt=False, forceinline=True)
+def _first(letters, start, number, length):  # type: ignore[no-untyped-def]
+    write_word(letters, start, _eight(number) >> np.uint64(64 - 8 * length))
+
+
+@njit(_nrt=False)
+def write_digits(letters, start, number, length):  # type: ignore[no-untyped-def]
+    """Write a number without a sign at the offset `start`. `length`: the number of its digits. Return the offset after
+    it. Letters after the number may get any value."""
+    end = start + length
+    if number < _EIGHT:
+        _first(letters, start, number, length)
+        return end
+    rest = number // _EIGHT
+    if rest < _EIGHT:
+        _first(letters, start, rest, length - 8)
+    else:
+        beginning = rest // _EIGHT
+        _first(letters, start, beginning, length - 16)
+        write_word(letters, end - 16, _eight(rest - _EIGHT * beginning))
+    write_word(letters, end - 8, _eight(number - _EIGHT * rest))
     return end
 
 
@@ -132,40 +180,40 @@ def write_whole(letters, start, number):  # type: ignore[no-untyped-def]
 
     The least int64 is not allowed, because it has no positive counterpart.
     """
-    if number < 0:
-        letters[start] = 45  # minus
-        return write_digits(letters, start + 1, np.uint64(-number))
-    return write_digits(letters, start, np.uint64(number))
+    letters[start] = 45  # minus
+    size = np.uint64(abs(number))
+    return write_digits(letters, start + (number < 0), size, _length(size))
 
 
 @njit(_nrt=False)
 def write_float(letters, start, bits):  # type: ignore[no-untyped-def]
     """Write a finite float at the offset `start`. `bits`: its bits. Return the offset after it."""
-    if bits < 0:
-        letters[start] = 45
-        start += 1
+    letters[start] = 45
+    start += bits < 0
     size = bits & UNSIGNED
     digits, power = (_0, 0) if size == 0 else _shortest(size)
     while power < 0 and digits % _10 == _0:
         digits //= _10
         power += 1
-    end = write_digits(letters, start, digits)
-    point = end + power
-    if not -3 <= point - start <= 16:
-        return _with_exponent(letters, start, end, point - start - 1)
-    for i in range(end, point):
+    length = _length(digits)
+    point = length + power  # how many digits are before the point
+    if not -3 <= point <= 16:
+        return _with_exponent(letters, start, write_digits(letters, start, digits, length), point - 1)
+    if point <= 0:
+        write_word(letters, start, _ZEROS ^ _POINT)
+        return write_digits(letters, start + 2 - point, digits, length)
+    if power < 0:
+        end = write_digits(letters, start + 1, digits, length)
+        for i in range(start, start + point):
+            letters[i] = letters[i + 1]
+        letters[start + point] = 46
+        return end
+    end = write_digits(letters, start, digits, length)
+    for i in range(end, end + power):
         letters[i] = 48
-    if power >= 0:
-        letters[point], letters[point + 1] = 46, 48  # .0
-        return point + 2
-    before = max(start, point)  # the digits before the point stay in place
-    moved = 1 if point > start else 2 + start - point
-    for i in range(end - 1, before - 1, -1):
-        letters[i + moved] = letters[i]
-    for i in range(before, before + moved):
-        letters[i] = 48
-    letters[before + (0 if point > start else 1)] = 46
-    return end + moved
+    end += power
+    letters[end], letters[end + 1] = 46, 48  # .0
+    return end + 2
 
 
 @njit(_nrt=False)
@@ -181,7 +229,4 @@ def _with_exponent(letters, start, end, exponent):  # type: ignore[no-untyped-de
         end += 1
     letters[end], letters[end + 1] = 101, 45 if exponent < 0 else 43  # e, and the sign
     size = np.uint64(abs(exponent))
-    if size < _10:
-        letters[end + 2] = 48
-        return write_digits(letters, end + 3, size)
-    return write_digits(letters, end + 2, size)
+    return write_digits(letters, end + 2, size, max(2, _length(size)))
