@@ -79,11 +79,10 @@ def _say(ticks: int) -> str:
 
 
 class TimeJumps:
-    """A detector of wrong clocks. It issues two kinds of warnings, each at most once.
+    """A detector of wrong clocks. It issues two kinds of warnings, each at most once:
 
-    The first warning says that the latest event time is more than a day ahead of the clock. The second warning says
-    that the latest event time has jumped by more than a day between two batches. It adds that records which arrived
-    after the jump are late.
+    - The latest event time is more than a day ahead of the clock.
+    - The latest event time has jumped by more than a day between two batches, and records after the jump are late.
     """
 
     def __init__(self) -> None:

@@ -232,11 +232,8 @@ def _listed(path: str, spec: str, known: Set[str]) -> list[str]:
 
 
 def passed_over(specs: Sequence[str], schemas: Mapping[str, Schema]) -> Iterator[str]:
-    """Yield a remark for each entry that is named like a readable file but is not one, and so is not read.
-
-    Such entries are folders in a folder or among the matches of a pattern. In a folder, they may also be links to files
-    that do not exist.
-    """
+    """Yield a remark for each entry of the specs' folders and patterns that has the name of a readable file, but is a
+    folder, or a link to a file that does not exist."""
     for spec in specs:
         path = _split(spec, schemas)[1]
         if live(path) or is_url(path) or path == "-":
@@ -263,8 +260,8 @@ def _is_read(name: str) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Return True if the entry is a file. A link to itself also counts as a file. The error that describes the link is
-    raised when it is read."""
+    """Return True if the entry is a file. A link to itself counts as a file, so that reading it raises the error that
+    describes the link."""
     try:
         return entry.is_file()
     except OSError:

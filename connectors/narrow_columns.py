@@ -1,8 +1,8 @@
-"""A compact form of Arrow tables that stores whole numbers in fewer bytes.
+"""A compact form of Arrow tables that stores whole numbers in fewer bytes, for tables that are sent between processes
+and logged.
 
 For a column of similar numbers, the differences from the minimum are stored. For a column that equals an earlier
-column, nothing is stored. The metadata of the column's field describe how to restore the column. The tables are sent
-between processes and logged. So each byte is written, hashed and read again.
+column, nothing is stored. The metadata of the column's field describe how to restore the column.
 """
 
 from __future__ import annotations

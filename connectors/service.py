@@ -146,8 +146,8 @@ class Service:
         }
 
     def _cut(self, name: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Cut off the part of each interval that an earlier program derived (`cuts`). An interval stays unchanged if it
-        had ended when this program took over."""
+        """Cut off the part of each interval that an earlier program derived (`cuts`). Intervals that had ended when
+        this program took over stay unchanged."""
         time = self.cuts.get(name)
         if time is None or not (table["start"] < time).any():
             return table
@@ -162,11 +162,8 @@ class Service:
         }
 
     def _new(self, batch: Batch | None) -> dict[str, pl.DataFrame]:
-        """Return the records of a batch if this method is called with the batch for the first time. Otherwise, return
-        no records.
-
-        The engine may process a batch in several steps. Each step is a round, but only the first one has new records.
-        """
+        """Return the new records of a step: those of the batch in the first step that processes it, and none in further
+        steps of the same batch."""
         if batch is None or batch is self._batch:
             return {}
         return {name: _coming(table) for name, table in batch.tables.items()}

@@ -5,7 +5,7 @@ The outbox also records each action, with the watermark at which the action took
 
 A round is one batch of input that the engine processes. The program changes alerts only during a round, and people
 change alerts only between two rounds. A lock enforces this order. Silences and maintenance windows begin and end by the
-wall clock. This also causes changes of alerts.
+wall clock. Each such beginning or end also becomes a change of every alert that it affects.
 """
 
 from __future__ import annotations
@@ -215,11 +215,11 @@ class Handling:
         return {**self._silences, **self._windows}
 
     def _turned(self, told: AlertChange, silenced: list[str], by: str = "", comment: str = "") -> AlertChange:
-        """Return the change that marks an open alert as silenced. If `silenced` is empty, return the change that marks
-        the alert as no longer silenced.
+        """Return the change that marks an open alert as silenced by `silenced`. If this list is empty, return the
+        change that marks the alert as no longer silenced.
 
-        In the first case, the author of the change is the author of the first silence in `silenced`. In the second
-        case, the author is `by`, the person who ended the last silence, or MACHINE if no person ended it.
+        The author of a `silenced` change is the author of the first silence. The author of an `unsilenced` change is
+        `by`, who has ended the last silence, or MACHINE if no person has.
         """
         if not silenced:
             return self._next(told, "unsilenced", by or MACHINE, comment, silenced=[])
@@ -247,10 +247,10 @@ class Handling:
         """Return the changes of a round with people's data added: each alert's acknowledgement, assignee, verdict and
         silences.
 
-        A change can alter which silences match an alert, for example by a new severity. Then the result has an
-        additional `silenced` or `unsilenced` change. A `silenced` change precedes the round's change, and receivers are
-        sent neither of the two. An `unsilenced` change follows the round's change, so that receivers are sent the alert
-        in its new state.
+        A change can alter which silences match an alert, for example by a new severity. Then the result also has a
+        `silenced` or an `unsilenced` change. If the alert becomes silenced, the additional change precedes the round's
+        change, so that receivers are sent neither. Otherwise it follows, so that receivers are sent the alert in its
+        new state.
         """
         followed: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}
@@ -498,8 +498,8 @@ class Handling:
     # --- silences ---
 
     def silences(self) -> list[Silence]:
-        """Return the silences and maintenance windows: first the active ones, then the pending ones, then the expired
-        ones. Each of these three groups is sorted by the ends.
+        """Return the active silences and maintenance windows, then the pending ones, then the expired ones. Each of
+        these groups is sorted by the time at which the silences end.
 
         For a maintenance window that recurs, only the active, the last and the next occurrence are listed.
         """

@@ -1,7 +1,7 @@
 """Inhibition: an alert that fires suppresses other alerts.
 
-While an alert is inhibited, its changes have `inhibited`. When inhibition begins or ends, the inhibited alert gets an
-additional change.
+While an alert is inhibited, the field `inhibited` of its changes is True. When inhibition begins or ends, the inhibited
+alert gets an additional change.
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ class AlertChange:
     def quiet(self) -> bool:
         """Return True if receivers are not sent this change.
 
-        They are not sent it if they have been sent no change of the alert so far (`sent` is None). They are also not
-        sent it if the alert is open, and inhibited or silenced.
+        This is the case if receivers have not been sent any change of the alert so far (`sent` is None), or if the
+        alert is open and is inhibited or silenced.
         """
         return self.sent is None or ((self.inhibited or bool(self.silenced)) and not self.over)
 
@@ -288,10 +288,10 @@ class AlertLifecycle:
         return changes
 
     def go_on(self, told: Sequence[AlertChange]) -> list[AlertChange]:
-        """Store the published form of open alerts. Return the published changes. The last change of each alert gets the
-        alert's current `holding`.
+        """Store the last published change of each open alert, so that later changes continue from it. Return the
+        published changes. The last one of each alert gets the alert's current `holding`.
 
-        `told`: the published changes, which are the changes of the last `take` and changes that other steps have added.
+        `told`: the published changes: those of the last `take`, and those that other steps have added.
         """
         last = {change.slot: place for place, change in enumerate(told)}
         return [self._told(change) if last[change.slot] == place else change for place, change in enumerate(told)]
@@ -374,7 +374,7 @@ class AlertLifecycle:
         return self.due(change)
 
     def first_final(self, number: int) -> int:
-        """Return the earliest time at which final occurrences of an alert may be dropped."""
+        """Return the time before which occurrences of an alert are not dropped, even if they are final."""
         return BEGINNING
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:

@@ -192,8 +192,7 @@ class Outbox:
 
         - `marks`: for each fingerprint of an alert, the position of the round.
         - `keys`, `come`, `gone`: the parameters of `revised_tables.write`.
-        - `actions`: actions to record. Each action caused one of the changes at the end of `changes`. The order of
-          these changes is that of the actions.
+        - `actions`: the actions that have caused the last changes in `changes`, one per change, in the same order.
         """
         with self._lock:
             first = self.last + 1 + sum(not change.hidden for change in changes) - len(actions)
@@ -640,8 +639,8 @@ class Outbox:
     def _before(self) -> int:
         """Return the number up to which changes were removed.
 
-        An outbox of an older version does not record this number. Then it is computed: the number before the last
-        change whose preceding number is missing.
+        An outbox of an older version does not record this number. Then it is the number before the last gap in the
+        numbers of the stored changes.
         """
         noted = self._meta("pruned")
         if noted is not None:

@@ -269,8 +269,8 @@ class RevisedLifecycle:
         return self.lifecycle.go_through(key.place, base, occurrences, lambda row: values[id(row)], watermark, turned)
 
     def _again(self, key: AlertKey, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """Return the changes that occurrences of a key cause after its state `base`. Invalid places are not counted,
-        because they were counted before."""
+        """Recompute the changes that occurrences of a key cause after its state `base`. Invalid places were counted
+        when the changes were first computed, and are not counted again."""
         counted = self.lifecycle.unplaced.copy()
         changes = self._followed(key, key.base, held, watermark, key.since >= self.lifecycle.since)
         for name, number in counted.items():
@@ -348,8 +348,7 @@ class RevisedLifecycle:
         )
 
     def _latest(self, before: int, held: Iterable[HeldOccurrence], changes: Iterable[AlertChange]) -> int:
-        """Return the time up to which a key has been processed. Occurrences that end after this time count as in
-        order."""
+        """Return the time up to which a key has been processed. An occurrence that ends after this time is not late."""
         times = (*(entry.occurrence.end for entry in held), *(change.time for change in changes))
         return max(self.lifecycle.since + 1, before, *times)
 
@@ -422,7 +421,7 @@ def _lives(key: AlertKey, changes: Iterable[AlertChange]) -> dict[str, list[Aler
 
 
 def _heirs(key: AlertKey, lives: Mapping[str, Sequence[AlertChange]]) -> list[Heir]:
-    """Return pairs of a withdrawn alert and the alert that replaces it. This is the last alert that overlaps the
+    """Return pairs of a withdrawn alert and the alert that replaces it, which is the last alert that overlaps the
     withdrawn one in time."""
     heirs = []
     for alert, before in key.told.items():

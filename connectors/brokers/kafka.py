@@ -82,11 +82,11 @@ class Topic:
         return {number: bounds[last] for number, bounds in self.bounds().items()}
 
     def following(self, start: Offsets, most: int | None) -> dict[int, int]:
-        """Return the end offsets for reading about `most` messages from `start` on. If `most` is None, the end offsets
-        include all available messages.
+        """Return the end offsets for reading about `most` messages from `start` on, or all available messages if `most`
+        is None.
 
-        A partition that has more unread messages gets a larger share. So the reading reaches about the same time in all
-        partitions. Raises CepError if some messages from `start` on are no longer available. With `gone=skip`, these
+        A partition that has more unread messages gets a larger share, so that all partitions are read up to about the
+        same time. Raises CepError if some messages from `start` on are no longer available. With `gone=skip`, these
         messages are skipped, and the error is only raised if the partition ends before `start`.
         """
         ends = dict(start)

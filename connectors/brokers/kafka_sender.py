@@ -1,4 +1,5 @@
-"""Kafka as an output. Messages have a key and the header `id`, are sent in order and are all acknowledged."""
+"""Kafka as an output. Messages have a key and the header `id`, and are sent in order. The broker acknowledges all of
+them."""
 
 from __future__ import annotations
 

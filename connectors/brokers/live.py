@@ -129,7 +129,7 @@ def lasting_connection(address: Address, lasting: bool) -> bool:
 def reach(input: Input) -> None:
     """Check that a live input exists. Raises CepError if it does not exist or a library is not installed.
 
-    TCP connections are not tried. The other side could take the attempt for the reader of its lines.
+    TCP addresses are not checked, because the other side could mistake a test connection for the reader of its lines.
     """
     assert input.address is not None, "live inputs have addresses"
     if input.address.kind == "tcp":

@@ -1,4 +1,5 @@
-"""MQTT as an output. Messages have QoS 1 and are all acknowledged. With MQTT 5, they have the user property `id`."""
+"""MQTT as an output. Messages have QoS 1, and the broker acknowledges all of them. With MQTT 5, they have the user
+property `id`."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ class Sources:
         self.losses = {**self.losses, name: 0}
 
     def is_now(self, name: str, reason: str | None) -> None:
-        """Set the reason why a source is lost, or None if it is available. Notify the listeners if the source was
-        available before and is lost now, or the other way round."""
+        """Set the reason why a source is lost, or None if it is available. Notify the listeners if the source was lost
+        or has become available since the last call."""
         if reason is None and name in self.awaited:
             self.awaited -= {name}
         before = self.lost.get(name)

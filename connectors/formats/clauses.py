@@ -41,7 +41,7 @@ _MORE = 2
 
 
 class ClauseReader:
-    """A reader of the lines of one input, block by block. The declarations define the length of a tick."""
+    """A reader of the lines of one input, block by block."""
 
     def __init__(self, schemas: Mapping[str, Schema], format: str) -> None:
         """Raise CepError if no declaration uses the format. The declarations of a program in DatalogMTL use `facts`,

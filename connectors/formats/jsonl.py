@@ -356,8 +356,9 @@ class LineReader:
         If the user bound the input to an event type, lines of unknown types belong to this event type. Lines of other
         event types are then ODD.
 
-        If the reader tests WHEN conditions, the method only marks lines as UNTYPED. It marks lines that name an event
-        type which has a condition. If the input is bound, it marks all lines that name an event type of the program.
+        If the program has WHEN conditions, the event types of lines are decided later. This method then only marks
+        lines as UNTYPED: those that name an event type that has a condition or, if the input is bound, any event type
+        of the program.
         """
         names = [schema.name for schema in self._names.schemas]
         if self._tested:  # a line may be an event with WHEN

@@ -125,7 +125,7 @@ def mostly_times(sample: RecordSample, guesses: Mapping[str, Guess]) -> str | No
     """Return a remark about a column that could contain the time of the events but cannot be used. Return None if there
     is no such column.
 
-    In such a column, at least half of the texts are times, but too many are not. Or each text contains two times.
+    In such a column, at least half of the texts are times, but too many are not, or each text contains two times.
     """
     best: tuple[int, int, str, str | None] | None = None
     for source, guess in guesses.items():

@@ -196,14 +196,11 @@ def _is_value(text: str) -> bool:
 
 
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if a row is a header rather than a record.
+    """Return True if the row `first`, which precedes `rows`, is a header rather than a record.
 
-    `first`: the row. `rows`: the rows below it. If `rows` is empty, or `first` contains only words, the row is a
-    header.
-
-    Otherwise, it is a header if it contains a word in a column in which the other rows contain dates. It is also a
-    header if it contains words in at least half of the columns in which the other rows contain values. Columns that are
-    mostly empty do not count.
+    It is a header if `rows` is empty, or if it contains only words. It is also a header if it contains a word in a
+    column whose other rows contain dates, or words in at least half of the columns whose other rows contain values.
+    Columns that are mostly empty do not count.
     """
     if not rows or not any(map(_is_value, first)):
         return True

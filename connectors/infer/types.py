@@ -87,8 +87,8 @@ class Guess:
 
 
 def allowed(count: int) -> int:
-    """Return how many of `count` values may lack the type of a column. If more values lack the type, the column has
-    another type."""
+    """Return how many of `count` values may have another type than the column. If more do, the column does not have
+    this type."""
     return max(count // 50, int(count >= 20))
 
 
@@ -136,8 +136,8 @@ def guess(
 
 
 def _majority(kinds: Counter[str]) -> frozenset[str] | None:
-    """Return the kinds that almost all values have. Return None if all values have these kinds, or if too many have
-    others.
+    """Return the kinds that almost all values have. Return None if there are no other kinds, or if too many values have
+    other kinds.
 
     `kinds`: the number of values of each kind.
     """

@@ -24,7 +24,7 @@ class Derivations:
 
     - `plan`: the program's plan. Rules are numbered by their position in it.
     - `meanings`: for each event type, a fingerprint of all rules that it depends on (see `Engine.meanings`). The IRIs
-      of activities and rules contain this fingerprint. They stay the same if other rules of the program change.
+      of activities and rules contain this fingerprint, so they stay the same if other rules change.
     - `written`: the event types that the output describes. If an occurrence is made of occurrences of other derived
       event types, the output names only the class of these occurrences.
     """

@@ -94,8 +94,8 @@ class QuadWriter:
             self.log = None
 
     def _count(self, changes: int) -> None:
-        """Count changes, and call `flush` after a certain number of changes. Without this call, RocksDB would keep
-        hundreds of megabytes of changes in memory."""
+        """Count changes, and call `flush` after a certain number of them. Otherwise RocksDB would keep hundreds of
+        megabytes of changes in memory."""
         self._in_memory += changes
         if self._in_memory >= _IN_MEMORY:
             self.flush()

@@ -81,7 +81,8 @@ class Retention:
     def _only_named(self, constituent: Any, going: Collection[Any]) -> list[ox.Quad]:
         """Return the triples of a record that was stored only because it is a constituent of the occurrences `going`.
 
-        Return an empty list if the record is itself stored with an end, or if another occurrence was derived from it.
+        Return an empty list if the store also contains the record for its own sake (with an end), or if another
+        occurrence was derived from it.
         """
         quads = list(self._store.quads_for_pattern(constituent, None, None, HERE))
         if any(quad.predicate == END for quad in quads) or self._needed(constituent, (_DERIVED,), going):

@@ -68,8 +68,8 @@ def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> 
 def scarce(store: ox.Store, links: Sequence[Link]) -> Few:
     """Return the variables that have few values, with these values.
 
-    A variable has few values if few triples match its triple pattern. An object also has few values if its subject has
-    few values, and these values have few triples.
+    A variable has few values if few triples match its triple pattern. The object of a pattern also has few values if
+    the subject has few values, and few triples of the property begin with these.
     """
     few: dict[str, Sequence[Any]] = {}
     for link in links:

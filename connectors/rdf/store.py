@@ -122,8 +122,8 @@ class EventStore:
         """Replace the descriptions of rules.
 
         - `rules`: the descriptions, in N-Triples.
-        - `meanings`: for each event type, the fingerprint of its rules. The key is an IRI. The PROV activities, which
-          stand for the rules that derived the type's occurrences, have IRIs that begin with it.
+        - `meanings`: for each event type, the fingerprint of its rules. The key is the IRI with which the IRIs of the
+          type's PROV activities begin.
         - `again`: True if the rules will derive everything again. Then the store drops the occurrences of event types
           whose fingerprint has changed or that have no rules any more.
         """

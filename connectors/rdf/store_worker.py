@@ -167,7 +167,7 @@ class _Worker:
         """Write the triples of the waiting `add` requests that precede the next revision. If the revision is the first
         waiting request, write the revision instead.
 
-        Then remove some expired occurrences. The number of removed occurrences grows with the amount of written text.
+        Then remove some expired occurrences. More are removed if more text was written.
         """
         if self.rebuild is not None:
             self.rebuild.keep_pace()

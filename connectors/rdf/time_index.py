@@ -50,7 +50,7 @@ class TimeIndex:
         self.grid = grid or PlaceIndex(store)
 
     def whole(self) -> bool:
-        """Return True if all instants are in minutes, and the names of days sort by time.
+        """Return True if the index can be used: each instant is in a minute, and the names of days sort by time.
 
         The result may be False for a store that an old version of this program wrote.
         """

@@ -378,8 +378,8 @@ def _anything(attribute: Attribute, cells: Cells, c: int) -> tuple[NDArray[Any] 
     """Read a column of type `any`.
 
     If all values are of one kind, the column gets the type of this kind. If they are numbers, the type is integer if
-    all numbers are whole, and float otherwise. Text fields, values of several kinds, and numbers of 2**53 or more are
-    read one by one.
+    all numbers are whole, and float otherwise. Other rows are left to the slower reader: text fields, values of several
+    kinds, and numbers of 2**53 or more.
     """
     kinds = set(np.unique(cells.kind[c]).tolist()) - {0, NULL}
     if not cells.textual:

@@ -29,7 +29,8 @@ class LateInput:
 
     @property
     def told(self) -> str:
-        """Describe the cause of a revision. If there are several records, any of them may be the cause."""
+        """Describe the cause of a revision: the first late or withdrawn record. If there are several, the text says
+        that any of them may be the cause."""
         if self.count < 2:
             return self.first
         return f"one of {self.count:,} records that came late or were withdrawn, the first of them: {self.first}"

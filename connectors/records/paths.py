@@ -73,8 +73,8 @@ def is_own(attribute: Attribute) -> bool:
 
 
 def told_name(attribute: Attribute) -> str:
-    """Return the name of an attribute for error messages. For the end of a fluent's record, this is the name of the
-    column or key that contains it."""
+    """Return the name of an attribute for error messages. For the end of a fluent's record, return the name of the
+    column or key that contains the end."""
     return attribute.name if is_own(attribute) else source_of(attribute)
 
 

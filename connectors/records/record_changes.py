@@ -1,5 +1,5 @@
-"""The records that were effectively added to and removed from the input of a revising engine. Corrections and
-withdrawals are resolved first."""
+"""The records that were added to and removed from the input of a revising engine, after corrections and withdrawals are
+resolved."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Record:
 
 
 class Twice(dict[str, Any]):
-    """A JSON object in which a key appears twice."""
+    """A JSON object that contains a key more than once."""
 
     names: frozenset[str]
 
@@ -498,8 +498,8 @@ def read_times(
 def interval(key: str, value: Any, read: Callable[[str, Any], int], schema: Schema | None = None) -> tuple[int, int]:
     """Parse a text that contains an interval: `start/end`, `start/PT1H` or `PT1H/end`. Return the start and the end.
 
-    If the text is a single time, start and end are equal. If the schema has `FOLD order`, a time that is computed from
-    a duration is marked by adding `FIXED`.
+    If the text is a single time, start and end are equal. If the schema has `FOLD order`, `FIXED` is added to a time
+    that is computed from a duration.
     """
     later = FIXED if schema is not None and schema.format is not None and schema.format.fold == "order" else 0
     first, slash, last = str(value).partition("/") if isinstance(value, str) else ("", "", "")

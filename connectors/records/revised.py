@@ -42,7 +42,7 @@ def _with_change(schema: Schema) -> Schema:
 
 
 def without_changes(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Remove the attribute `@change`, for formats whose records have no field for it."""
+    """Remove the attribute `@change`, because the records of some formats have no field for it."""
     return {
         name: replace(schema, attributes=tuple(own for own in schema.attributes if own.name != CHANGE))
         for name, schema in schemas.items()
@@ -107,8 +107,8 @@ def _signs(changes: pl.Series) -> pl.Series:
 def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
     """Yield the batches without the column `@change`, for a program that does not revise its results.
 
-    The input may come from a program that revises its results. Then some records withdraw earlier records, and become
-    dead letters.
+    The input may come from a program that revises its results. Its records that withdraw earlier records become dead
+    letters.
     """
     for batch in batches:
         if not any(CHANGE in table.columns for table in batch.tables.values()):

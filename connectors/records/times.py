@@ -26,15 +26,11 @@ OUTSIDE = "is not a time of the years 1 to 9999"
 RECENT = 4_102_444_800  # the year 2100, in seconds
 LONG_AGO = 631_152_000  # 1990
 FIXED = 2**61
-"""A mark: this number is added to a time that was computed from the length of its interval. `FOLD order` uses the mark
-and removes it.
-
-If an interval is written as its start and its length, the end is marked. If it is written as its length and its end,
-the start is marked.
-"""
+"""A mark: this number is added to a time that was computed from the length of its interval, which is the end in
+`start/PT1H` and the start in `PT1H/end`. `FOLD order` uses the mark and removes it."""
 FAR = 7_258_118_400
-"""The year 2200 in seconds since 1970. A larger number probably has a smaller unit than seconds, unless FORMAT declares
-seconds."""
+"""The year 2200 in seconds since 1970. A larger number is probably not in seconds but in a smaller unit, unless FORMAT
+declares seconds."""
 _SURE = "says which instant it is, and `FOLD order` is about times of which that is not known"
 SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """For each unit, the power of ten that converts it to microseconds. One second is 10 to the power of 6 microseconds."""
@@ -132,7 +128,7 @@ def beyond(number: Decimal) -> str:
 
 
 def meant_unit(number: Decimal | int) -> str:
-    """Suggest the unit of a number that counts from 1970. Return the end of an error message, or an empty text if no
+    """Suggest the unit of a number that counts from 1970, as the end of an error message. Return an empty text if no
     unit is plausible."""
     unit = likely_unit(number)
     return f"; it looks like {_WORDS_OF[unit]}: `FORMAT epoch {unit}`" if unit else ""
@@ -180,10 +176,8 @@ def of_text(text: str, format: TimeFormat | None, numbers: bool = True) -> int:
 
 
 def _meant(text: str, pattern: str) -> str:
-    """Suggest another pattern or form for a time that does not match `pattern`.
-
-    Return the end of an error message, or an empty text if no suggestion is certain.
-    """
+    """Suggest another pattern or form for a time that does not match `pattern`, as the end of an error message. Return
+    an empty text if no suggestion is certain."""
     if len(text) > 40:
         return ""
     if is_number(text):
@@ -252,8 +246,8 @@ def unit_of(times: str) -> tuple[int, int]:
 
 
 def count_size(times: str) -> Fraction:
-    """Return how many microseconds the number 1 means in a form. The form ISO 8601 has no numbers. For it, the result
-    is the length of one second."""
+    """Return the number of microseconds in one unit of a form's numbers. For ISO 8601, which has no numbers, return one
+    second."""
     unit, zeros = unit_of(times)
     return Fraction(unit or SECOND, 10**zeros)
 

@@ -99,8 +99,8 @@ class NeverThere:
     def _never_passed(self) -> Iterator[str]:
         """Yield remarks about event types whose WHEN condition no record satisfies.
 
-        A remark is only made if the condition tests a path that the first unmatched record lacks, and another path of
-        this record is similar.
+        There is only a remark if the first unmatched record lacks a path that the condition tests, but has a similar
+        path.
         """
         record = self._unmatched or {}
         for name, schema in sorted(self._tested.items()):

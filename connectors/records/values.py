@@ -223,8 +223,8 @@ def _grouped(type: str, text: str, point: str, thousands: str | None) -> str:
 def _absent(attribute: Attribute, bare: str, text: str) -> bool:
     """Return True if the declaration defines this text as a missing value.
 
-    For numeric types, the numbers are compared, or the text without the blanks around it. For other types, the exact
-    text is compared.
+    For numeric types, `0` also matches `0.0`, and blanks around the text are ignored. For other types, the exact text
+    must match.
     """
     assert attribute.missing is not None, "there are some"
     if attribute.type not in NUMERIC:

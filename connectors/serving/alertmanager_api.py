@@ -31,8 +31,7 @@ from cep.core.errors import CepError
 from cep.rules.alert import Inhibitor
 
 OPEN_FOR = 300 * 1_000_000
-"""For an open alert, the API reports an end that lies this number of microseconds in the future. Clients ask again
-before this end."""
+"""The time in microseconds after which the API lets an open alert end. Clients ask again before that."""
 
 NOBODY = "nobody"
 """The name of the only receiver if the server sends no alerts."""
@@ -85,8 +84,8 @@ def router(
         """Return the fingerprints of the alerts that inhibit an alert. `change`: the last change of the inhibited
         alert.
 
-        If a fluent or a hidden alert inhibits it, return the name of that fluent or alert. If the inhibitor is unknown,
-        return the text "inhibited". If the alert is not inhibited, return an empty list.
+        The result is the name of the inhibitor if it is a fluent or a hidden alert, the text "inhibited" if the
+        inhibitor is unknown, and an empty list if the alert is not inhibited.
         """
         inhibitor = (inhibitors or {}).get(change.name)
         if not change.inhibited or inhibitor is None:
@@ -352,8 +351,8 @@ def _route(route: Route) -> dict[str, Any]:
 
 
 def _exact(matcher: Matcher) -> Matcher:
-    """Return a case-sensitive matcher that matches the same labels as `matcher`. Alertmanager distinguishes case in all
-    labels, but this server ignores case in some labels."""
+    """Return a case-sensitive matcher that matches the same labels as `matcher`. This server ignores case in some
+    labels, but Alertmanager does not."""
     if matcher.name not in IGNORE_CASE:
         return matcher
     value = f"(?i:{matcher.value})" if matcher.operator in ("=~", "!~") else matcher.value.lower()

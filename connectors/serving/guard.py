@@ -23,7 +23,7 @@ from cep.core.ip import canonical_host, inner
 
 _ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 OPEN = frozenset(("/health", "/ready"))
-"""The paths that need no token and do not count for the rate limit."""
+"""The paths that need no token, and whose requests the rate limit does not count."""
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
 """The paths whose responses are endless streams. A client may keep only a limited number of them open."""
 QUERIES = "/sparql"
@@ -35,8 +35,8 @@ MANY = 200
 HEAD = 1 << 18
 """The maximum size of a request's first line and headers, in bytes."""
 SECONDS = 30.0
-"""The headers of a request must arrive within this number of seconds. The body must arrive within the same time after
-the headers."""
+"""The number of seconds within which the headers of a request must arrive. The body must arrive within the same time
+after the headers."""
 
 USER = "x-forwarded-user"
 """The header in which a proxy sends the user's name."""
@@ -237,8 +237,8 @@ class _Revoked(Exception):
 
 @asynccontextmanager
 async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[None]:
-    """Cancel the enclosed block if `revoked` returns True after the people and tokens were replaced. Then raise
-    _Revoked."""
+    """Run the enclosed block. When the people and their tokens are replaced and `revoked` returns True, cancel the
+    block and raise _Revoked."""
     loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
     running = True
 

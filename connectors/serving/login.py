@@ -74,10 +74,9 @@ def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
     """Return the reason why a browser has to log in, or "" if there is no special reason.
 
     - `cookie`: True if the browser sent a cookie whose token is no longer valid.
-    - `token_in_address`: True if the address contains a token that is not known.
+    - `token_in_address`: True if the address contains an unknown token.
 
-    If the address has the parameter `role`, the live page has sent the person to the form because an action needs this
-    role.
+    If the address has the parameter `role`, the live page has opened the form because an action needs this role.
     """
     if token_in_address:
         return "This token is not known here."

@@ -34,11 +34,10 @@ from cep.rules.expressions.geodesy import LatLong
 EVENTS = 20_000
 """The maximum number of derived events that are kept. If there are more, the oldest are dropped."""
 STATIONS = 20_000
-"""The maximum number of stations that are shown. Further subjects are only counted."""
+"""The maximum number of stations that are shown. Subjects beyond this number are only counted."""
 
 MISSED = 3
-"""A factor. A station counts as without data if no record arrives within this factor times the usual gap between its
-records."""
+"""A station counts as without data if no record arrives within MISSED times the usual gap between its records."""
 
 _BECAUSE = "because"
 
@@ -281,8 +280,8 @@ class Scene:
     def _withdraw(self, tables: Mapping[str, pl.DataFrame], why: Told, again: Set[str]) -> None:
         """Remove withdrawn events, and update the stations of their subjects.
 
-        `why`: describes the cause of the revision. `again`: the ids of events that the same step derives again, with
-        another end or other sources. These events do not count as withdrawn.
+        `why`: a function that describes the cause of the revision. `again`: the ids of events that the same step
+        derives again with another end or other sources. These events do not count as withdrawn.
         """
         gone = {id for table in tables.values() for id in table[ID].to_list()}
         if not gone:

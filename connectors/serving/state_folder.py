@@ -17,8 +17,7 @@ from cep.core.private_files import make_private, private_opener
 PROGRAM = "program"
 
 _WRITTEN = ("events", "events.nq", "alerts.db", "journal", "snapshot")
-"""The names of the other files and folders that a server creates in the state folder. A server creates them only after
-the file `program`."""
+"""The names of the other files and folders in the state folder. A server creates them only after the file `program`."""
 
 
 class StateFolder:

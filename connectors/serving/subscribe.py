@@ -1,9 +1,9 @@
 """`/sparql/subscribe`: a query whose result is sent again when it changes, as Server-Sent Events.
 
 The first message, `answer`, is the whole result. Each later message, `change`, is {"added": [...], "removed": [...]},
-with bindings in SPARQL's JSON format. After an event whose class or property the query names, and after a change of the
-knowledge, the query is evaluated again soon. After other events, it is evaluated less often. A query that names no
-class or property of an event is evaluated again soon after every event.
+with bindings in SPARQL's JSON format. The query is evaluated again soon after a change of the knowledge, and after an
+event whose class or property the query names. After other events, it is evaluated less often. If the query names no
+class or property of an event, every event has it evaluated soon.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ class Version:
     - `texts`: the text of each file, by name.
     - `time`: the wall-clock time at which the version started.
     - `files`: the hash of the files on disk at the start.
-    - `watermark`: a time. The version derives all events that end after this time. None means all events.
-    - `since`: the time from which the new and changed rules have read the input. If it is None, they have read only the
-      input that arrived after the start.
+    - `watermark`: the time after which the version derives all events, or None if it derives all events.
+    - `since`: the time from which the new and changed rules have read the input, or None if they have only read input
+      that arrived after the start.
     - `cuts`: for some fluents, and for some alerts on fluents, the time before which their intervals are cut off.
     - `restores`: the number of the earlier version that has the same texts, or None.
     """

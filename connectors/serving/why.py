@@ -82,7 +82,7 @@ class TimeLimit:
     seconds: float
 
     def until(self) -> Callable[[], None]:
-        """Return a function that raises Unanswered when the time limit has passed."""
+        """Return a function that raises Unanswered as soon as the time limit has passed."""
         end = time.monotonic() + self.seconds
 
         def still() -> None:
@@ -100,7 +100,7 @@ class Questions:
     The thread reads the engine while it holds `lock`. After each answer, the thread waits for as long as it has held
     the lock. So the program can use the engine at least half of the time.
 
-    - `ended`: finds events by their `@id`.
+    - `ended`: a function that finds events by their `@id`.
     - `unit`: the unit of numeric times, as in `read_question`.
     - `since`: for some events, the time until which an earlier program of this server derived them.
     - `cuts`: for some fluents, the time before which their intervals are cut off.

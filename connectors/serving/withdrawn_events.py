@@ -15,13 +15,12 @@ MOST = 20_000
 
 
 class WithdrawnEvents:
-    """The events that were withdrawn, for the live page. For each subject, this object also stores the ends of the
+    """The events that were withdrawn, for the live page. The object also stores, for each subject, the ends of the
     events that are still valid.
 
-    Withdrawals are numbered like all changes that the page shows (see `cep.connectors.serving.scene`).
-
     - `counts`: for each event type, how many of its events were withdrawn.
-    - `gone`: the number of the latest withdrawal that this object has dropped to save memory.
+    - `gone`: the number of the latest withdrawal that this object has dropped to save memory. Withdrawals are numbered
+      with all other changes of the page (see `cep.connectors.serving.scene`).
     """
 
     def __init__(self) -> None:
@@ -91,7 +90,7 @@ class WithdrawnEvents:
 
 
 def subjects(tables: Mapping[str, Any], column: Callable[[str], str | None]) -> Iterator[str]:
-    """Yield the subjects in all tables, sorted and without duplicates.
+    """Yield the subjects of the events in all tables, sorted and without duplicates.
 
     `column`: a function that returns the name of the column that contains an event type's subject, or None.
     """

@@ -1,7 +1,7 @@
 """Access to Delta tables through the library delta-rs.
 
-Each commit stores an application transaction in the same log entry as its files. The transaction consists of the name
-`semcep:NAME` and a number. After a crash, it shows whether the commit's rows were added.
+Each commit stores an application transaction in the same log entry as its files. The transaction has the name
+`semcep:NAME` and a number. After a crash, it shows whether the commit has added its rows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 _PATIENCE = {"timeout": "25s", "retry_timeout": "20s"}
-"""The time limit for a request to an object store, and the time limit for repeating a failed request. The library's
-default for the second limit is 3 minutes."""
+"""The time limit for a request to an object store, and the time limit for all retries of a request. The library's
+default for the second one is 3 minutes."""
 
 
 def table(name: TableName) -> DeltaTable | None:

@@ -63,8 +63,8 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
     `rows`: a function that returns the rows. It is called again for each attempt.
 
-    Raise CepError if the commit fails, or if another run has added rows under this name. When rows are replaced, also
-    raise it if another process has changed the table at the same time.
+    Raise CepError if the commit fails, or if another run has added rows under this name. A commit that replaces rows
+    also fails if another process has changed the table at the same time.
     """
     mine, pause = uuid4().hex, _PAUSE
     with _explaining(name):

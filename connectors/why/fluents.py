@@ -224,8 +224,8 @@ def _moment(explainer: Explainer, code: int) -> str:
 def _end(explainer: Explainer, code: int, open: bool = False) -> str:
     """Return the time that a code (see `cep.core.interval_sets`) represents, as text.
 
-    `open`: True to describe a code between two instants as just before the second instant. False describes it as just
-    after the first instant.
+    A code between two instants is described as just before the second instant if `open` is True, and as just after the
+    first instant otherwise.
     """
     if abs(code) >= INFINITE:
         return "the beginning" if code < 0 else "the end"
@@ -235,7 +235,7 @@ def _end(explainer: Explainer, code: int, open: bool = False) -> str:
 
 
 def identity_times(occurrence: Occurrence) -> list[Any]:
-    """Return the times that identify an occurrence. For an interval of a fluent, this is only its start."""
+    """Return the times that identify an occurrence. An interval of a fluent is identified by its start alone."""
     if not occurrence.bounds:
         return [occurrence.start, occurrence.end]
     return [None if occurrence.start == SINCE_EVER else occurrence.start]

@@ -21,15 +21,15 @@ from cep.runtime.history import BECAUSE
 from cep.runtime.revision.row_window import RowChanges
 
 MOST = 1 << 12
-"""When this number of changes is stored, the oldest changes are removed for the first time."""
+"""The least number of stored changes at which the oldest changes are removed."""
 
 
 class LiveRevisions:
     """A listener that finds, for each change of a derived event, the input record that caused the change. The engine
     must revise results, and must have been created with `remember`.
 
-    If a record that arrived in the same step is in the event's lineage, this record is the cause. Otherwise the cause
-    may be any record that arrived in the step. For example, a record may have made a condition false.
+    If a record that arrived in the same step is in the event's lineage, this record is the cause. Otherwise any record
+    of the step may be the cause. For example, a record may have made a condition false.
 
     `late`, `replaced`: the late records and the corrections to report, by the number of the record that arrived.
     """

@@ -370,7 +370,7 @@ class Explainer:
 
 
 def occurrence_id(occurrence: Occurrence, meaning: str) -> str:
-    """Return the `@id` of an occurrence. It equals the `@id` that `cep.connectors.rdf` creates.
+    """Return the `@id` of an occurrence, which is the same as in RDF output.
 
     `meaning`: the fingerprint of the event's definition, or "" for an input record. Equal records have the same id.
     """
@@ -428,8 +428,8 @@ def _twice(pattern: Pattern) -> dict[int, str]:
 
 
 def own_name(name: str) -> str:
-    """Return the name that a variable has in the program. Internally, each repetition of a pattern renames its
-    variables."""
+    """Return the name that a variable has in the program. The plan contains renamed copies of variables if a pattern is
+    repeated."""
     return name.partition("'")[0]
 
 

@@ -1,8 +1,7 @@
 """A writer of derived events to a table. It collects the events on disk, and writes all of them in one commit at the
-end.
+end, so that readers of the table see either none or all of a run's rows.
 
-So readers of the table see either none or all of a run's rows. If there are several event types, they share one table,
-so that one commit can write them all. The table then has a column `type`.
+If there are several event types, they share one table, which then has a column `type`.
 """
 
 from __future__ import annotations

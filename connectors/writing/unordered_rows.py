@@ -12,7 +12,8 @@ import pyarrow as pa
 from cep.connectors.writing.json_lines import Ints, TextPieces, one_array
 
 PIECE = 1 << 14
-"""The number of rows whose texts are copied at a time. The texts of so few rows are close together in memory."""
+"""The number of rows whose texts are copied at a time. It is small, so that these texts are close together in
+memory."""
 
 
 class WrittenRows(pl.DataFrame):

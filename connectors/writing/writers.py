@@ -53,8 +53,8 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""For each time column that may be null: the time that replaces null when rows are sorted. An interval without an end
-is sorted last. A beginning before all times is sorted first."""
+"""The time that replaces null in a time column when rows are sorted. An interval without an end is sorted last, and a
+beginning before all times is sorted first."""
 
 
 def rdf_format(path: str, format: str | None) -> str | None:
@@ -314,8 +314,8 @@ def _line_order(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema
 
 
 def _by_time(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the order of rows by end and then start, as `np.lexsort((start, end))` does. This function is faster if
-    the rows of each table are already sorted."""
+    """Return the order of rows by end and then start, as `np.lexsort((start, end))` does, but faster if the rows of
+    each table are already sorted."""
     order = np.argsort(end, kind="stable")
     starts, ends = start[order], end[order]
     if ((ends[1:] == ends[:-1]) & (starts[1:] < starts[:-1])).any():
